@@ -1,0 +1,191 @@
+"""Commands and events that cross the boundary between window and engine: plain values only.
+
+Commands are imperative, events say what happened. Each is a frozen dataclass of its own, built of
+`str int float bool Path`, enums, tuples of these, and the two value types below. Every event names
+the request it answers; the sender chooses the request number, and never uses one twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+
+class Role(Enum):
+    """Who wrote a turn; the value is the word chat templates use."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class FinishReason(Enum):
+    """Why generation ended."""
+
+    END = "end"  # the model said it was done
+    STOP = "stop"  # a stop string was reached
+    LENGTH = "length"  # max_tokens were generated
+    CONTEXT = "context"  # the context is full
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation as the template sees it."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is drawn; the defaults suit small chat models.
+
+    temperature 0 is greedy, ties going to the lowest id. top_k 0, top_p 1, min_p 0, typical_p 1,
+    repeat_penalty 1, frequency_penalty 0 and presence_penalty 0 each switch that step off.
+    seed -1 draws a fresh one. penalty_window counts the last tokens the penalties look at.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    penalty_window: int = 64
+    seed: int = -1
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    """Load a model file, replacing the one that is loaded."""
+
+    request: int
+    path: Path
+    context: int = 0  # tokens; 0: the model's own, lowered until the cache fits in memory
+    threads: int = 0  # 0: physical cores
+    backend: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Drop the loaded model and give its memory back."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Answer a conversation through the model's own chat template.
+
+    When the last turn is the assistant's, its text is continued instead of answered. What the
+    conversation shares with the one before it is not computed again.
+    """
+
+    request: int
+    turns: tuple[Turn, ...]
+    sampling: Sampling = Sampling()
+    max_tokens: int = 0  # 0: until the model ends or the context is full
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop the request with this number; overtakes every other command."""
+
+    request: int
+
+
+Command = LoadModel | UnloadModel | Generate | Cancel
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a load has come."""
+
+    request: int
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    """The model answers from now on."""
+
+    request: int
+    path: Path
+    name: str
+    architecture: str
+    layout: str  # in words: "4-bit, groups of 32"
+    parameters: int
+    context: int  # tokens
+    file_bytes: int
+    memory_bytes: int  # weights and cache as held now
+    kernels: str  # which kernels run, for the status line: "reference"
+    fallbacks: tuple[
+        str, ...
+    ]  # ops that run on the reference though a faster backend was asked for
+    has_template: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """No model is loaded any more."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How much of the prompt has been read."""
+
+    request: int
+    done_tokens: int
+    total_tokens: int
+    reused_tokens: int  # of done_tokens, those the cache already held
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer; never splits a character."""
+
+    request: int
+    text: str
+    generated_tokens: int  # so far
+    context_used: int  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is complete, or was stopped."""
+
+    request: int
+    reason: FinishReason
+    prompt_tokens: int
+    reused_tokens: int
+    generated_tokens: int
+    prefill_seconds: float
+    decode_seconds: float
+    context_used: int  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request could not be carried out; the engine goes on."""
+
+    request: int
+    message: str  # one sentence: what is wrong
+    remedy: str  # one sentence: what to do
+
+
+Event = LoadProgress | ModelLoaded | ModelUnloaded | PromptProgress | Text | Finished | Failed

@@ -1,0 +1,1 @@
+"""Maths on tensors: weight formats, ops, and the kernels that run them."""
