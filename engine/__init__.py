@@ -13,6 +13,7 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
+from engine.library import data_folder, find_model, installed_models, models_folder, starter_path
 from engine.messages import (
     Cancel,
     Command,
@@ -61,4 +62,9 @@ __all__ = [
     "Turn",
     "UnloadModel",
     "UnsupportedModel",
+    "data_folder",
+    "find_model",
+    "installed_models",
+    "models_folder",
+    "starter_path",
 ]
