@@ -1,0 +1,296 @@
+"""Conversations in SQLite: a tree of messages each, and nothing typed or generated is lost.
+
+An answer is stored while it streams, each piece as a row of its own, and becomes one text when it
+ends; what a crash leaves unfinished is put together at the next start and marked interrupted.
+A store belongs to the thread that opened it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.store_files import FileLock
+from app.store_rows import (
+    BRANCH,
+    CONVERSATION,
+    LAST_USED_BELOW,
+    Conversation,
+    Message,
+    MessageState,
+    find,
+    fold_chunks,
+    gone,
+    set_leaf,
+    sibling_ids,
+    to_message,
+    touch,
+)
+from app.store_schema import DamagedStore, StoreError, connect, translated
+from app.store_search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
+from engine import Role
+
+__all__ = ["Conversation", "DamagedStore", "Message", "MessageState", "Store", "StoreError"]
+
+
+class Store:
+    """The conversations of one file; every method raises `StoreError` and nothing else."""
+
+    def __init__(self, path: Path, lock: FileLock, database: sqlite3.Connection) -> None:
+        self._path = path
+        self._lock = lock
+        self._database = database
+
+    # --- the file ---------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """Open or create the store; answers that a crash cut off become interrupted messages."""
+        with translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path)
+            try:
+                store = cls(path, lock, connect(path))
+            except BaseException:
+                lock.release()
+                raise
+        try:
+            store._recover()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """Close the file and let others open it; closing twice is allowed."""
+        try:
+            with translated(self._path):
+                self._database.close()
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection]:
+        """The database, with its errors translated."""
+        with translated(self._path):
+            yield self._database
+
+    @contextmanager
+    def _writing(self, *, durable: bool) -> Generator[sqlite3.Connection]:
+        """One transaction; a durable one has reached the disk when it returns.
+
+        The others survive a crash of the app, and a power cut once a durable one followed.
+        """
+        with translated(self._path):
+            database = self._database
+            if durable:
+                database.execute("PRAGMA synchronous = FULL")
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("COMMIT")
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                if durable:
+                    database.execute("PRAGMA synchronous = NORMAL")
+
+    def _recover(self) -> None:
+        """Put together what a crash left streaming."""
+        with self._reading() as database:
+            left = [
+                row[0]
+                for row in database.execute("SELECT id FROM message WHERE state = 'streaming'")
+            ]
+        if not left:
+            return
+        with self._writing(durable=True) as database:
+            for message in left:
+                fold_chunks(database, message, MessageState.INTERRUPTED)
+
+    # --- conversations ----------------------------------------------------------------------
+
+    def conversations(self, query: str = "") -> list[Conversation]:
+        """Conversations, the last active first; with a query those that hold all its words.
+
+        A word is found anywhere in the title or in any message of any branch, inside longer words
+        too, whatever the case and the accents.
+        """
+        words = fold(clean(query)).split()
+        where, values = "WHERE deleted IS NULL", list[str]()
+        for word in words[:MOST_WORDS]:
+            condition, bound = holds(word[:LONGEST_WORD])
+            where += f" AND (instr(folded, ?) OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
+            values += [word[:LONGEST_WORD], *bound]
+        with self._reading() as database:
+            rows = database.execute(
+                f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values
+            )
+            return [Conversation(*row) for row in rows]
+
+    def create_conversation(self, title: str) -> Conversation:
+        """Begin an empty conversation."""
+        title, now = clean(title), time.time()
+        with self._writing(durable=True) as database:
+            created = database.execute(
+                "INSERT INTO conversation(title, folded, created, updated) VALUES (?, ?, ?, ?)",
+                (title, fold(title), now, now),
+            )
+            return Conversation(created.lastrowid or 0, title, now, now, None)
+
+    def rename(self, conversation_id: int, title: str) -> None:
+        """Give a conversation another title."""
+        title = clean(title)
+        with self._writing(durable=True) as database:
+            renamed = database.execute(
+                "UPDATE conversation SET title = ?, folded = ? WHERE id = ?",
+                (title, fold(title), conversation_id),
+            )
+            if not renamed.rowcount:
+                raise gone()
+
+    def delete(self, conversation_ids: Sequence[int]) -> None:
+        """Take conversations out of the list; `restore` brings them back until they are purged."""
+        self._set_deleted(conversation_ids, time.time())
+
+    def restore(self, conversation_ids: Sequence[int]) -> None:
+        """Bring deleted conversations back into the list."""
+        self._set_deleted(conversation_ids, None)
+
+    def _set_deleted(self, conversation_ids: Sequence[int], when: float | None) -> None:
+        with self._writing(durable=True) as database:
+            database.executemany(
+                "UPDATE conversation SET deleted = ? WHERE id = ?",
+                [(when, conversation_id) for conversation_id in conversation_ids],
+            )
+
+    def purge_deleted(self, older_than_seconds: float) -> None:
+        """Remove for good what was deleted longer ago than this."""
+        with self._writing(durable=True) as database:
+            database.execute(
+                "DELETE FROM conversation WHERE deleted <= ?", (time.time() - older_than_seconds,)
+            )
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def branch(self, conversation_id: int) -> list[Message]:
+        """The shown branch, from the first message to the leaf."""
+        with self._reading() as database:
+            return [
+                to_message(database, row) for row in database.execute(BRANCH, (conversation_id,))
+            ]
+
+    def message(self, message_id: int) -> Message:
+        """One message, with what has streamed in so far."""
+        with self._reading() as database:
+            return find(database, message_id)
+
+    def siblings(self, message_id: int) -> list[int]:
+        """The ids of a message and its alternatives, in the order they were made."""
+        with self._reading() as database:
+            return sibling_ids(database, find(database, message_id))
+
+    def add_message(
+        self,
+        conversation_id: int,
+        parent: int | None,
+        role: Role,
+        text: str,
+        state: MessageState = MessageState.COMPLETE,
+        model: str = "",
+    ) -> Message:
+        """Add a message below `parent` (None: at the root) and make it the leaf.
+
+        A parent that has children already gets one more: a new branch.
+        """
+        text, now = clean(text), time.time()
+        with self._writing(durable=True) as database:
+            added = database.execute(
+                "INSERT INTO message(conversation, parent, role, text, state, created, model)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (conversation_id, parent, role.value, text, state.value, now, clean(model)),
+            )
+            message_id = added.lastrowid or 0
+            if state is not MessageState.STREAMING:
+                index(database, message_id, text)
+            set_leaf(database, conversation_id, message_id)
+            touch(database, conversation_id)
+            return find(database, message_id)
+
+    def append_text(self, message_id: int, text: str) -> None:
+        """Add a piece to a streaming message; a finished one streams again.
+
+        Cheap at any length. When it raises, nothing of the piece was stored: send it again.
+        """
+        with self._writing(durable=False) as database:
+            database.execute(
+                "UPDATE message SET state = 'streaming' WHERE id = ? AND state <> 'streaming'",
+                (message_id,),
+            )
+            database.execute(
+                "INSERT INTO chunk(message, seq, text) VALUES (?1,"
+                " (SELECT coalesce(max(seq), 0) + 1 FROM chunk WHERE message = ?1), ?2)",
+                (message_id, clean(text)),
+            )
+
+    def finish(
+        self,
+        message_id: int,
+        state: MessageState,
+        *,
+        error: str = "",
+        prompt_tokens: int = 0,
+        generated_tokens: int = 0,
+        seconds: float = 0.0,
+    ) -> Message:
+        """End a streaming message: its pieces become one text, searchable and safe on the disk."""
+        assert state is not MessageState.STREAMING
+        with self._writing(durable=True) as database:
+            fold_chunks(database, message_id, state)
+            database.execute(
+                "UPDATE message SET error = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?"
+                " WHERE id = ?",
+                (clean(error), prompt_tokens, generated_tokens, seconds, message_id),
+            )
+            message = find(database, message_id)
+            touch(database, message.conversation)
+            return message
+
+    def select_sibling(self, message_id: int, step: int) -> list[Message]:
+        """Show the alternative `step` places after (before: negative) this message.
+
+        Stops at the first and the last one. Below it, the branch last used there is shown.
+        """
+        with self._writing(durable=True) as database:
+            message = find(database, message_id)
+            siblings = sibling_ids(database, message)
+            place = min(max(siblings.index(message_id) + step, 0), len(siblings) - 1)
+            leaf = database.execute(LAST_USED_BELOW, (siblings[place], message.conversation))
+            set_leaf(database, message.conversation, leaf.fetchone()[0])
+        return self.branch(message.conversation)
+
+    # --- drafts -----------------------------------------------------------------------------
+
+    def set_draft(self, conversation_id: int | None, text: str) -> None:
+        """Keep text that was typed but not sent; None is the conversation not begun yet."""
+        with self._writing(durable=False) as database:
+            if text:
+                database.execute(
+                    "INSERT OR REPLACE INTO draft(conversation, text) VALUES (?, ?)",
+                    (conversation_id or 0, clean(text)),
+                )
+            else:
+                database.execute(
+                    "DELETE FROM draft WHERE conversation = ?", (conversation_id or 0,)
+                )
+
+    def draft(self, conversation_id: int | None) -> str:
+        """Text that was typed but not sent, or nothing."""
+        with self._reading() as database:
+            row = database.execute(
+                "SELECT text FROM draft WHERE conversation = ?", (conversation_id or 0,)
+            ).fetchone()
+            return row[0] if row else ""

@@ -1,0 +1,237 @@
+"""What lies beneath the store: its errors, its tables, and opening a database file safely.
+
+Every sqlite3 error becomes a `StoreError` in `translated`, and nowhere else. Migrations are numbered
+by their place in `MIGRATIONS`; one that was released is never edited, a change is a new entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from app.store_search import fold
+
+APPLICATION = 0x546F6B6F  # "Toko" in the file's header
+BUSY_MILLISECONDS = 2000  # our own lock keeps a second app away; this is for other tools
+CHECK_SECONDS = 0.25  # most that opening spends on looking for damage
+
+MIGRATIONS = (
+    """
+    CREATE TABLE conversation (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        folded TEXT NOT NULL,  -- the title as search sees it
+        created REAL NOT NULL,  -- seconds since 1970, as every time here
+        updated REAL NOT NULL,
+        deleted REAL,
+        leaf INTEGER REFERENCES message(id) ON DELETE SET NULL,
+        turn INTEGER NOT NULL DEFAULT 0  -- counts each change of leaf
+    );
+    CREATE INDEX conversation_leaf ON conversation(leaf);
+    CREATE TABLE message (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation(id) ON DELETE CASCADE,
+        parent INTEGER,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        model TEXT NOT NULL DEFAULT '',
+        error TEXT NOT NULL DEFAULT '',
+        prompt_tokens INTEGER NOT NULL DEFAULT 0,
+        generated_tokens INTEGER NOT NULL DEFAULT 0,
+        seconds REAL NOT NULL DEFAULT 0,
+        used INTEGER NOT NULL DEFAULT 0,  -- the conversation's turn when this was last its leaf
+        UNIQUE (conversation, id),
+        FOREIGN KEY (conversation, parent) REFERENCES message(conversation, id) ON DELETE CASCADE
+    );
+    CREATE INDEX message_parent ON message(conversation, parent);
+    CREATE INDEX message_streaming ON message(id) WHERE state = 'streaming';
+    CREATE TABLE chunk (
+        message INTEGER NOT NULL REFERENCES message(id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (message, seq)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE draft (
+        conversation INTEGER PRIMARY KEY,  -- 0: the conversation that is not begun yet
+        text TEXT NOT NULL
+    );
+    CREATE TRIGGER conversation_draft AFTER DELETE ON conversation
+        BEGIN DELETE FROM draft WHERE conversation = old.id; END;
+    CREATE VIRTUAL TABLE search USING fts5(folded, tokenize = 'trigram', detail = 'none');
+    CREATE TRIGGER message_search AFTER DELETE ON message
+        BEGIN DELETE FROM search WHERE rowid = old.id; END;
+    INSERT INTO search(rowid, folded)
+        SELECT id, fold(text) FROM message WHERE text <> '' AND state <> 'streaming';
+    """,
+)
+
+
+class StoreError(Exception):
+    """A fault a person can act on: `str(error)` says what is wrong, `remedy` what to do."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+class DamagedStore(StoreError):
+    """The file cannot be read as conversations; `set_aside` and `salvage` are the way out."""
+
+
+SET_ASIDE = "Move the file aside: what can still be read is copied into a new one."
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: (
+        "The conversations are in use by another program.",
+        "Close the other window or program that has them open, then try again.",
+    ),
+    sqlite3.SQLITE_FULL: (
+        "The disk is full, so this could not be saved.",
+        "Free some space, then try again; what was saved before is safe.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "The disk reported an error while saving or reading conversations.",
+        "Check the disk and its free space, then open the app again.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "The conversations cannot be written to {folder}.",
+        "Allow writing to that folder, then open the app again.",
+    ),
+    sqlite3.SQLITE_CONSTRAINT: (
+        "That conversation or message no longer exists.",
+        "Open the conversation again from the list.",
+    ),
+    sqlite3.SQLITE_TOOBIG: (
+        "This text is too long to save.",
+        "Shorten it, or split it into several messages.",
+    ),
+}
+_SAME = {
+    sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_AUTH: sqlite3.SQLITE_READONLY,
+}
+
+
+@contextmanager
+def translated(path: Path) -> Generator[None]:
+    """Turn errors of SQLite and of the file system into sentences about the store at `path`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _sentence(error, path) from error
+    except OSError as error:
+        what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
+        raise StoreError(
+            what, "Check that the folder exists and can be written to, then try again."
+        ) from error
+
+
+def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
+    """The `StoreError` that says what a SQLite error means to a person."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+    known = _SENTENCES.get(_SAME.get(code, code))
+    if known is None:
+        return StoreError(
+            f"The conversations could not be read or saved: {error}.",
+            "Close the app and open it again.",
+        )
+    what, remedy = known
+    return StoreError(what.format(folder=path.parent), remedy)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database at `path`, checked for damage and migrated to the newest schema."""
+    if not path.exists():  # created by us first, so that only its owner can read it
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MILLISECONDS / 1000)
+    try:
+        # Bytes that are no UTF-8 can only come from damage: show what there is.
+        database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
+        _check(database, path)
+        _prepare(database)
+        _migrate(database, path)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Set what SQLite forgets between connections."""
+    database.create_function("fold", 1, fold, deterministic=True)
+    database.execute("PRAGMA foreign_keys = ON")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("PRAGMA fullfsync = ON")  # macOS: a synced commit reaches the platter
+    database.execute("PRAGMA journal_size_limit = 16777216")  # bytes
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    """The integer value of a pragma."""
+    return int(database.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse files of other programs, of newer versions, and damaged ones."""
+    application, version = _pragma(database, "application_id"), _pragma(database, "user_version")
+    if application != APPLICATION and _pragma(database, "schema_version"):
+        raise DamagedStore(f"The file {path} does not hold conversations of Tokonoma.", SET_ASIDE)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"These conversations were saved by a newer Tokonoma (format {version}; "
+            f"this one reads up to {len(MIGRATIONS)}).",
+            "Update Tokonoma to open them.",
+        )
+    if is_damaged(database):
+        raise DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+
+
+def is_damaged(database: sqlite3.Connection, seconds: float = CHECK_SECONDS) -> bool:
+    """Whether SQLite finds a malformed page within `seconds`; a larger file is checked in part."""
+    deadline = time.monotonic() + seconds
+    database.set_progress_handler(lambda: time.monotonic() > deadline, 2000)
+    try:
+        return database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return False
+    finally:
+        database.set_progress_handler(None, 0)
+
+
+def _migrate(database: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date, one transaction a step, with a copy made before the first."""
+    version = _pragma(database, "user_version")
+    if 0 < version < len(MIGRATIONS):
+        _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
+    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        try:
+            database.executescript(
+                f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number};"
+                f"PRAGMA application_id = {APPLICATION}; COMMIT;"
+            )
+        finally:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+
+
+def _back_up(database: sqlite3.Connection, copy: Path) -> None:
+    """Copy the whole database; the copy has its name only once it is complete."""
+    unfinished = copy.with_name(copy.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    with closing(sqlite3.connect(unfinished)) as target:
+        database.backup(target)
+    os.replace(unfinished, copy)
