@@ -1,0 +1,164 @@
+"""Settings load, save, and survive whatever is in the file."""
+
+import json
+import logging
+from dataclasses import asdict, fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.settings import SETTINGS, Settings, SettingsError, load, sampling, save
+from engine import Sampling
+
+
+def _everything_changed():
+    return Settings(
+        theme="high contrast",
+        last_model="/models/Bonsai é.gguf",
+        sidebar_open=False,
+        window_geometry="AdnQywADAAA=",
+        system_prompt='Answer in "haiku"\n日本語 \ud800',
+        temperature=0.0,
+        top_k=0,
+        top_p=1.0,
+        min_p=0.5,
+        repeat_penalty=1.1,
+        max_tokens=7,
+        context=4096,
+        threads=3,
+    )
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = tmp_path / "new folder" / "settings.json"
+    saved = _everything_changed()
+    assert all(getattr(saved, f.name) != getattr(Settings(), f.name) for f in fields(Settings))
+    save(path, saved)
+    assert load(path) == saved
+    assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
+
+
+def test_without_a_file_the_defaults_hold(tmp_path):
+    assert load(tmp_path / "settings.json") == Settings()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_default_fits_its_own_row():
+    for name, setting in SETTINGS.items():
+        default = getattr(Settings(), name)
+        if setting.choices:
+            assert default in setting.choices
+        if isinstance(default, int | float):
+            assert setting.low <= default <= setting.high
+        assert bool(setting.label) == bool(setting.help)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("theme", "purple"),
+        ("theme", 3),
+        ("last_model", None),
+        ("last_model", ["a"]),
+        ("sidebar_open", 1),
+        ("sidebar_open", "true"),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("temperature", -0.1),
+        ("temperature", 1e300),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
+        ("top_k", 2.5),
+        ("top_k", False),
+        ("top_k", 10**400),
+        ("top_p", 0),
+        ("threads", -1),
+        ("context", {}),
+    ],
+)
+def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, value):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({name: value, "max_tokens": 5}))
+    with caplog.at_level(logging.WARNING):
+        assert load(path) == Settings(max_tokens=5)
+    assert name in caplog.text
+
+
+def test_whole_numbers_and_fractions_are_taken_for_each_other(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"temperature": 1, "top_k": 20.0}')
+    loaded = load(path)
+    assert (loaded.temperature, loaded.top_k) == (1.0, 20)
+    assert type(loaded.temperature) is float
+    assert type(loaded.top_k) is int
+
+
+def test_keys_of_a_newer_version_stay_in_the_file(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"from_the_future": [1], "top_k": 3}')
+    save(path, replace(load(path), top_k=4))
+    stored = json.loads(path.read_text())
+    assert stored == {**asdict(Settings()), "from_the_future": [1], "top_k": 4}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff\xfe{}", b"[" * 100_000])
+def test_a_damaged_file_is_set_aside_whole(tmp_path, caplog, content):
+    path = tmp_path / "settings.json"
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert load(path) == Settings()
+    (aside,) = tmp_path.iterdir()
+    assert aside.name.startswith("settings.damaged-")
+    assert aside.read_bytes() == content
+    assert "set aside" in caplog.text
+
+
+def test_no_value_reaches_the_log(tmp_path, caplog):
+    path = tmp_path / "settings.json"
+    path.write_text('{"system_prompt": ["my secret"], "theme": "my secret"}')
+    with caplog.at_level(logging.DEBUG):
+        load(path)
+    assert caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="could not be saved") as raised:
+        save(tmp_path / "file" / "settings.json", Settings())
+    assert raised.value.remedy
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "settings.json"
+    path.mkdir()  # a name that cannot be replaced
+    (path / "kept").write_text("")
+    with pytest.raises(SettingsError):
+        save(path, Settings())
+    assert [p.name for p in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_sampling_is_what_the_settings_say():
+    assert sampling(Settings()) == Sampling()
+    assert sampling(_everything_changed()) == Sampling(
+        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.1
+    )
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
+def test_any_json_object_loads_into_values_of_the_right_kind(tmp_path_factory, stored):
+    path = tmp_path_factory.mktemp("settings") / "settings.json"
+    path.write_text(json.dumps(stored))
+    loaded = load(path)
+    for field in fields(Settings):
+        assert type(getattr(loaded, field.name)) is type(getattr(Settings(), field.name))
+    save(path, loaded)
+    assert load(path) == loaded
