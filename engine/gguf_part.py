@@ -1,0 +1,258 @@
+"""One GGUF file on disk: its header and tensor directory, checked whole before anything is used.
+
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and for what the format leaves
+open (packed tensors, no gaps) ggml's own reader: a file it cannot read is not worth guessing at.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Array, Cursor, Kind, Metadata, shown
+from kernels import formats
+from kernels.formats import Format
+
+_ALIGNMENT_KEY = "general.alignment"
+_DEFAULT_ALIGNMENT = 32  # bytes
+_MAX_ALIGNMENT = 1 << 20
+_VERSIONS = (2, 3)
+_MAX_KEYS = 1 << 14
+_MAX_TENSORS = 1 << 16
+_MAX_KEY_BYTES = 65_535
+_MAX_NAME_BYTES = 64
+_MAX_DIMENSIONS = 4
+_LEAST_KEY_BYTES = 14  # length, one letter, kind, one byte of value
+_LEAST_TENSOR_BYTES = 33  # length, one letter, count, one dimension, format, offset
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where a tensor lies and what it is."""
+
+    name: str
+    shape: tuple[int, ...]  # rows first: ggml's order reversed
+    format: Format
+    offset: int  # bytes from the start of its part
+    size_bytes: int
+    part: int  # index into the file's parts
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a model, mapped into memory."""
+
+    path: Path
+    buffer: mmap.mmap
+    version: int
+    metadata: Metadata
+    tensors: list[TensorInfo]  # in the order their bytes lie
+
+    def close(self) -> None:
+        """Unmap the file; where a view of it is still alive, the last view does so instead."""
+        try:
+            self.buffer.close()
+        except BufferError:
+            return
+
+
+def read_part(path: Path, index: int) -> Part:
+    """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing."""
+    buffer = _map(path)
+    try:
+        cursor = Cursor(buffer)
+        version = _read_version(cursor)
+        tensor_count = cursor.count("tensors", _LEAST_TENSOR_BYTES, _MAX_TENSORS)
+        key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
+        metadata = _read_metadata(cursor, key_count)
+        alignment = _alignment(metadata)
+        infos = [_read_tensor(cursor, number, index) for number in range(tensor_count)]
+        tensors = _place(infos, cursor, alignment)
+    except BaseException:
+        buffer.close()
+        raise
+    return Part(path, buffer, version, Metadata(metadata), tensors)
+
+
+def _map(path: Path) -> mmap.mmap:
+    """Map a file read-only; anything but a plain file could block for ever, so it is refused."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelFileError(f"{shown(path.name)} is not a file.", "Choose a GGUF file.")
+        with path.open("rb") as file:
+            start = file.read(64)
+            if start[:4] != b"GGUF":
+                raise ModelFileError(
+                    f"{shown(path.name)} is not a GGUF file: {_looks_like(start)}.",
+                    "Choose a file that ends in .gguf, or download it again.",
+                )
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise ModelFileError(
+            f"There is no file {shown(str(path))}.", "Check the path, or download the model again."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelFileError(
+            f"{shown(path.name)} cannot be read: {reason}.",
+            "Check the file's permissions and the disk it lies on.",
+        ) from None
+
+
+def _looks_like(start: bytes) -> str:
+    """What the first bytes of a file that is no GGUF say it is."""
+    if not start:
+        return "it is empty"
+    if not start.strip(b"\0"):
+        return "it holds only zeros, like a download that never began"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a Git LFS pointer, a note that stands for the real file"
+    if start.startswith(b"PK\3\4"):
+        return "it looks like a ZIP archive or a PyTorch checkpoint"
+    if start[8:9] == b"{":
+        return "it looks like a safetensors file"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "it looks like a web page, as a failed download leaves"
+    if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"algg"):
+        return "it is in the GGML format that GGUF replaced in 2023"
+    return f"it begins with {shown(start[:4].decode('latin-1'))} instead of 'GGUF'"
+
+
+def _read_version(cursor: Cursor) -> int:
+    cursor.position = 4
+    version = cursor.u32()
+    if version in _VERSIONS:
+        return version
+    if version & 0xFFFF == 0 and version:
+        raise UnsupportedModel(
+            "The file is a big-endian GGUF, made for another kind of processor.",
+            "Choose the usual little-endian file of this model.",
+        )
+    if version == 1:
+        raise UnsupportedModel(
+            "The file is GGUF version 1, which was in use for a few days of 2023.",
+            "Choose a newer file of this model.",
+        )
+    if version > _VERSIONS[-1]:
+        raise UnsupportedModel(
+            f"The file is GGUF version {version:,}; this program reads versions 2 and 3.",
+            "Update the program, or choose another file of this model.",
+        )
+    raise ModelFileError("The file is GGUF version 0, which does not exist.", DAMAGED)
+
+
+def _read_metadata(cursor: Cursor, count: int) -> dict[str, bool | int | float | str | Array]:
+    metadata: dict[str, bool | int | float | str | Array] = {}
+    for number in range(1, count + 1):
+        cursor.subject = f"key number {number:,}"
+        key = cursor.name(_MAX_KEY_BYTES)
+        cursor.subject = f"the key {shown(key)}"
+        if key in metadata:
+            raise ModelFileError(f"The key {shown(key)} is in the file twice.", DAMAGED)
+        kind = cursor.u32()
+        if key == _ALIGNMENT_KEY and kind != Kind.UINT32:
+            raise ModelFileError(
+                f"The key '{_ALIGNMENT_KEY}' is stored as kind {kind:,}; it must be UINT32 (4).",
+                DAMAGED,
+            )
+        metadata[key] = cursor.value(kind)
+    return metadata
+
+
+def _alignment(metadata: dict[str, bool | int | float | str | Array]) -> int:
+    alignment = metadata.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
+    assert isinstance(alignment, int)
+    if not 8 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise ModelFileError(
+            f"The key '{_ALIGNMENT_KEY}' is {alignment:,}; a power of two from 8 to "
+            f"{_MAX_ALIGNMENT:,} is wanted.",
+            DAMAGED,
+        )
+    return alignment
+
+
+def _read_tensor(cursor: Cursor, number: int, part: int) -> TensorInfo:
+    """One entry of the directory; its offset still counts from the start of the data."""
+    cursor.subject = f"tensor number {number + 1:,}"
+    name = cursor.name(_MAX_NAME_BYTES)
+    cursor.subject = f"the entry of the tensor {shown(name)}"
+    dimensions = cursor.u32()
+    if not 1 <= dimensions <= _MAX_DIMENSIONS:
+        raise ModelFileError(
+            f"The tensor {shown(name)} has {dimensions:,} dimensions; 1 to 4 are possible.", DAMAGED
+        )
+    shape = tuple(cursor.u64() for _ in range(dimensions))[::-1]
+    if not 0 < math.prod(shape) < 1 << 63:
+        raise ModelFileError(f"The tensor {shown(name)} has the shape {list(shape)}.", DAMAGED)
+    form = _format(name, cursor.u32())
+    if shape[-1] % form.block:
+        raise ModelFileError(
+            f"The tensor {shown(name)} has rows of {shape[-1]:,} weights, which {form.name} "
+            f"cannot store: it packs {form.block} at a time.",
+            DAMAGED,
+        )
+    size = math.prod(shape) // form.block * form.size
+    return TensorInfo(name, shape, form, cursor.u64(), size, part)
+
+
+def _format(name: str, number: int) -> Format:
+    found = formats.FORMATS.get(number)
+    if found is not None:
+        return found
+    known = formats.UNSUPPORTED.get(number)
+    if known is None:
+        raise UnsupportedModel(
+            f"The tensor {shown(name)} has the unknown type number {number:,}.",
+            "The file is damaged, or newer than this program; update it or get another copy.",
+        )
+    layout = f"{known.name} ({known.words})" if known.words else known.name
+    raise UnsupportedModel(
+        f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.",
+        "Choose another quantization of this model, such as Q4_K_M or Q8_0.",
+    )
+
+
+def _place(infos: list[TensorInfo], cursor: Cursor, alignment: int) -> list[TensorInfo]:
+    """Turn offsets into places in the file; every byte of the data must belong to one tensor.
+
+    A gap or an overlap is how a file shows that its writer meant another layout than ggml's by a
+    format's number: reading on would give noise.
+    """
+    start = _padded(cursor.position, alignment)
+    expected = 0
+    names: set[str] = set()
+    placed: list[TensorInfo] = []
+    before = "the header"
+    for info in sorted(infos, key=lambda info: info.offset):
+        if info.name in names:
+            raise ModelFileError(f"The tensor {shown(info.name)} is in the file twice.", DAMAGED)
+        names.add(info.name)
+        if info.offset != expected:
+            raise ModelFileError(
+                f"The tensor {shown(info.name)} has offset {info.offset:,}, but {before} ends at "
+                f"{expected:,}: the file is damaged or lays out its formats in another way.",
+                "Download it again, or choose another quantization of this model.",
+            )
+        if start + expected + info.size_bytes > cursor.end:
+            raise ModelFileError(
+                f"The file ends at byte {cursor.end:,}, but the tensor {shown(info.name)} needs "
+                f"bytes up to {start + expected + info.size_bytes:,}.",
+                DOWNLOAD_AGAIN,
+            )
+        placed.append(_moved(info, start + info.offset))
+        before = f"the tensor {shown(info.name)}"
+        expected = _padded(expected + info.size_bytes, alignment)
+    return placed
+
+
+def _moved(info: TensorInfo, offset: int) -> TensorInfo:
+    return TensorInfo(info.name, info.shape, info.format, offset, info.size_bytes, info.part)
+
+
+def _padded(position: int, alignment: int) -> int:
+    return (position + alignment - 1) & -alignment
