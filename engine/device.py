@@ -1,0 +1,251 @@
+"""How much memory and how many cores this process may use, and what of a model fits into that.
+
+The operating system's own figures are corrected by what a container or a service manager allows:
+a program that believes in 256 GB inside a 4 GB limit is ended without a word.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import OutOfMemory
+
+_SHARE = 0.9  # of the available memory that a model may fill; the rest is for everything else
+_LEAST_CONTEXT = 512  # tokens; below this a conversation is not one
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a model will hold in memory, in bytes, and the context that leaves room for."""
+
+    weights_bytes: int
+    cache_bytes: int
+    scratch_bytes: int
+    total_bytes: int
+    available_bytes: int
+    context: int  # tokens
+
+
+def plan_memory(
+    *,
+    weights_bytes: int,
+    cache_bytes_per_token: int,
+    fixed_cache_bytes: int,
+    context_wanted: int,
+    context_model: int,
+    available: int,
+    scratch_bytes: int,
+) -> MemoryPlan:
+    """Choose the context and add up what the model needs with it.
+
+    `context_wanted` 0 takes the model's own, halved until everything fits into nine tenths of
+    `available`, but never below 512 tokens. Raises OutOfMemory when the weights do not fit, or not
+    with the context that was asked for.
+    """
+    assert context_wanted >= 0, context_wanted
+    assert context_model > 0, context_model
+    budget = int(available * _SHARE)
+    fixed = weights_bytes + fixed_cache_bytes + scratch_bytes
+    context = context_wanted or context_model
+    least = context if context_wanted else min(_LEAST_CONTEXT, context_model)
+    while fixed + cache_bytes_per_token * context > budget and context > least:
+        context = max(context // 2, least)
+    total = fixed + cache_bytes_per_token * context
+    if total > budget:
+        room = max(budget - fixed, 0) // cache_bytes_per_token if cache_bytes_per_token else 0
+        raise _too_large(total, available, context, room if context_wanted else 0)
+    return MemoryPlan(
+        weights_bytes=weights_bytes,
+        cache_bytes=fixed_cache_bytes + cache_bytes_per_token * context,
+        scratch_bytes=scratch_bytes,
+        total_bytes=total,
+        available_bytes=available,
+        context=context,
+    )
+
+
+def available_memory() -> int:
+    """Bytes this process can take without pushing anything out: free, or freed at no cost."""
+    if sys.platform == "darwin":
+        return _macos_memory()
+    if sys.platform == "win32":
+        return _windows_memory()
+    return linux_memory()
+
+
+def physical_cores() -> int:
+    """Cores this process may run on; two threads of one core count once."""
+    if sys.platform == "darwin":
+        return _macos_cores()
+    if sys.platform == "win32":
+        return os.cpu_count() or 1
+    return linux_cores(frozenset(os.sched_getaffinity(0)))
+
+
+def linux_memory(root: Path = Path("/")) -> int:
+    """The kernel's estimate, or what is left of this process's control groups if that is less."""
+    free = _meminfo(root / "proc/meminfo")
+    return min([free, *_group_memory(root)])
+
+
+def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
+    """Cores behind the processor numbers in `allowed`, no more than the group's share of time."""
+    folder = root / "sys/devices/system/cpu"
+    cores = {_core(folder / f"cpu{number}/topology", number) for number in allowed}
+    return max(1, min([len(cores), *_group_cores(root)]))
+
+
+def _too_large(total: int, available: int, context: int, room: int) -> OutOfMemory:
+    """`room` is how many tokens would fit, 0 where a smaller context is no way out."""
+    if room >= _LEAST_CONTEXT:
+        return OutOfMemory(
+            f"A context of {context:,} tokens needs {total / _GB:.1f} GB with this model; "
+            f"{available / _GB:.1f} GB of memory are free.",
+            f"Ask for at most {room:,} tokens, or close other programs.",
+        )
+    return OutOfMemory(
+        f"The model needs {total / _GB:.1f} GB with a context of {context:,} tokens; "
+        f"{available / _GB:.1f} GB of memory are free.",
+        "Close other programs, or choose a smaller model.",
+    )
+
+
+# --- Linux --------------------------------------------------------------------------------------
+
+
+def _meminfo(path: Path) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _core(topology: Path, number: int) -> tuple[str, str]:
+    """What tells a core from others; its own number where the system keeps that to itself."""
+    package, core = _text(topology / "physical_package_id"), _text(topology / "core_id")
+    return (package, core) if package and core else ("", str(number))
+
+
+def _group_memory(root: Path) -> list[int]:
+    """Bytes left under every limit above this process, in either version of control groups."""
+    left: list[int] = []
+    for folder in _group_folders(root, "memory"):
+        for limit_file, used_file, cache_name in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            limit, used = _text(folder / limit_file), _text(folder / used_file)
+            if limit.isdigit() and used.isdigit():
+                # Pages of files nobody has touched lately count as used but are given up first.
+                cached = _statistic(folder / "memory.stat", cache_name)
+                left.append(max(int(limit) - int(used) + cached, 0))
+    return left
+
+
+def _group_cores(root: Path) -> list[int]:
+    """Whole cores that each limit on processor time above this process amounts to."""
+    cores: list[int] = []
+    for folder in _group_folders(root, "cpu"):
+        quota, _, period = _text(folder / "cpu.max").partition(" ")
+        if not period:
+            quota = _text(folder / "cpu.cfs_quota_us")
+            period = _text(folder / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):
+            cores.append(math.ceil(int(quota) / int(period)))
+    return cores
+
+
+def _group_folders(root: Path, controller: str) -> list[Path]:
+    """The folders that may limit this process, from its own group up to the top one."""
+    folders: list[Path] = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, group = rest.partition(":")
+        if number == "0" and not names:
+            top = root / "sys/fs/cgroup"
+        elif controller in names.split(","):
+            top = root / "sys/fs/cgroup" / controller
+        else:
+            continue
+        folder = top / group.lstrip("/")
+        folders += [folder, *(up for up in folder.parents if up == top or top in up.parents)]
+    return folders
+
+
+def _statistic(path: Path, name: str) -> int:
+    for line in _text(path).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _text(path: Path) -> str:
+    """A small system file's text; empty where there is none or it may not be read."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+# --- macOS and Windows --------------------------------------------------------------------------
+
+
+def _macos_memory() -> int:
+    """Free, inactive and purgeable pages; a quarter of all memory where the kernel does not say.
+
+    Source: vm_statistics64 in xnu's osfmk/mach/vm_statistics.h; HOST_VM_INFO64 is flavor 4.
+    """
+    system = ctypes.CDLL(None)
+    system.mach_host_self.restype = ctypes.c_uint
+    counts = (ctypes.c_uint32 * 64)()
+    size = ctypes.c_uint32(len(counts))
+    page = os.sysconf("SC_PAGE_SIZE")
+    if system.host_statistics64(
+        system.mach_host_self(), 4, ctypes.byref(counts), ctypes.byref(size)
+    ):
+        return os.sysconf("SC_PHYS_PAGES") * page // 4
+    free, inactive = counts[0], counts[2]
+    # Four 32-bit counts, nine of 64 bits, then purgeable_count and speculative_count.
+    purgeable = counts[4 + 2 * 9]
+    return (free + inactive + purgeable) * page
+
+
+def _macos_cores() -> int:
+    """Performance cores where there are two kinds: the slow ones hold up every shared loop."""
+    system = ctypes.CDLL(None)
+    for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):
+        value, size = ctypes.c_int(0), ctypes.c_size_t(4)
+        if not system.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0):
+            return max(1, value.value)
+    return os.cpu_count() or 1
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("available", ctypes.c_uint64),
+        ("page_total", ctypes.c_uint64),
+        ("page_available", ctypes.c_uint64),
+        ("virtual_total", ctypes.c_uint64),
+        ("virtual_available", ctypes.c_uint64),
+        ("extended_available", ctypes.c_uint64),
+    )
+
+
+def _windows_memory() -> int:
+    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+    kernel = ctypes.CDLL("kernel32")
+    if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise OutOfMemory("Windows does not say how much memory is free.", "Restart the program.")
+    return int(status.available)
