@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.store_files import FileLock
+from app.store_files import FileLock, set_aside
 from app.store_rows import (
     BRANCH,
     CONVERSATION,
@@ -29,11 +29,20 @@ from app.store_rows import (
     to_message,
     touch,
 )
+from app.store_salvage import Salvaged, salvage
 from app.store_schema import DamagedStore, StoreError, connect, translated
 from app.store_search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
 from engine import Role
 
-__all__ = ["Conversation", "DamagedStore", "Message", "MessageState", "Store", "StoreError"]
+__all__ = [
+    "Conversation",
+    "DamagedStore",
+    "Message",
+    "MessageState",
+    "Salvaged",
+    "Store",
+    "StoreError",
+]
 
 
 class Store:
@@ -63,6 +72,22 @@ class Store:
             store.close()
             raise
         return store
+
+    @staticmethod
+    def set_aside(path: Path) -> Path:
+        """Rename a damaged store, so that a new one can be opened; returns where it is now."""
+        with translated(path):
+            return set_aside(path)
+
+    @staticmethod
+    def salvage(path_from: Path, path_to: Path) -> Salvaged:
+        """Copy what can still be read of a store into a new one; `path_to` must be free."""
+        with translated(path_to):
+            if path_to.exists():
+                raise StoreError(
+                    f"There is already a file at {path_to}.", "Move it aside first, then try again."
+                )
+            return salvage(path_from, path_to)
 
     def close(self) -> None:
         """Close the file and let others open it; closing twice is allowed."""
@@ -279,8 +304,8 @@ class Store:
         with self._writing(durable=False) as database:
             if text:
                 database.execute(
-                    "INSERT OR REPLACE INTO draft(conversation, text) VALUES (?, ?)",
-                    (conversation_id or 0, clean(text)),
+                    "INSERT OR REPLACE INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
+                    (conversation_id or 0, time.time(), clean(text)),
                 )
             else:
                 database.execute(

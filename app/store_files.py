@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from pathlib import Path
 
 from app.store_schema import StoreError
@@ -52,3 +53,20 @@ class FileLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a store that cannot be opened, with its log; returns where it is now."""
+    lock = FileLock(path)
+    try:
+        aside = path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
+        while aside.exists():
+            aside = aside.with_name(f"{aside.stem}-again{aside.suffix}")
+        # The log goes first: a new database beside an old log would take it for its own.
+        for end in ("-wal", "-shm", ""):
+            part = path.with_name(path.name + end)
+            if part.exists():
+                os.replace(part, aside.with_name(aside.name + end))
+        return aside
+    finally:
+        lock.release()

@@ -17,7 +17,7 @@ from pathlib import Path
 from app.store_search import fold
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
-BUSY_MILLISECONDS = 2000  # our own lock keeps a second app away; this is for other tools
+BUSY_SECONDS = 2.0  # our own lock keeps a second app away; this is for other tools
 CHECK_SECONDS = 0.25  # most that opening spends on looking for damage
 
 MIGRATIONS = (
@@ -38,7 +38,6 @@ MIGRATIONS = (
         conversation INTEGER NOT NULL REFERENCES conversation(id) ON DELETE CASCADE,
         parent INTEGER,
         role TEXT NOT NULL,
-        text TEXT NOT NULL,
         state TEXT NOT NULL,
         created REAL NOT NULL,
         model TEXT NOT NULL DEFAULT '',
@@ -47,6 +46,7 @@ MIGRATIONS = (
         generated_tokens INTEGER NOT NULL DEFAULT 0,
         seconds REAL NOT NULL DEFAULT 0,
         used INTEGER NOT NULL DEFAULT 0,  -- the conversation's turn when this was last its leaf
+        text TEXT NOT NULL,  -- last: SQLite reaches what is behind a long text only through it
         UNIQUE (conversation, id),
         FOREIGN KEY (conversation, parent) REFERENCES message(conversation, id) ON DELETE CASCADE
     );
@@ -62,6 +62,7 @@ MIGRATIONS = (
     """
     CREATE TABLE draft (
         conversation INTEGER PRIMARY KEY,  -- 0: the conversation that is not begun yet
+        saved REAL NOT NULL,
         text TEXT NOT NULL
     );
     CREATE TRIGGER conversation_draft AFTER DELETE ON conversation
@@ -155,7 +156,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open the database at `path`, checked for damage and migrated to the newest schema."""
     if not path.exists():  # created by us first, so that only its owner can read it
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MILLISECONDS / 1000)
+    database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         # Bytes that are no UTF-8 can only come from damage: show what there is.
         database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
@@ -174,6 +175,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
     database.execute("PRAGMA fullfsync = ON")  # macOS: a synced commit reaches the platter
     database.execute("PRAGMA journal_size_limit = 16777216")  # bytes
 
