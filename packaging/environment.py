@@ -1,0 +1,272 @@
+"""Makes .venv and keeps it right: one pip command, one stamp, one lock.
+
+The stamp says what .venv was made from, so the second run reads one file and does nothing. A
+marker stands in .venv while pip works; when it is still there at the next run the folder is remade.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+REQUIREMENTS = ROOT / "packaging" / "requirements.txt"
+ORACLE_REQUIREMENTS = ROOT / "packaging" / "requirements-oracle.txt"
+
+_UNFINISHED = VENV / "tokonoma-unfinished"
+_NEEDED_BYTES = 3_000_000_000
+_NOISE = re.compile(r"WARNING: Location|\[notice\]|^\s*$|^Looking in ")
+_DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?([A-Za-z0-9_.]+?)-\d\S* \(([\d.]+) (MB|GB)\)")
+
+# Run by .venv's own interpreter: the installed version of each name given, null where pip did not
+# finish it (INSTALLER is the last file pip writes).
+_VERSIONS = """
+import json, sys
+from importlib import metadata
+found = {}
+for name in sys.argv[1:]:
+    try:
+        package = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        continue
+    if package.read_text("INSTALLER"):
+        found[name] = package.version.split("+")[0]
+print(json.dumps(found))
+"""
+
+
+class Trouble(Exception):
+    """A step that failed, in one sentence that says what to do."""
+
+
+def say(line: str) -> None:
+    """Print one progress line at once, also into a pipe."""
+    print(line, flush=True)
+
+
+def venv_python() -> Path:
+    """The interpreter of .venv."""
+    return VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def child_environment(**settings: str) -> dict[str, str]:
+    """This process's environment for a child, without what would reach into another Python."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+    }
+    return {**kept, "PYTHONUTF8": "1", **settings}
+
+
+def ensure(oracle: bool = False) -> None:
+    """Bring .venv to the pinned requirements; returns at once when it is there already.
+
+    With `oracle` also what the slow tests compare against. Raises Trouble.
+    """
+    wanted = [(REQUIREMENTS, VENV / "tokonoma-stamp.json")]
+    if oracle:
+        wanted.append((ORACLE_REQUIREMENTS, VENV / "tokonoma-oracle-stamp.json"))
+    if all(_is_current(*pair) for pair in wanted):
+        return
+    with locked(ROOT / "build" / "setup.lock"):
+        for requirements, stamp in wanted:
+            if not _is_current(requirements, stamp):
+                _bring_up(requirements, stamp)
+
+
+def last_lines(output: str, count: int = 8) -> str:
+    """The last lines that say something, indented."""
+    lines = [line.rstrip() for line in output.splitlines() if not _NOISE.search(line)]
+    return "\n".join(f"    {line}" for line in lines[-count:])
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, so that two commands never set up the same thing at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        if not _lock(file.fileno(), wait=False):
+            say("Another command is setting up; waiting for it…")
+            _lock(file.fileno(), wait=True)
+        yield  # closing the file gives the lock back
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Take the lock of an open file; False when another process has it and `wait` is off."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415  # exists on Windows only
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415  # does not exist on Windows
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _facts(requirements: Path) -> dict[str, str]:
+    """What a stamp must say: the pins, and the interpreter and place .venv was made with."""
+    python = venv_python()
+    config = VENV / "pyvenv.cfg"
+    version = (
+        re.search(r"^version\s*=\s*(\S+)", config.read_text(), re.M) if config.exists() else None
+    )
+    return {
+        "requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(),
+        "interpreter": os.path.realpath(python),
+        "version": version[1] if version else "",
+        "place": str(VENV),
+    }
+
+
+def _read_stamp(stamp: Path) -> dict[str, str]:
+    try:
+        read = json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _is_current(requirements: Path, stamp: Path) -> bool:
+    """Whether .venv is alive, finished, and was made from these requirements."""
+    return (
+        venv_python().exists()
+        and not _UNFINISHED.exists()
+        and _read_stamp(stamp) == _facts(requirements)
+    )
+
+
+def _bring_up(requirements: Path, stamp: Path) -> None:
+    """Make or mend .venv until it satisfies the requirements, then write the stamp."""
+    reason = _reason_to_remake(stamp)
+    if reason:
+        if VENV.exists():
+            say(f"Making .venv again: {reason}.")
+            shutil.rmtree(VENV)
+        _make_venv()
+    if reason or not _satisfies(requirements):
+        _install(requirements)
+    partial = stamp.with_suffix(".part")
+    partial.write_text(json.dumps(_facts(requirements), indent=1))
+    partial.replace(stamp)
+
+
+def _reason_to_remake(stamp: Path) -> str:
+    """Why the .venv that is there cannot be kept; empty when it can."""
+    if not venv_python().exists():
+        return "its interpreter is gone" if VENV.exists() else "there is none"
+    if _UNFINISHED.exists():
+        return "its set-up was interrupted"
+    facts, old = _facts(REQUIREMENTS), _read_stamp(stamp)
+    if old and old.get("place") != facts["place"]:
+        return "the folder was moved"
+    if old and (old.get("interpreter"), old.get("version")) != (
+        facts["interpreter"],
+        facts["version"],
+    ):
+        return "its Python was replaced"
+    alive = subprocess.run(
+        [venv_python(), "-c", "import sys, pip; sys.exit(sys.version_info < (3, 11))"],
+        capture_output=True,
+        env=child_environment(),
+        check=False,
+    )
+    return "" if alive.returncode == 0 else "it does not run"
+
+
+def _make_venv() -> None:
+    """Create an empty .venv with the running interpreter."""
+    free = shutil.disk_usage(ROOT).free
+    if free < _NEEDED_BYTES:
+        raise Trouble(
+            f"Setting up needs about {_NEEDED_BYTES / 1e9:.0f} GB on the disk of {ROOT}, and "
+            f"{free / 1e9:.1f} GB is free. Free some space and run the command again."
+        )
+    VENV.mkdir(parents=True, exist_ok=True)
+    _UNFINISHED.touch()
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    made = subprocess.run(
+        [base, "-m", "venv", str(VENV)],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        check=False,
+    )
+    if made.returncode != 0:
+        raise Trouble(
+            f"{last_lines(made.stdout + made.stderr)}\n"
+            "Python could not make the virtual environment above; install its venv and pip parts "
+            "(on Debian and Ubuntu the package python3-venv) and run the command again."
+        )
+
+
+def _pins(requirements: Path) -> dict[str, str]:
+    """Name to version of every pinned line."""
+    lines = (line.split("#")[0].strip() for line in requirements.read_text().splitlines())
+    return dict(line.split("==", 1) for line in lines if line)
+
+
+def _satisfies(requirements: Path) -> bool:
+    """Whether .venv holds exactly the pinned versions."""
+    pins = _pins(requirements)
+    asked = subprocess.run(
+        [venv_python(), "-c", _VERSIONS, *pins],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        check=False,
+    )
+    return asked.returncode == 0 and json.loads(asked.stdout) == pins
+
+
+def _install(requirements: Path) -> None:
+    """Install the requirements with one pip command, naming the large downloads as they come."""
+    size = "about 1 GB, once" if requirements == REQUIREMENTS else "for the slow tests, once"
+    say(f"Installing the packages ({size})…")
+    _UNFINISHED.touch()
+    command = [venv_python(), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    with subprocess.Popen(
+        [*command, "-r", requirements],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env=child_environment(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_USER="0"),
+    ) as pip:
+        assert pip.stdout is not None
+        output = []
+        for line in pip.stdout:
+            output.append(line)
+            large = _DOWNLOAD.match(line)
+            if large and (large[3] == "GB" or float(large[2]) >= 20):
+                say(f"  {large[1]}, {large[2]} {large[3]}")
+    # A pip that stopped before its installing step has touched nothing: .venv stays as it was.
+    if pip.returncode == 0 or not any(line.startswith("Installing collected") for line in output):
+        _UNFINISHED.unlink()
+    if pip.returncode != 0:
+        raise Trouble(pip_failure("".join(output), "install the packages"))
+
+
+def pip_failure(output: str, doing: str) -> str:
+    """pip's last lines, and the sentence that says what to do."""
+    if "No space left" in output or "Errno 28" in output:
+        remedy = "the disk is full; free some space and run the command again"
+    elif "No matching distribution" in output or "Could not find a version" in output:
+        remedy = "the package index did not offer it; check the connection and the Python version"
+    else:
+        remedy = "check the network connection and run the command again"
+    return f"{last_lines(output)}\npip could not {doing}: {remedy}."

@@ -1,0 +1,156 @@
+"""Fixtures every test gets: offscreen Qt, private folders; warnings, threads and windows left fail.
+
+The real models are looked for in the folder TOKONOMA_MODELS names, else where `packaging/dev.py
+test` puts them. That is settled here, before the tests' own TOKONOMA_HOME hides the person's.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before anything can load Qt or torch.
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import hypothesis
+import pytest
+
+import fetch
+from engine.library import STARTER, starter_path
+
+STARTER_PLACE = starter_path()
+GEMMA_PLACE = fetch.gemma().path
+THREAD_PATIENCE = 5.0  # seconds a thread gets to end after its test
+
+hypothesis.settings.register_profile(
+    "ci",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give fixtures that outlive one test a private home of their own."""
+    home = tempfile.TemporaryDirectory(prefix="tokonoma-tests-")
+    os.environ["TOKONOMA_HOME"] = home.name
+    config.add_cleanup(home.cleanup)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    """Fail a test that leaves a thread running or a window open."""
+    threads, windows = set(threading.enumerate()), set(_windows())
+    yield
+    left = sorted(thread.name for thread in _new_threads(threads))
+    if left:
+        pytest.fail(f"threads left running: {', '.join(left)}")
+    open_windows = sorted(name for key, name in _windows().items() if key not in windows)
+    if open_windows:
+        pytest.fail(f"windows left behind: {', '.join(open_windows)}")
+
+
+@pytest.fixture(autouse=True)
+def no_warning_logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which a warning was logged; a test that takes `caplog` judges itself."""
+    if "caplog" in request.fixturenames:
+        yield
+        return
+    kept = _Kept(logging.WARNING)
+    logging.getLogger().addHandler(kept)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(kept)
+    if kept.lines:
+        pytest.fail("logged:\n" + "\n".join(kept.lines))
+
+
+@pytest.fixture(autouse=True)
+def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of the test's own, so none ever touches the person's conversations."""
+    home = tmp_path / "tokonoma-home"
+    monkeypatch.setenv("TOKONOMA_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of recorded outputs."""
+    return Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def starter_model() -> Path:
+    """SmolLM2-135M-Instruct, Q4_1: the model every installation begins with."""
+    return _real_model(STARTER.file, STARTER_PLACE)
+
+
+@pytest.fixture(scope="session")
+def gemma_model() -> Path:
+    """gemma-3-270m, Q4_K_M: a base model of another family, with a vocabulary of 262,144."""
+    return _real_model(GEMMA_PLACE.name, GEMMA_PLACE)
+
+
+def _real_model(file: str, place: Path) -> Path:
+    shelf = os.environ.get("TOKONOMA_MODELS")
+    path = Path(shelf) / file if shelf else place
+    if not path.is_file():
+        pytest.fail(
+            f"{path} is missing: `python3 packaging/dev.py test` fetches it.", pytrace=False
+        )
+    return path
+
+
+class _Kept(logging.Handler):
+    """Keeps the lines it is given."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"  {record.levelname} {record.name}: {record.getMessage()}")
+
+
+def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Threads that a test started and that do not end by themselves."""
+    # Qt's own threads show up as dummies once they run Python; they are not ours to end.
+    mine = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not isinstance(thread, threading._DummyThread)
+    ]
+    for thread in mine:
+        thread.join(THREAD_PATIENCE)
+    return [thread for thread in mine if thread.is_alive()]
+
+
+def _windows() -> dict[int, str]:
+    """Every top-level widget that exists, by address, once deferred deletions are done."""
+    if "PySide6.QtWidgets" not in sys.modules:
+        return {}
+    from PySide6.QtCore import QCoreApplication, QEvent
+    from PySide6.QtWidgets import QApplication
+    from shiboken6 import getCppPointer
+
+    if QApplication.instance() is None:
+        return {}
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    if QApplication.topLevelWidgets():
+        gc.collect()  # cycles between Python and Qt die only here
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return {
+        getCppPointer(widget)[0]: f"{type(widget).__name__} {widget.objectName()!r}"
+        for widget in QApplication.topLevelWidgets()
+        if widget.metaObject().className() != "QTipLabel"  # Qt keeps the one tooltip it has
+    }
