@@ -1,0 +1,44 @@
+"""The table of actions: what each is called, which keys it has, where it is listed.
+
+The window makes one `QAction` a row and the shortcut list shows the same rows. `keys` are Qt's
+portable names, in which Ctrl means Command on macOS; `standard` names Qt's own key where one exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a person can do from the keyboard."""
+
+    id: str
+    text: str
+    keys: tuple[str, ...] = ()
+    standard: str = ""  # a name of QKeySequence.StandardKey; its keys come first
+    group: str = "Conversation"
+
+
+ACTIONS = (
+    Action("new", "New chat", standard="New"),
+    Action("search", "Search conversations", ("Ctrl+K",)),
+    Action("stop", "Stop the answer", ("Esc",), group="Answer"),
+    Action("regenerate", "Answer again", ("Ctrl+R",), group="Answer"),
+    Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
+    Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
+    Action("open", "Open a model file", standard="Open", group="Model"),
+    Action("sidebar", "Show or hide the sidebar", ("Ctrl+B",), group="Window"),
+    Action("theme", "Next theme", ("Ctrl+Shift+L",), group="Window"),
+    Action("shortcuts", "Keyboard shortcuts", ("Ctrl+/", "F1"), group="Window"),
+    Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),
+)
+
+# Keys that belong to one part of the window and not to an action; listed, not bound.
+OTHER_KEYS = (
+    ("Conversation", "Send", "Return"),
+    ("Conversation", "New line", "Shift+Return"),
+    ("Conversation", "Edit your last message, when the field is empty", "Up"),
+    ("Conversation", "Rename in the sidebar", "F2"),
+    ("Conversation", "Delete in the sidebar", "Del"),
+)
