@@ -1,0 +1,38 @@
+"""Prints the support matrix, op by format by backend, as the markdown tables the README holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernels.dispatch import BACKENDS, OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.formats import FORMATS
+
+
+def matrix() -> str:
+    """Two markdown tables: weight formats, and ops that read no weights."""
+    formats = [
+        (
+            row.name,
+            f"{row.bits_per_weight:g}",
+            row.words,
+            *(_backends(op, row.name) for op in SHOWN_WEIGHT_OPS),
+        )
+        for row in sorted(FORMATS.values(), key=lambda row: (-row.bits_per_weight, row.name))
+    ]
+    others = [(op, _backends(op, "F32")) for op in OTHER_OPS]
+    weights = _table(("Format", "Bits per weight", "Layout", *SHOWN_WEIGHT_OPS), formats)
+    return f"{weights}\n\n{_table(('Op', 'Backends'), others)}"
+
+
+def _backends(op: str, format: str) -> str:
+    """The backends with a kernel of their own for `op` on `format`."""
+    return ", ".join(name for name, kernels in BACKENDS.items() if (op, format) in kernels)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    print(matrix())

@@ -1,0 +1,86 @@
+"""Which kernel runs an op on a format: one plain table per backend, searched in order.
+
+A backend is a dict `(op, format name) → function`; an op that reads no weight is listed under F32.
+A backend need not have every entry: what it lacks runs on the reference, which has them all, and
+a line in the log says so. Finding is one dict look-up, far below what any op costs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kernels import reference
+from kernels.reference import Kernel
+
+Kernels = Mapping[tuple[str, str], Kernel]
+
+_log = logging.getLogger(__name__)
+
+# `prepare` goes with `linear` and `embed` and is not shown to people.
+SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
+OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
+
+
+class Dispatch:
+    """Finds kernels in `backends`, which are in order of preference and end with the reference."""
+
+    def __init__(self, backends: Mapping[str, Kernels], chosen: str = "") -> None:
+        self.backends = backends
+        self._chosen = chosen
+        self._found: dict[tuple[str, str], Kernel] = {}
+
+    def find(self, op: str, format: str = "F32") -> Kernel:
+        """The kernel that runs `op` on weights of `format`.
+
+        Raises ValueError when the environment variable KERNELS names no backend, or when even the
+        reference lacks the op or format.
+        """
+        kernel = self._found.get((op, format))
+        if kernel is None:
+            kernel = self._found[op, format] = self._search(op, format)[1]
+        return kernel
+
+    def in_use(self, formats: Iterable[str]) -> dict[str, str]:
+        """Backend by op for a model with weights of `formats`: "linear Q4_K" → "reference"."""
+        keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
+        used = {f"{op} {format}": self._search(op, format)[0] for op, format in keys}
+        return used | {op: self._search(op, "F32")[0] for op in OTHER_OPS}
+
+    @contextmanager
+    def only(self, backend: str) -> Iterator[None]:
+        """Prefer `backend` until the block ends, in all threads; ValueError when it is not there.
+
+        Weights prepared inside are held as this backend wants them, so load the model inside too.
+        """
+        before, self._chosen = self._chosen, self._known(backend)
+        self._found.clear()
+        try:
+            yield
+        finally:
+            self._chosen = before
+            self._found.clear()
+
+    def _known(self, backend: str) -> str:
+        if backend not in self.backends:
+            present = ", ".join(self.backends)
+            raise ValueError(f"There is no backend '{backend}'; this build has: {present}.")
+        return backend
+
+    def _search(self, op: str, format: str) -> tuple[str, Kernel]:
+        chosen = self._chosen or os.environ.get("KERNELS", "")
+        first = self._known(chosen) if chosen else next(iter(self.backends))
+        for name in dict.fromkeys((first, "reference")):
+            kernel = self.backends[name].get((op, format))
+            if kernel is not None:
+                if name != first:
+                    _log.warning("%s %s: %s has no kernel, the reference runs", op, format, first)
+                return name, kernel
+        raise ValueError(f"{op}: no kernel for {format} weights")
+
+
+DISPATCH = Dispatch({"reference": reference.KERNELS})
+find, in_use, only = DISPATCH.find, DISPATCH.in_use, DISPATCH.only
+BACKENDS = DISPATCH.backends

@@ -1,0 +1,173 @@
+"""The ops models are written in: check the operands, find the kernel, call it.
+
+Shape letters: T tokens, D model width, N outputs, V vocabulary, H heads, K key/value heads,
+C width of one head, S tokens in the cache. Every op raises ValueError, beginning with its name,
+for an operand of the wrong shape or dtype. Definitions are in `kernels.reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kernels.dispatch import BACKENDS, find, in_use, only
+from kernels.reference import Activation
+from kernels.weight import Weight
+
+__all__ = [
+    "BACKENDS",
+    "Activation",
+    "attention",
+    "embed",
+    "gated",
+    "in_use",
+    "linear",
+    "only",
+    "prepare",
+    "rms_norm",
+    "rope",
+    "softcap",
+]
+
+
+def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> Weight:
+    """The weight as the kernels in use want to hold it for repeated products.
+
+    Called once per tensor, embeddings included; the result depends on nothing of the file.
+    `checkpoint` is called every few milliseconds and may raise to stop.
+    """
+    return find("prepare", weight.format.name)(weight, checkpoint)
+
+
+def linear(x: Tensor, weight: Weight) -> Tensor:
+    """Matrix product: x [T, D] f32, weight [N, D] of any format → [T, N] f32.
+
+    Source: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.linear.html
+    """
+    shape = weight.shape
+    if len(shape) != 2 or x.dim() != 2 or x.shape[1] != shape[1]:
+        raise ValueError(f"linear: x {list(x.shape)} does not fit a weight {list(shape)}")
+    if x.dtype != torch.float32:
+        raise ValueError(f"linear: x is {_name(x)}, not float32")
+    return find("linear", weight.format.name)(x, weight)
+
+
+def embed(ids: Tensor, weight: Weight) -> Tensor:
+    """Rows of a table: ids [T] i64, weight [V, D] of any format → [T, D] f32.
+
+    Raises IndexError for an id outside the table.
+    """
+    if len(weight.shape) != 2:
+        raise ValueError(f"embed: the table is [V, D], got {list(weight.shape)}")
+    if ids.dim() != 1 or ids.dtype != torch.int64:
+        raise ValueError(f"embed: ids are int64 [T], got {_name(ids)} {list(ids.shape)}")
+    return find("embed", weight.format.name)(ids, weight)
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Root-mean-square norm: x [..., D] f32, weight [D] f32 → [..., D] f32.
+
+    y = x / sqrt(mean of x² + epsilon) * weight; GGUF stores gemma's weights with the 1 added.
+    Source: https://arxiv.org/abs/1910.07467 equation 4
+    """
+    if weight.dim() != 1 or x.shape[-1:] != weight.shape:
+        raise ValueError(f"rms_norm: x {list(x.shape)} does not fit a weight {list(weight.shape)}")
+    if x.dtype != torch.float32 or weight.dtype != torch.float32:
+        raise ValueError(f"rms_norm: x is {_name(x)} and weight {_name(weight)}, not float32")
+    return find("rms_norm")(x, weight, epsilon)
+
+
+def rope(
+    x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float = 1.0
+) -> Tensor:
+    """Rotary positions: x [T, H, C] f32, positions [T] i64, frequencies [n] f32 → [T, H, C] f32.
+
+    The first 2n channels turn, pair i by positions * frequencies[i] radians, computed in float32;
+    the others pass. Pairs are channels (2i, 2i+1) when `interleaved` (GGUF's llama), else
+    (i, i+n). `scale` multiplies cosine and sine (YaRN's attention factor).
+    Source: https://arxiv.org/abs/2104.09864 section 3.4.2
+    """
+    if x.dim() != 3 or positions.shape != x.shape[:1]:
+        raise ValueError(
+            f"rope: positions {list(positions.shape)} do not fit x {list(x.shape)}, [T, H, C]"
+        )
+    if frequencies.dim() != 1 or 2 * frequencies.shape[0] > x.shape[2]:
+        raise ValueError(
+            f"rope: frequencies {list(frequencies.shape)} turn more channels than x "
+            f"{list(x.shape)} has"
+        )
+    if x.dtype != torch.float32 or frequencies.dtype != torch.float32:
+        raise ValueError(f"rope: x is {_name(x)}, frequencies {_name(frequencies)}, not float32")
+    if positions.dtype != torch.int64:
+        raise ValueError(f"rope: positions are {_name(positions)}, not int64")
+    return find("rope")(x, positions, frequencies, interleaved, scale)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: int,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Tensor:
+    """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] f32 or f16 → [T, H*C] f32.
+
+    Query t stands at `position` + t and sees the keys up to itself: all of them, or only the last
+    `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are multiplied by
+    `scale`, then capped at ±`softcap` when that is not 0. Cache rows no query sees may hold
+    anything. Memory beyond the operands is bounded.
+    Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
+    """
+    if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
+        raise ValueError(
+            f"attention: q is [T, H, C], k and v alike [S, K, C]; got q {list(q.shape)}, "
+            f"k {list(k.shape)} {_name(k)}, v {list(v.shape)} {_name(v)}"
+        )
+    if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"attention: the heads of q {list(q.shape)} do not fit those of k {list(k.shape)}"
+        )
+    if position < 0 or position + q.shape[0] > k.shape[0]:
+        raise ValueError(
+            f"attention: {q.shape[0]} queries from position {position} see beyond the "
+            f"{k.shape[0]} keys of the cache {list(k.shape)}"
+        )
+    if q.dtype != torch.float32 or k.dtype not in (torch.float32, torch.float16):
+        raise ValueError(
+            f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32 or float16"
+        )
+    if window < 0 or softcap < 0:
+        raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
+    return find("attention")(q, k, v, position, scale, window, softcap)
+
+
+def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
+    """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
+
+    Source: https://arxiv.org/abs/2002.05202 section 2
+    """
+    if gate.shape != up.shape:
+        raise ValueError(f"gated: gate {list(gate.shape)} and up {list(up.shape)} differ")
+    if gate.dtype != torch.float32 or up.dtype != torch.float32:
+        raise ValueError(f"gated: gate is {_name(gate)} and up {_name(up)}, not float32")
+    return find("gated")(gate, up, activation)
+
+
+def softcap(x: Tensor, cap: float) -> Tensor:
+    """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
+
+    Source: https://arxiv.org/abs/2408.00118 section 2
+    """
+    if x.dtype != torch.float32:
+        raise ValueError(f"softcap: x {list(x.shape)} is {_name(x)}, not float32")
+    if cap <= 0:
+        raise ValueError(f"softcap: the cap is {cap}, not above 0")
+    return find("softcap")(x, cap)
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,143 @@
+"""Definitions of all ops in plain torch: what every other kernel is tested against.
+
+Written to be read: float32 throughout, tokens first, no more cleverness than memory demands.
+Shapes and errors are documented with the public ops in `kernels.ops`, which check them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from kernels.formats import FORMATS, by_name
+from kernels.weight import Weight
+
+# Scores of one tile of queries, all heads: bounds memory whatever the lengths.
+_SCORES = 1 << 24  # floats, 64 MiB
+
+# Weights decoded between two looks at the checkpoint: some 5 ms.
+_PIECE = 1 << 21
+
+
+class Activation(Enum):
+    """What a gated feed-forward does to its gate."""
+
+    SILU = "silu"  # x * sigmoid(x)
+    GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
+
+
+def prepare(weight: Weight, checkpoint: Callable[[], None]) -> Weight:
+    """Decode once and hold float32; also copies plain F32, so that the file may be closed."""
+    rows = weight.data.shape[0]
+    dense = torch.empty(rows, weight.columns)
+    step = max(_PIECE // weight.columns, 1)
+    for start in range(0, rows, step):
+        checkpoint()
+        end = min(start + step, rows)
+        weight.decode(start, end, dense[start:end])
+    return Weight(dense, by_name("F32"), weight.shape)
+
+
+def linear(x: Tensor, weight: Weight) -> Tensor:
+    """y[t, n] = sum over d of x[t, d] * weight[n, d]."""
+    return functional.linear(x, weight.dense())
+
+
+def embed(ids: Tensor, weight: Weight) -> Tensor:
+    """y[t] = row ids[t] of weight."""
+    return weight.rows(ids)
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """y = x / sqrt(mean of x² + epsilon) * weight, over the last dimension."""
+    mean = x.square().mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean + epsilon) * weight
+
+
+def rope(
+    x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float
+) -> Tensor:
+    """Turn each pair (a, b) of channels by the angle position * frequency of that pair."""
+    pairs = frequencies.shape[0]
+    angles = positions.to(torch.float32)[:, None, None] * frequencies  # [T, 1, pairs]
+    cos, sin = angles.cos() * scale, angles.sin() * scale
+    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if interleaved:
+        a, b = turned[..., 0::2], turned[..., 1::2]
+        y = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+    else:
+        a, b = turned[..., :pairs], turned[..., pairs:]
+        y = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    return torch.cat((y, rest), dim=-1) if rest.shape[-1] else y
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+) -> Tensor:
+    """Softmax-weighted mean of the values whose keys each query may see, tile by tile."""
+    T, H, C = q.shape
+    y = q.new_empty(T, H * C)
+    step = max(_SCORES // (H * (position + T)), 1)
+    for start in range(0, T, step):
+        tile = q[start : start + step]
+        y[start : start + step] = _attend(tile, k, v, position + start, scale, window, cap)
+    return y
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+) -> Tensor:
+    """One tile of queries [t, H, C] against exactly the keys that any of them sees."""
+    t, H, C = q.shape
+    K = k.shape[1]
+    first = max(position - window + 1, 0) if window else 0
+    end = position + t
+    k = k[first:end].to(torch.float32).transpose(0, 1)  # [K, s, C]
+    v = v[first:end].to(torch.float32).transpose(0, 1)
+    # Heads that share keys become further queries: [K, G*t, C].
+    q = q.view(t, K, H // K, C).permute(1, 2, 0, 3).reshape(K, -1, C)
+    seen = _seen(t, first, position, window).repeat(H // K, 1) if t > 1 else None  # [G*t, s]
+    if cap:
+        scores = softcap(q @ k.mT * scale, cap)  # [K, G*t, s]
+        if seen is not None:
+            scores = scores.masked_fill(~seen, float("-inf"))
+        y = scores.softmax(-1) @ v
+    else:  # the same without the cap, in one pass over the keys and one threaded region
+        y = functional.scaled_dot_product_attention(q[None], k[None], v[None], seen, scale=scale)
+    return y.view(K, -1, t, C).permute(2, 0, 1, 3).reshape(t, H * C)
+
+
+def _seen(t: int, first: int, position: int, window: int) -> Tensor:
+    """Which keys, from `first` on, each of t queries sees: bool [t, s]."""
+    query = torch.arange(position, position + t)[:, None]
+    key = torch.arange(first, position + t)
+    seen = key <= query
+    return seen & (query - key < window) if window else seen
+
+
+def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
+    """activation(gate) * up."""
+    if activation is Activation.SILU:
+        return functional.silu(gate) * up
+    return functional.gelu(gate, approximate="tanh") * up
+
+
+def softcap(x: Tensor, cap: float) -> Tensor:
+    """Squeeze smoothly into (-cap, cap)."""
+    return torch.tanh(x / cap) * cap
+
+
+Kernel = Callable[..., Any]
+
+WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
+OTHER_OPS: tuple[Kernel, ...] = (rms_norm, rope, attention, gated, softcap)
+
+KERNELS: dict[tuple[str, str], Kernel] = {
+    **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
+    **{(op.__name__, "F32"): op for op in OTHER_OPS},
+}

@@ -1,0 +1,89 @@
+"""Weight: the values of one tensor, packed as a file stores them or decoded, and their format.
+
+A weight carries its format so that models need not: `linear(x, weight)` finds the kernel. Packed
+weights are views of the mapped file, so opening a model copies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.formats import Format, decode_rows
+
+# Formats whose weights torch has a type for; all others stay blocks of bytes.
+_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A matrix [rows, columns] of one format; a vector is one row, more dimensions are more rows.
+
+    `data` is uint8 [rows, row_bytes] for a packed format, and [rows, columns] of its own type for
+    F32, F16 and BF16. It may be a view of read-only memory: nothing ever writes to it.
+    """
+
+    data: Tensor
+    format: Format
+    shape: tuple[int, ...]  # as torch orders dimensions: columns last
+
+    @classmethod
+    def from_bytes(cls, buffer: memoryview | bytes, format: Format, shape: Sequence[int]) -> Weight:
+        """The weight stored in `buffer`, which is neither copied nor written to but kept alive.
+
+        Raises ValueError when the buffer's length is not what format and shape take.
+        """
+        if not shape or min(shape) < 1:
+            raise ValueError(f"Weight: a shape has one or more positive sizes, got {list(shape)}")
+        # torch.frombuffer warns of read-only memory; DLPack hands the same memory over in silence.
+        data = torch.from_dlpack(np.frombuffer(buffer, dtype=np.uint8))
+        row_bytes = format.row_bytes(shape[-1])
+        wanted = math.prod(shape[:-1]) * row_bytes
+        if data.shape[0] != wanted:
+            raise ValueError(
+                f"Weight: {format.name} {list(shape)} takes {wanted} bytes, got {data.shape[0]}"
+            )
+        data = data.view(-1, row_bytes)
+        if format.name in _TYPES:
+            data = data.view(_TYPES[format.name])
+        return cls(data, format, tuple(shape))
+
+    @property
+    def columns(self) -> int:
+        """Weights in one row."""
+        return self.shape[-1]
+
+    @property
+    def packed(self) -> bool:
+        """Whether `data` holds blocks of bytes that need decoding."""
+        return self.format.name not in _TYPES
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes `data` takes."""
+        return self.data.numel() * self.data.element_size()
+
+    def dense(self) -> Tensor:
+        """All weights, f32 [rows, columns]; for F32 this is `data` itself, not a copy."""
+        return self._decode(self.data)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Only the rows `ids` [T] i64, f32 [T, columns]; IndexError for a row that is not there."""
+        return self._decode(self.data.index_select(0, ids))
+
+    def decode(self, start: int, end: int, out: Tensor) -> None:
+        """Write the rows from `start` to before `end` into `out` f32 [end - start, columns]."""
+        if self.packed:
+            decode_rows(self.data[start:end], self.format, self.columns, out)
+        else:
+            out.copy_(self.data[start:end])
+
+    def _decode(self, data: Tensor) -> Tensor:
+        if self.packed:
+            return decode_rows(data, self.format, self.columns)
+        return data.to(torch.float32)
