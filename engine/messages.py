@@ -70,7 +70,6 @@ class LoadModel:
     path: Path
     context: int = 0  # tokens; 0: the model's own, lowered until the cache fits in memory
     threads: int = 0  # 0: physical cores
-    backend: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

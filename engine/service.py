@@ -1,10 +1,42 @@
-"""Engine: owns the thread, takes commands, delivers events."""
+"""Engine: owns the thread, takes commands, delivers events.
+
+Everything heavy is imported inside functions that run on the engine's thread, so the window paints
+before torch is loaded. This is the one place that catches every exception: it is logged, told as
+`Failed`, and the engine goes on.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import logging
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
 
-from engine.messages import Command, Event
+from engine.errors import Cancelled, EngineError, OutOfMemory, RequestError
+from engine.messages import (
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Generate,
+    LoadModel,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    Role,
+    UnloadModel,
+)
+
+if TYPE_CHECKING:
+    from engine.loader import LoadedModel
+    from engine.session import Session
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -12,12 +44,193 @@ class Engine:
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
+        self._thread: threading.Thread | None = None
+        self._commands: deque[Command] = deque()
+        self._wake = threading.Condition()
+        self._cancelled: set[int] = set()
+        self._stopping = False
+        self._model: LoadedModel | None = None
+        self._session: Session | None = None
 
     def start(self) -> None:
         """Start the thread; returns at once."""
+        assert self._thread is None, "the engine was started twice"
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Queue a command, from any thread."""
+        """Queue a command, from any thread; `Cancel` overtakes those that wait."""
+        with self._wake:
+            if isinstance(command, Cancel):
+                self._cancelled.add(command.request)
+            else:
+                self._commands.append(command)
+            self._wake.notify()
 
     def stop(self) -> None:
         """Cancel what runs, end the thread and wait for it."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    # --- the engine's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        _load_torch_library()
+        while (command := self._next()) is not None:
+            try:
+                self._handle(command)
+            except Cancelled:
+                self._on_cancelled(command)
+            except EngineError as error:
+                self._fail(command, error)
+            except MemoryError as error:
+                self._fail(command, _memory_error(error))
+            except Exception as error:  # noqa: BLE001  the engine must outlive any fault
+                self._fail(command, _unexpected(error))
+            self._cancelled.discard(command.request)
+        self._unload()
+
+    def _next(self) -> Command | None:
+        """The next command; None when the engine is to stop."""
+        with self._wake:
+            while not self._commands and not self._stopping:
+                self._wake.wait()
+            return None if self._stopping else self._commands.popleft()
+
+    def _handle(self, command: Command) -> None:
+        match command:
+            case LoadModel():
+                self._load(command)
+            case UnloadModel():
+                self._unload()
+                self._deliver(ModelUnloaded(command.request))
+            case Generate():
+                self._generate(command)
+            case Cancel():
+                pass  # `send` has noted it
+            case _:
+                assert_never(command)
+
+    def _load(self, command: LoadModel) -> None:
+        from engine.loader import load
+
+        checkpoint = self._checkpoint(command.request)
+        checkpoint()
+        model = load(
+            command.path,
+            context=command.context,
+            threads=command.threads,
+            progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
+            checkpoint=checkpoint,
+            before_weights=self._unload,
+        )
+        self._model, self._session = model, model.new_session()
+        self._deliver(_loaded(command.request, model))
+
+    def _unload(self) -> None:
+        self._model = self._session = None
+
+    def _generate(self, command: Generate) -> None:
+        from engine.chat import prompt_ids
+        from engine.generate import generate
+
+        if self._model is None or self._session is None:
+            raise RequestError("No model is loaded.", "Choose a model first.")
+        template, tokenizer = self._model.template, self._model.tokenizer
+        continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
+        text = (
+            template.render_continuation(command.turns)
+            if continued
+            else template.render(command.turns)
+        )
+        for event in generate(
+            self._session,
+            tokenizer,
+            prompt_ids(tokenizer, text),
+            command.sampling,
+            max_tokens=command.max_tokens,
+            stop=command.stop,
+            request=command.request,
+            cancelled=lambda: self._is_cancelled(command.request),
+        ):
+            self._deliver(event)
+
+    def _is_cancelled(self, request: int) -> bool:
+        return self._stopping or request in self._cancelled
+
+    def _checkpoint(self, request: int) -> Callable[[], None]:
+        def checkpoint() -> None:
+            if self._is_cancelled(request):
+                raise Cancelled
+
+        return checkpoint
+
+    def _on_cancelled(self, command: Command) -> None:
+        """A cancelled load leaves whatever model is still there; the window is told which."""
+        if self._model is None:
+            self._deliver(ModelUnloaded(command.request))
+        else:
+            self._deliver(_loaded(command.request, self._model))
+
+    def _fail(self, command: Command, error: EngineError) -> None:
+        log.info("request %d failed: %s", command.request, error)
+        if isinstance(command, LoadModel) and self._model is None:
+            self._deliver(ModelUnloaded(command.request))
+        self._deliver(Failed(command.request, str(error), error.remedy))
+
+
+def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
+    return ModelLoaded(
+        request=request,
+        path=model.path,
+        name=model.name,
+        architecture=model.config.architecture,
+        layout=model.layout,
+        parameters=model.parameters,
+        context=model.plan.context,
+        file_bytes=model.file_bytes,
+        memory_bytes=model.plan.total_bytes,
+        kernels=model.backends,
+        fallbacks=model.fallbacks,
+        has_template=model.template.present,
+        seconds=model.seconds,
+    )
+
+
+def _memory_error(error: BaseException) -> OutOfMemory:
+    log.warning("out of memory", exc_info=error)
+    return OutOfMemory(
+        "The memory of this machine ran out.",
+        "Close other programs, choose a smaller model, or load this one with a smaller context.",
+    )
+
+
+def _unexpected(error: Exception) -> EngineError:
+    # torch reports a failed allocation as a plain RuntimeError.
+    if isinstance(error, RuntimeError) and "alloc" in str(error):
+        return _memory_error(error)
+    log.error("unexpected fault", exc_info=error)
+    return EngineError(
+        f"The engine hit a fault of its own ({type(error).__name__}: {error}).",
+        "Try again; if it comes back, the log has the details.",
+    )
+
+
+def _load_torch_library() -> None:
+    """Map torch's largest library without holding the interpreter lock, then import torch.
+
+    `import torch` alone would freeze the window for a third of a second while it links.
+    """
+    if sys.platform == "linux" and (spec := importlib.util.find_spec("torch")) and spec.origin:
+        library = Path(spec.origin).parent / "lib" / "libtorch_cpu.so"
+        if library.exists():
+            dlopen = ctypes.CDLL(None).dlopen
+            dlopen.restype = ctypes.c_void_p
+            dlopen(str(library).encode(), 0x2 | 0x100)  # RTLD_NOW | RTLD_GLOBAL
+    import torch
+
+    torch.set_grad_enabled(False)

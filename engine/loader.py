@@ -1,0 +1,183 @@
+"""GGUF path to a model that can answer: checks first, memory planned, then weights and tokenizer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine.cache import Cache
+from engine.chat import ChatTemplate
+from engine.device import MemoryPlan, available_memory, physical_cores, plan_memory
+from engine.errors import RequestError
+from engine.gguf import GGUFFile
+from engine.models import architecture
+from engine.models.config import Config, read_config
+from engine.models.layers import Decoder
+from engine.session import Session
+from engine.tokenizer import Tokenizer
+from engine.weights import Weights
+from kernels import ops
+
+_PATIENCE = 0.02  # seconds between two looks at Cancel while the tokenizer is built
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """Everything a session needs, and what a window wants to say about it."""
+
+    path: Path
+    name: str
+    config: Config
+    decoder: Decoder
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    plan: MemoryPlan
+    layout: str  # the main weight format in words
+    parameters: int
+    file_bytes: int
+    kernels: dict[str, str]  # op and format to the backend that runs it
+    seconds: float
+
+    @property
+    def backends(self) -> str:
+        """The backends in use, for a status line: "reference", "cpu + reference"."""
+        return " + ".join(sorted(set(self.kernels.values())))
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """Ops that run on the reference although a faster backend runs others."""
+        slow = tuple(op for op, backend in self.kernels.items() if backend == "reference")
+        return () if len(slow) == len(self.kernels) else slow
+
+    def new_session(self) -> Session:
+        """An empty session over this model's weights."""
+        config = self.config
+        cache = Cache(config.layers, config.kv_heads, config.head_width, self.plan.context)
+        return Session(self.decoder, cache)
+
+
+def load(
+    path: Path,
+    *,
+    context: int = 0,
+    threads: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    checkpoint: Callable[[], None] = lambda: None,
+    before_weights: Callable[[], None] = lambda: None,
+) -> LoadedModel:
+    """Load a model; raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
+
+    `before_weights` is called once the file is known to be sound and before memory is taken: the
+    moment to drop a model that is to be replaced.
+    """
+    started = time.perf_counter()
+    if context < 0:
+        raise RequestError(
+            f"The context is {context} tokens.", "Give 0 for the model's own, or more."
+        )
+    set_threads(threads)
+    file = GGUFFile.open(path)
+    try:
+        return _load(file, context, progress, checkpoint, before_weights, started)
+    except BaseException:
+        file.close()
+        raise
+
+
+def set_threads(threads: int) -> None:
+    """Run products on so many threads; 0: one per physical core."""
+    if threads < 0 or threads > 1024:
+        raise RequestError(
+            f"{threads} threads were asked for.", "Give 0 for automatic, or up to 1024."
+        )
+    torch.set_num_threads(threads or physical_cores())
+
+
+def plan(file: GGUFFile, config: Config, context: int) -> MemoryPlan:
+    """What the model will hold in memory; raises OutOfMemory when that is more than there is."""
+    return plan_memory(
+        weights_bytes=4 * parameters(file),  # the reference holds float32
+        cache_bytes_per_token=Cache.bytes_per_token(
+            config.layers, config.kv_heads, config.head_width
+        ),
+        fixed_cache_bytes=0,
+        context_wanted=context,
+        context_model=config.context,
+        available=available_memory(),
+        scratch_bytes=4 * config.vocabulary * 8,
+    )
+
+
+def layout(file: GGUFFile) -> str:
+    """In words, the format that most bytes of the blocks' matrices are in."""
+    held: Counter[str] = Counter()
+    for info in file.tensors.values():
+        if len(info.shape) > 1 and info.name.startswith("blk."):
+            held[info.format.words] += info.size_bytes
+    return held.most_common(1)[0][0] if held else ""
+
+
+def kernels_in_use(file: GGUFFile) -> dict[str, str]:
+    """Which backend runs each op on the formats of this file."""
+    return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
+
+
+def parameters(file: GGUFFile) -> int:
+    """How many numbers the file's tensors hold."""
+    return sum(math.prod(info.shape) for info in file.tensors.values())
+
+
+def _load(
+    file: GGUFFile,
+    context: int,
+    progress: Callable[[int, int], None],
+    checkpoint: Callable[[], None],
+    before_weights: Callable[[], None],
+    started: float,
+) -> LoadedModel:
+    build = architecture(file)
+    config = read_config(file)
+    checkpoint()
+    before_weights()
+    memory = plan(file, config, context)
+    # Half a second of work on a large vocabulary, done beside the weights.
+    pool = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+    try:
+        future = pool.submit(Tokenizer.from_metadata, file.metadata)
+        weights = Weights(file, progress, checkpoint)
+        decoder = build(file, weights)
+        weights.refuse_leftovers()
+        tokenizer = _wait(future, checkpoint)
+    finally:
+        pool.shutdown(wait=False)
+    return LoadedModel(
+        path=file.path,
+        name=file.string("general.name", file.path.stem),
+        config=config,
+        decoder=decoder,
+        tokenizer=tokenizer,
+        template=ChatTemplate.from_metadata(file.metadata, tokenizer),
+        plan=memory,
+        layout=layout(file),
+        parameters=parameters(file),
+        file_bytes=file.file_bytes,
+        kernels=kernels_in_use(file),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _wait(future: Future[Tokenizer], checkpoint: Callable[[], None]) -> Tokenizer:
+    while True:
+        checkpoint()
+        try:
+            return future.result(timeout=_PATIENCE)
+        except NotYet:
+            continue

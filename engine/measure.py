@@ -1,0 +1,188 @@
+"""What the command line measures: logits, perplexity, speed, and what a file holds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.device import available_memory
+from engine.errors import EngineError, RequestError
+from engine.gguf import GGUFFile
+from engine.loader import LoadedModel, kernels_in_use, layout, parameters, plan
+from engine.models import architecture
+from engine.models.config import read_config
+from engine.session import Session
+
+_BANDWIDTH_BYTES = 1 << 29
+
+
+def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int]) -> Tensor:
+    """Logits [N, V] f32 after each of the N `positions` of `tokens`, read into an empty session."""
+    wanted = torch.tensor(sorted(set(positions)))
+    rows: list[Tensor] = []
+    start = 0
+    for hidden in session.read(tokens):
+        inside = wanted[(wanted >= start) & (wanted < start + len(hidden))] - start
+        if len(inside):
+            rows.append(session.logits(hidden[inside]))
+        start += len(hidden)
+    order = torch.searchsorted(wanted, torch.tensor(list(positions)))
+    return torch.cat(rows)[order]
+
+
+def perplexity(model: LoadedModel, text: str, context: int) -> tuple[float, int]:
+    """Perplexity of `text` and the number of tokens scored, counted as llama.cpp's tool counts.
+
+    The text is cut into windows of `context` tokens; each begins with BOS where the model wants
+    one, and only the second half of a window is scored. Raises RequestError when the text is
+    shorter than two windows.
+
+    Source: https://github.com/ggml-org/llama.cpp/blob/b6000/tools/perplexity/perplexity.cpp
+    """
+    tokenizer = model.tokenizer
+    tokens = tokenizer.encode(text)
+    if context < 4:
+        raise RequestError(f"A context of {context} is too short.", "Give -c 512 or so.")
+    if len(tokens) < 2 * context:
+        raise RequestError(
+            f"The text has {len(tokens)} tokens; at context {context} it must have {2 * context}.",
+            "Give a longer text or a shorter context.",
+        )
+    first, loss, scored = context // 2, 0.0, 0
+    for start in range(0, len(tokens) - context + 1, context):
+        window = tokens[start : start + context]
+        if tokenizer.add_bos and tokenizer.bos is not None:
+            window[0] = tokenizer.bos
+        rows = logits_at(model.new_session(), window, range(first, context - 1))
+        targets = torch.tensor(window[first + 1 :])
+        loss += float(torch.nn.functional.cross_entropy(rows, targets, reduction="sum"))
+        scored += len(targets)
+    return math.exp(loss / scored), scored
+
+
+def bench(
+    model: LoadedModel, *, prompt: int, generated: int, depth: int, repetitions: int
+) -> dict[str, object]:
+    """Prefill and decode speed, medians over `repetitions`, and the bandwidth that decode reaches."""
+    if min(prompt, generated, repetitions) < 1 or depth < 0:
+        raise RequestError(
+            "A benchmark needs at least one prompt token, one generated token and one repetition.",
+            "Give -p, -n and -r of 1 or more, and -d of 0 or more.",
+        )
+    needed = depth + max(prompt, generated)
+    if needed > model.plan.context:
+        raise RequestError(
+            f"The benchmark needs a context of {needed:,} tokens; this model was loaded with "
+            f"{model.plan.context:,}.",
+            "Give smaller -p, -n and -d, or a larger -c.",
+        )
+    prefill: list[float] = []
+    decode: list[float] = []
+    for repetition in range(repetitions):
+        random = torch.Generator().manual_seed(repetition)
+        ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
+        prefill.append(prompt / _prefill_seconds(model.new_session(), ids, depth, prompt))
+        decode.append(generated / _decode_seconds(model.new_session(), ids, depth, generated))
+    speed = statistics.median(decode)
+    read = speed * bytes_per_token(model) / 1e9
+    bandwidth = read_bandwidth()
+    return {
+        "prefill_tokens_per_second": statistics.median(prefill),
+        "decode_tokens_per_second": speed,
+        "gigabytes_per_second": read,
+        "bandwidth_share": read / bandwidth,
+        "bandwidth_gigabytes_per_second": bandwidth,
+        "kernels": model.backends,
+        "threads": torch.get_num_threads(),
+        "prompt_tokens": prompt,
+        "generated_tokens": generated,
+        "depth": depth,
+    }
+
+
+def bytes_per_token(model: LoadedModel) -> int:
+    """Bytes of weights one decoded token reads: every block and the head, as they are held."""
+    blocks = sum(block.size_bytes for block in model.decoder.blocks)
+    return blocks + model.decoder.head.size_bytes
+
+
+def read_bandwidth() -> float:
+    """GB/s at which this machine reads memory with the threads in use: the best of five sums."""
+    block = torch.ones(_BANDWIDTH_BYTES // 4)
+    seconds: list[float] = []
+    for _ in range(5):
+        started = time.perf_counter()
+        block.sum()
+        seconds.append(time.perf_counter() - started)
+    return _BANDWIDTH_BYTES / min(seconds) / 1e9
+
+
+def describe(path: Path, context: int) -> dict[str, object]:
+    """What a file holds and what it would cost, without loading it."""
+    with GGUFFile.open(path) as file:
+        architecture(file)
+        config = read_config(file)
+        formats: dict[str, Counter[str]] = {}
+        for info in file.tensors.values():
+            row = formats.setdefault(info.format.name, Counter())
+            row.update(tensors=1, bytes=info.size_bytes)
+        return {
+            "name": file.string("general.name", path.stem),
+            "architecture": config.architecture,
+            "layout": layout(file),
+            "formats": [
+                {"format": info.name, "words": info.words, **formats[info.name]}
+                for info in {
+                    info.format.name: info.format for info in file.tensors.values()
+                }.values()
+            ],
+            "parameters": parameters(file),
+            "file_bytes": file.file_bytes,
+            "layers": config.layers,
+            "context": config.context,
+            "vocabulary": config.vocabulary,
+            "chat_template": bool(file.string("tokenizer.chat_template", "")),
+            "memory": _memory(file, context),
+            "kernels": kernels_in_use(file),
+        }
+
+
+def _memory(file: GGUFFile, context: int) -> dict[str, object]:
+    """The memory plan, or why there is none."""
+    try:
+        memory = plan(file, read_config(file), context)
+    except EngineError as error:
+        return {"fits": False, "available_bytes": available_memory(), "reason": error.sentence}
+    return {
+        "fits": True,
+        "weights_bytes": memory.weights_bytes,
+        "cache_bytes": memory.cache_bytes,
+        "total_bytes": memory.total_bytes,
+        "available_bytes": memory.available_bytes,
+        "context": memory.context,
+    }
+
+
+def _prefill_seconds(session: Session, ids: list[int], depth: int, prompt: int) -> float:
+    for _ in session.read(ids[:depth]):
+        pass
+    started = time.perf_counter()
+    (*_, hidden) = session.read(ids[depth : depth + prompt])
+    session.logits(hidden[-1:])
+    return time.perf_counter() - started
+
+
+def _decode_seconds(session: Session, ids: list[int], depth: int, generated: int) -> float:
+    for _ in session.read(ids[:depth]):
+        pass
+    started = time.perf_counter()
+    for token in ids[depth : depth + generated]:
+        session.step(token)
+    return time.perf_counter() - started

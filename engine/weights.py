@@ -1,0 +1,86 @@
+"""The tensor directory as named weights: shape checks, decoding, progress, and nothing left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf import GGUFFile, TensorInfo
+from kernels import ops
+from kernels.weight import Weight
+
+
+class Weights:
+    """Hands a model its weights by GGUF name, each prepared once for the kernels in use.
+
+    `progress(done, total)` counts file bytes and is called often enough for a window;
+    `checkpoint()` may raise `Cancelled` between pieces of a tensor.
+    """
+
+    def __init__(
+        self,
+        file: GGUFFile,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        checkpoint: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._file = file
+        self._progress = progress
+        self._checkpoint = checkpoint
+        self._total = sum(info.size_bytes for info in file.tensors.values())
+        self._done = 0
+        self._used: set[str] = set()
+
+    def matrix(self, name: str, rows: int, columns: int) -> Weight:
+        """A weight [rows, columns] for products; raises ModelFileError when missing or misshapen."""
+        return self._read(self._find(name, (rows, columns)))
+
+    def optional_matrix(self, name: str, rows: int, columns: int) -> Weight | None:
+        """The same where a file may leave it out."""
+        return self.matrix(name, rows, columns) if name in self._file.tensors else None
+
+    def vector(self, name: str, width: int) -> Tensor:
+        """A norm or similar [width] f32."""
+        return self._read(self._find(name, (width,))).dense().view(width)
+
+    def optional_vector(self, name: str, width: int) -> Tensor | None:
+        """The same where a file may leave it out."""
+        return self.vector(name, width) if name in self._file.tensors else None
+
+    def refuse_leftovers(self) -> None:
+        """Raise UnsupportedModel when the file holds a tensor the model made no use of.
+
+        A bias or an expert that is silently ignored turns answers into noise; better to say so.
+        """
+        unused = sorted(set(self._file.tensors) - self._used)
+        if unused:
+            raise UnsupportedModel(
+                f"The file holds {len(unused)} tensors this version has no use for, "
+                f"such as '{unused[0]}': it is a variant that would answer wrongly.",
+                "Choose the plain version of this model.",
+            )
+
+    def _find(self, name: str, shape: tuple[int, ...]) -> TensorInfo:
+        info = self._file.tensors.get(name)
+        if info is None:
+            raise ModelFileError(
+                f"The tensor '{name}' is missing from the file.",
+                "The file is incomplete; download it again or choose another.",
+            )
+        if info.shape != shape:
+            raise ModelFileError(
+                f"The tensor '{name}' has the shape {list(info.shape)}; "
+                f"the file's own keys ask for {list(shape)}.",
+                "The file is damaged or made by a faulty converter; get another copy.",
+            )
+        return info
+
+    def _read(self, info: TensorInfo) -> Weight:
+        self._checkpoint()
+        weight = Weight.from_bytes(self._file.data(info.name), info.format, info.shape)
+        prepared = ops.prepare(weight, self._checkpoint)
+        self._used.add(info.name)
+        self._done += info.size_bytes
+        self._progress(self._done, self._total)
+        return prepared

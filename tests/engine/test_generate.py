@@ -1,0 +1,176 @@
+"""Answers end to end on a tiny model: stops, limits, reuse, cancel, whole characters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tiny
+from engine import (
+    Finished,
+    FinishReason,
+    PromptProgress,
+    PromptTooLong,
+    RequestError,
+    Sampling,
+    Text,
+)
+from engine.generate import Answer, StopFilter, generate
+from engine.loader import LoadedModel, load
+
+GREEDY = Sampling(temperature=0)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> LoadedModel:
+    return load(tiny.write(tmp_path / "tiny.gguf", architecture="llama"))
+
+
+def answer(
+    model: LoadedModel, prompt: list[int], **options: object
+) -> tuple[str, list[int], Finished]:
+    session = options.pop("session", None) or model.new_session()
+    record, text, finished = Answer(len(prompt)), "", None
+    sampling = options.pop("sampling", GREEDY)
+    for event in generate(session, model.tokenizer, prompt, sampling, answer=record, **options):  # type: ignore[arg-type]
+        if isinstance(event, Text):
+            text += event.text
+        elif isinstance(event, Finished):
+            finished = event
+    assert finished is not None
+    return text, record.tokens, finished
+
+
+def test_an_answer_streams_as_the_tokens_decode(model: LoadedModel) -> None:
+    text, tokens, finished = answer(model, [5, 6, 7], max_tokens=24)
+    assert finished.generated_tokens == len(tokens) == 24
+    assert finished.reason is FinishReason.LENGTH
+    raw = b"".join(
+        model.tokenizer.piece(token) for token in tokens if not model.tokenizer.is_control(token)
+    )
+    assert text == raw.decode("utf-8", "replace")
+
+
+def test_equal_requests_give_equal_answers(model: LoadedModel) -> None:
+    seeded = Sampling(temperature=1.0, seed=5)
+    one = answer(model, [9, 8, 7, 6], max_tokens=40, sampling=seeded)[1]
+    assert one == answer(model, [9, 8, 7, 6], max_tokens=40, sampling=seeded)[1]
+    assert (
+        one
+        != answer(model, [9, 8, 7, 6], max_tokens=40, sampling=Sampling(temperature=1.0, seed=6))[1]
+    )
+
+
+def test_a_reused_prefix_changes_nothing(model: LoadedModel) -> None:
+    prompt = list(range(10, 90))
+    fresh = answer(model, prompt, max_tokens=12)
+    session = model.new_session()
+    answer(model, [*prompt[:50], 3, 4, 5], max_tokens=6, session=session)
+    text, tokens, finished = answer(model, prompt, max_tokens=12, session=session)
+    assert (text, tokens) == fresh[:2]
+    assert finished.reused_tokens == 50
+    assert finished.prompt_tokens == 80
+
+
+def test_the_same_prompt_again_computes_one_token(model: LoadedModel) -> None:
+    session, prompt = model.new_session(), list(range(40))
+    first = answer(model, prompt, max_tokens=5, session=session)
+    again = answer(model, prompt, max_tokens=5, session=session)
+    assert again[2].reused_tokens == 39
+    assert again[1] == first[1]
+
+
+def test_the_context_is_filled_to_its_last_token(tmp_path: Path) -> None:
+    model = load(tiny.write(tmp_path / "tiny.gguf", context=32))
+    _, tokens, finished = answer(model, [5] * 20, sampling=Sampling(temperature=1.5, seed=1))
+    if finished.reason is FinishReason.END:
+        pytest.fail("the seed must not end the answer")
+    assert finished.reason is FinishReason.CONTEXT
+    assert finished.context_used == 32
+    assert len(tokens) == 13  # the last one is drawn from the full context and read by nobody
+
+
+def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedModel) -> None:
+    session = model.new_session()
+    with pytest.raises(PromptTooLong, match=r"300 tokens.*256") as refused:
+        list(generate(session, model.tokenizer, [1] * 300, GREEDY))
+    assert "new conversation" in refused.value.remedy
+    assert session.tokens == []
+
+
+@pytest.mark.parametrize(("prompt", "limit"), [([], 0), ([1], -1)])
+def test_senseless_requests_are_refused(model: LoadedModel, prompt: list[int], limit: int) -> None:
+    with pytest.raises(RequestError):
+        list(generate(model.new_session(), model.tokenizer, prompt, GREEDY, max_tokens=limit))
+
+
+def test_a_stop_string_ends_the_answer_before_it(model: LoadedModel) -> None:
+    text, _, _ = answer(model, [5, 6, 7], max_tokens=40)
+    stop = text[10:13]
+    cut, tokens, finished = answer(model, [5, 6, 7], max_tokens=40, stop=(stop, "never"))
+    assert cut == text[: text.index(stop)]
+    assert finished.reason is FinishReason.STOP
+    assert len(tokens) <= 40
+
+
+def test_cancel_in_prefill_keeps_whole_chunks(model: LoadedModel) -> None:
+    session = model.new_session()
+    calls = iter(range(1000))
+    events = list(
+        generate(session, model.tokenizer, [3] * 200, GREEDY, cancelled=lambda: next(calls) > 1)
+    )
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason is FinishReason.CANCELLED
+    assert events[-1].generated_tokens == 0
+    assert (
+        answer(model, [3] * 200, max_tokens=5, session=session)[1]
+        == answer(model, [3] * 200, max_tokens=5)[1]
+    )
+
+
+def test_cancel_in_decode_keeps_the_text_so_far(model: LoadedModel) -> None:
+    session, text, seen = model.new_session(), "", [0]
+    for event in generate(
+        session, model.tokenizer, [5, 6, 7], GREEDY, max_tokens=200, cancelled=lambda: seen[-1] >= 5
+    ):
+        if isinstance(event, Text):
+            text += event.text
+            seen.append(event.generated_tokens)
+    assert isinstance(event, Finished)
+    assert event.reason is FinishReason.CANCELLED
+    assert 5 <= event.generated_tokens <= 7
+    assert text
+    full = answer(model, [5, 6, 7], max_tokens=30)[0]
+    assert full.startswith(text.rstrip("\ufffd"))
+
+
+def test_progress_counts_up_to_the_prompt(model: LoadedModel) -> None:
+    events = list(generate(model.new_session(), model.tokenizer, [3] * 200, GREEDY, max_tokens=1))
+    progress = [event.done_tokens for event in events if isinstance(event, PromptProgress)]
+    assert progress[0] == 0
+    assert progress[-1] == 200
+    assert progress == sorted(progress)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+@pytest.mark.parametrize(
+    ("stops", "text", "kept"),
+    [
+        (("</s>",), "hello </s> world", "hello "),
+        (("</s>",), "a < b </ c", "a < b </ c"),
+        (("ab", "abc"), "xxabcx", "xx"),
+        (("aab",), "aaaab", "aa"),
+        (("。",), "你好。再见", "你好"),
+        ((), "anything", "anything"),
+        (("",), "anything", "anything"),
+    ],
+)
+def test_stop_filter(stops: tuple[str, ...], text: str, kept: str, size: int) -> None:
+    filtered, out = StopFilter(stops), ""
+    for start in range(0, len(text), size):
+        out += filtered.push(text[start : start + size])
+        if filtered.stopped:
+            break
+    assert out + filtered.flush() == kept
+    assert filtered.stopped == (kept != text)

@@ -1,0 +1,231 @@
+"""The engine thread: commands in, events out, and it outlives every fault."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tiny
+from engine import (
+    Cancel,
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadModel,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    Role,
+    Sampling,
+    Text,
+    Turn,
+    UnloadModel,
+)
+
+GREEDY = Sampling(temperature=0)
+PATIENCE = 60  # seconds for any one event, on a busy machine
+
+
+class Bench:
+    """An engine whose events are waited for."""
+
+    def __init__(self) -> None:
+        self.events: queue.Queue[Event] = queue.Queue()
+        self.react: Callable[[Event], None] = lambda event: None
+        self.engine = Engine(self._deliver)
+        self.engine.start()
+
+    def _deliver(self, event: Event) -> None:
+        self.react(event)
+        self.events.put(event)
+
+    def until(self, *kinds: type) -> list[Event]:
+        """Every event up to the first of these kinds."""
+        seen: list[Event] = []
+        while not seen or not isinstance(seen[-1], kinds):
+            seen.append(self.events.get(timeout=PATIENCE))
+        return seen
+
+    def load(self, path: Path, request: int = 1) -> ModelLoaded:
+        self.engine.send(LoadModel(request, path))
+        last = self.until(ModelLoaded, Failed)[-1]
+        assert isinstance(last, ModelLoaded), last
+        return last
+
+    def ask(self, request: int, *texts: str, **options: object) -> list[Event]:
+        roles = (Role.USER, Role.ASSISTANT)
+        turns = tuple(Turn(roles[at % 2], text) for at, text in enumerate(texts))
+        self.engine.send(Generate(request, turns, sampling=GREEDY, **options))  # type: ignore[arg-type]
+        return self.until(Finished, Failed)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.engine.stop()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny.write(tmp_path / "tiny.gguf")
+
+
+def spoken(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def test_load_then_answer(bench: Bench, model: Path) -> None:
+    bench.engine.send(LoadModel(1, model))
+    events = bench.until(ModelLoaded, Failed)
+    progress = [event for event in events if isinstance(event, LoadProgress)]
+    assert progress
+    assert progress[-1].done_bytes == progress[-1].total_bytes
+    loaded = events[-1]
+    assert isinstance(loaded, ModelLoaded)
+    assert (loaded.request, loaded.architecture, loaded.context) == (1, "llama", 256)
+    assert loaded.has_template
+    assert loaded.kernels == "reference"
+    events = bench.ask(2, "hello", max_tokens=8)
+    assert [event.request for event in events] == [2] * len(events)
+    assert isinstance(events[0], PromptProgress)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.generated_tokens == 8
+    assert spoken(events)
+
+
+def test_a_second_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    first = spoken(bench.ask(2, "hello", max_tokens=6))
+    finished = bench.ask(3, "hello", first, "and then", max_tokens=6)[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reused_tokens > 10
+
+
+def test_continuing_an_answer_goes_on_where_it_stopped(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    whole = spoken(bench.ask(2, "hello", max_tokens=12))
+    part = spoken(bench.ask(3, "hello", max_tokens=5))
+    assert whole.startswith(part)
+    rest = bench.ask(4, "hello", part, max_tokens=7)
+    assert isinstance(rest[-1], Finished)
+    assert spoken(rest)
+
+
+def test_cancel_stops_an_answer_and_the_next_one_works(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    bench.react = lambda event: bench.engine.send(Cancel(2)) if isinstance(event, Text) else None
+    finished = bench.ask(2, "hello")[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason is FinishReason.CANCELLED
+    bench.react = lambda event: None
+    last = bench.ask(3, "hello", max_tokens=3)[-1]
+    assert isinstance(last, Finished)
+    assert last.reason is FinishReason.LENGTH
+
+
+def test_cancel_overtakes_a_request_that_waits(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    bench.engine.send(Cancel(7))
+    finished = bench.ask(7, "hello")[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.generated_tokens) == (FinishReason.CANCELLED, 0)
+
+
+def test_cancel_stops_a_load(bench: Bench, model: Path) -> None:
+    bench.react = lambda event: (
+        bench.engine.send(Cancel(1)) if isinstance(event, LoadProgress) else None
+    )
+    bench.engine.send(LoadModel(1, model))
+    assert isinstance(bench.until(ModelLoaded, ModelUnloaded, Failed)[-1], ModelUnloaded)
+    bench.react = lambda event: None
+    bench.load(model, request=2)
+
+
+def test_a_bad_file_keeps_the_model_that_is_loaded(
+    bench: Bench, model: Path, tmp_path: Path
+) -> None:
+    bench.load(model)
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"not a model at all")
+    bench.engine.send(LoadModel(2, bad))
+    failed = bench.until(Failed, ModelLoaded, ModelUnloaded)[-1]
+    assert isinstance(failed, Failed)
+    assert failed.request == 2
+    assert failed.message
+    assert failed.remedy
+    assert isinstance(bench.ask(3, "hello", max_tokens=2)[-1], Finished)
+
+
+def test_a_fault_while_weights_load_says_that_no_model_is_left(
+    bench: Bench, model: Path, tmp_path: Path
+) -> None:
+    bench.load(model)
+    faulty = tiny.write(tmp_path / "faulty.gguf", metadata={"llama.feed_forward_length": 77})
+    bench.engine.send(LoadModel(2, faulty))
+    events = bench.until(Failed)
+    assert any(isinstance(event, ModelUnloaded) for event in events)
+    assert "ffn_" in str(events[-1])
+    failed = bench.ask(3, "hello")[-1]
+    assert isinstance(failed, Failed)
+    assert "No model" in failed.message
+
+
+def test_without_a_model_a_question_fails_by_sentence(bench: Bench) -> None:
+    failed = bench.ask(1, "hello")[-1]
+    assert isinstance(failed, Failed)
+    assert failed.message == "No model is loaded."
+    assert failed.remedy
+
+
+def test_a_model_without_template_fails_by_sentence(bench: Bench, tmp_path: Path) -> None:
+    loaded = bench.load(tiny.write(tmp_path / "base.gguf", template=None))
+    assert not loaded.has_template
+    failed = bench.ask(2, "hello")[-1]
+    assert isinstance(failed, Failed)
+    assert "template" in failed.message
+
+
+def test_a_conversation_longer_than_the_context_fails_with_figures(
+    bench: Bench, model: Path
+) -> None:
+    bench.load(model)
+    failed = bench.ask(2, "hello " * 400)[-1]
+    assert isinstance(failed, Failed)
+    assert "256" in failed.message
+    assert isinstance(bench.ask(3, "hello", max_tokens=2)[-1], Finished)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00", "مرحبا بالعالم", "你好，世界", "👩‍👩‍👧‍👦" * 5, "<|im_end|>" * 3, "\ud800"]
+)
+def test_any_text_can_be_asked(bench: Bench, model: Path, text: str) -> None:
+    bench.load(model)
+    assert isinstance(bench.ask(2, text, max_tokens=2)[-1], Finished)
+
+
+def test_unload_lets_go_of_the_model(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    bench.engine.send(UnloadModel(2))
+    assert isinstance(bench.until(ModelUnloaded)[-1], ModelUnloaded)
+    assert isinstance(bench.ask(3, "hello")[-1], Failed)
+
+
+def test_stop_ends_the_thread_in_mid_answer(model: Path) -> None:
+    bench = Bench()
+    bench.load(model)
+    started = threading.Event()
+    bench.react = lambda event: started.set() if isinstance(event, Text) else None
+    bench.engine.send(Generate(2, (Turn(Role.USER, "hello"),), sampling=GREEDY))
+    assert started.wait(PATIENCE)
+    bench.engine.stop()
+    assert not any(thread.name == "engine" for thread in threading.enumerate())

@@ -1,0 +1,22 @@
+"""A bare session over a GGUF file: no tokenizer, no memory plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.cache import Cache
+from engine.gguf import GGUFFile
+from engine.models import architecture
+from engine.models.config import read_config
+from engine.session import Session
+from engine.weights import Weights
+
+
+def open_session(path: Path, context: int = 256) -> Session:
+    """An empty session; raises what the engine raises for a faulty file."""
+    with GGUFFile.open(path) as file:
+        config = read_config(file)
+        weights = Weights(file)
+        decoder = architecture(file)(file, weights)
+        weights.refuse_leftovers()
+        return Session(decoder, Cache(config.layers, config.kv_heads, config.head_width, context))
