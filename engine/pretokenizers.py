@@ -1,0 +1,139 @@
+r"""How a byte-level vocabulary cuts text into words before it merges: one table.
+
+A file names its rule in `tokenizer.ggml.pre`. A rule is a sequence of patterns; each cuts the pieces
+the one before it left, and keeps both what matched and what lay between. Patterns are written for
+Oniguruma, which the `tokenizers` library uses. Where ggml's table says `(?=\p{L})[^a-z]`, this one
+intersects the classes, which matches the same and never backtracks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_CONTRACTION = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
+_SPACES = r"\s+(?!\S)|\s+"
+_LINES_AND_SPACES = rf"\s*[\r\n]+|{_SPACES}"
+_WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_MARKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+_UPPER = r"[\p{L}&&[^a-z]]"  # a letter, no ASCII lower case
+_LOWER = r"[\p{L}&&[^A-Z]]"
+_CASED = rf"[^\r\n\p{{L}}\p{{N}}]?(?:{_UPPER}*{_LOWER}+|{_UPPER}+{_LOWER}*)"
+_ASCII_MARK_WORD = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+
+_GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|{_SPACES}"
+_LLAMA3 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_MARKS}|{_LINES_AND_SPACES}"
+_QWEN2 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}|{_MARKS}|{_LINES_AND_SPACES}"
+_QWEN35 = (
+    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_LINES_AND_SPACES}"
+)
+_TEKKEN = rf"{_CASED}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_LINES_AND_SPACES}"
+_GPT4O = (
+    rf"{_CASED}(?:{_CONTRACTION})?|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*"
+    rf"|{_LINES_AND_SPACES}"
+)
+_DEEPSEEK3 = (
+    rf"{_ASCII_MARK_WORD}|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+"
+    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES_AND_SPACES}"
+)
+_BAILING = (
+    rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_WORD}|\p{{N}}|{_MARKS}|\s*[\r\n]|{_SPACES}"
+)
+_SEED_CODER = rf"{_CONTRACTION}|{_WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_LINES_AND_SPACES}"
+_MINICPM5 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_MARKS}|{_LINES_AND_SPACES}"
+_BLOOM = r" ?[^(\s|.,!?)\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C}]+"
+# Without the wide spaces in that range, which ggml reads as narrow ones.
+_CJK = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}&&[^\s]]+"
+# Letters with two cases, as of the Unicode release the model was made with; hexadecimal.
+_DEEPSEEK_LETTERS = (
+    "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 "
+    "388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD "
+    "1C90-1CBA 1CBD-1CBF 1D00-1D2B 1D6B-1D77 1D79-1D9A 1E00-1F15 1F18-1F1D 1F20-1F45 1F48-1F4D "
+    "1F50-1F57 1F59 1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE 1FC2-1FC4 1FC6-1FCC 1FD0-1FD3 "
+    "1FD6-1FDB 1FE0-1FEC 1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 2126 2128 "
+    "212A-212D 212F-2134 2139 213C-213F 2145-2149 214E 2183 2184 2C00-2C7B 2C7E-2CE4 2CEB-2CEE "
+    "2CF2 2CF3 A640-A66D A680-A69B A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 "
+    "FF21-FF3A FF41-FF5A 10400-1044F 104B0-104D3 104D8-104FB 10C80-10CB2 10CC0-10CF2 "
+    "118A0-118DF 1E900-1E943"
+)
+
+
+def _character_class(ranges: str) -> str:
+    """`41-5A B5` as the inside of a character class."""
+    return "".join(
+        "-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in ranges.split()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PreTokenizer:
+    """One rule: patterns in order, and what comes with the name.
+
+    whole_words: a word that is itself a token is taken without merging. add_bos: what the file
+    means when it does not say.
+    """
+
+    patterns: tuple[str, ...]
+    whole_words: bool = False
+    add_bos: bool = False
+
+
+_DEFAULT_RULE = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
+_GPT2_RULE = PreTokenizer((_GPT2,))
+_DIGITS_RULE = PreTokenizer((r"\p{N}", _GPT2))
+_LLAMA3_RULE = PreTokenizer((_LLAMA3,), whole_words=True, add_bos=True)
+_LLAMA3_MERGED_RULE = PreTokenizer((_LLAMA3,))
+_QWEN2_RULE = PreTokenizer((_QWEN2,))
+_DEEPSEEK3_RULE = PreTokenizer(
+    (r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+", _DEEPSEEK3)
+)
+_GPT4O_RULE = PreTokenizer((_GPT4O,))
+_BAILING_RULE = PreTokenizer((_BAILING,))
+_BLOOM_RULE = PreTokenizer((_BLOOM,))
+
+_NAMES_BY_RULE: tuple[tuple[PreTokenizer, str], ...] = (
+    (_DEFAULT_RULE, "default"),
+    (
+        _GPT2_RULE,
+        "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 mellum gigachat a.x-4.0",
+    ),
+    (_DIGITS_RULE, "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"),
+    (_LLAMA3_RULE, "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2"),
+    (_LLAMA3_MERGED_RULE, "dbrx smaug-bpe chatglm-bpe"),
+    (PreTokenizer((_LLAMA3,), whole_words=True), "glm4 glm5"),
+    (
+        _QWEN2_RULE,
+        "qwen2 stablelm2 deepseek-r1-qwen megrez hunyuan solar-open grok-2 kormo f2llmv2",
+    ),
+    (PreTokenizer((_QWEN35,)), "qwen35"),
+    (PreTokenizer((r"\p{N}{1,3}", _MINICPM5), whole_words=True), "minicpm5"),
+    (PreTokenizer((_TEKKEN,), whole_words=True, add_bos=True), "tekken"),
+    (_GPT4O_RULE, "gpt-4o llama4 kanana2 talkie minimax-m2"),
+    (_BAILING_RULE, "bailingmoe bailingmoe2 llada-moe"),
+    (PreTokenizer((_SEED_CODER,)), "seed-coder"),
+    (_DEEPSEEK3_RULE, "deepseek-v3 hunyuan-dense joyai-llm hy_v4"),
+    (
+        PreTokenizer(
+            (
+                r"[\r\n]",
+                rf"\s?[{_character_class(_DEEPSEEK_LETTERS)}]+",
+                r"\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3001}-\x{3002}]+",
+                r"\s+\z",
+                _CJK,
+                r"\p{N}+",
+            )
+        ),
+        "deepseek-llm",
+    ),
+    (
+        PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK, r"\p{N}")),
+        "deepseek-coder",
+    ),
+    (PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]")), "falcon"),
+    (_BLOOM_RULE, "poro-chat bloom gpt3-finnish"),
+    (PreTokenizer((_BLOOM, r"\p{N}")), "viking"),
+)
+
+PRE_TOKENIZERS: dict[str, PreTokenizer] = {
+    name: rule for rule, names in _NAMES_BY_RULE for name in names.split()
+}

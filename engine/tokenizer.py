@@ -1,0 +1,337 @@
+"""Text to token ids and back, from what the model file says about its own vocabulary.
+
+The ids must be the ones the model was trained on, to the last one, so every rule here is ggml's:
+special texts are cut out first, longest first; what is left goes through byte-level merges (the
+`tokenizers` library) or through SentencePiece scores. Unicode classes are the library's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from operator import index
+from typing import Any, cast
+
+from tokenizers import Regex, models, pre_tokenizers
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.pretokenizers import PRE_TOKENIZERS, PreTokenizer
+from engine.sentencepiece import SPACE, SentencePieceEncoder
+from engine.special_tokens import (
+    FILL_ENDS,
+    FILL_TEXTS,
+    SHOWN_TEXTS,
+    STRIKE_OR_STOP,
+    SpecialTokens,
+    end_ids,
+)
+from engine.text_stream import TextStream
+
+Metadata = Mapping[str, object]
+_AGAIN = "Download the file again, or choose another one."
+_OTHER = "Choose a model with a byte-level (gpt2) or SentencePiece (llama) vocabulary."
+_BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class TokenKind(IntEnum):
+    """What the file says a token is (`tokenizer.ggml.token_type`)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class Tokenizer:
+    """One model's vocabulary. `from_metadata` makes it; it never changes after that."""
+
+    bos: int | None
+    eos: int | None
+    add_bos: bool  # `encode` puts `bos` first
+    add_eos: bool
+    end_tokens: frozenset[int]  # any of these ends a reply
+
+    @classmethod
+    def from_metadata(cls, metadata: Metadata) -> Tokenizer:
+        """The tokenizer a GGUF file describes in its `tokenizer.ggml.*` keys.
+
+        Raises ModelFileError for a key that is missing or malformed, UnsupportedModel for a kind
+        of vocabulary or a pre-tokenizer this engine does not have.
+        """
+        return cls(metadata)
+
+    def __init__(self, metadata: Metadata) -> None:
+        """Use `from_metadata`."""
+        model = metadata.get("tokenizer.ggml.model")
+        if model is None:
+            raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
+        if model not in ("gpt2", "llama"):
+            raise UnsupportedModel(f"The vocabulary is of an unknown kind, {model!r}.", _OTHER)
+        self._sentencepiece = model == "llama"
+        self._texts = _token_texts(metadata)
+        self._ids = {text: token for token, text in enumerate(self._texts)}
+        self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
+        self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
+        rule = None if self._sentencepiece else _pre_tokenizer(metadata)
+
+        self.bos = self._named("bos", metadata, 1)
+        self.eos = self._named("eos", metadata, 2)
+        default_bos = self._sentencepiece if rule is None else rule.add_bos
+        self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
+        self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
+        self._add_space = _flag(metadata, "add_space_prefix", True) and self._sentencepiece
+
+        self.end_tokens = self._mark_control_tokens(metadata)
+        self._specials = self._special_tokens(str(metadata.get("general.name", "")))
+        self._encode_words: Callable[[str], list[int]]
+        if rule is None:
+            scores = _numbers(metadata, "scores", len(self._texts), 0.0)
+            unknown = self._named("unknown", metadata, 0)
+            self._encode_words = SentencePieceEncoder(self._ids, scores, unknown).encode
+        else:
+            self._encode_words = _byte_level_encoder(metadata, self._ids, rule)
+
+    # --- text to ids ----------------------------------------------------------------------------
+
+    def encode(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of `text`.
+
+        add_special adds the begin and end tokens the file asks for. parse_special reads control
+        texts such as `<|im_end|>` as tokens; without it they are plain text. A lone surrogate
+        counts as U+FFFD.
+        """
+        ids = [cast(int, self.bos)] if add_special and self.add_bos else []
+        after_special = True
+        for piece in self._specials.split(_well_formed(text), parse_control=parse_special):
+            if isinstance(piece, int):
+                ids.append(piece)
+                after_special = True
+            else:
+                prefix = " " if self._add_space and after_special else ""
+                ids += self._encode_words(prefix + piece)
+                after_special = False
+        if add_special and self.add_eos:
+            ids.append(cast(int, self.eos))
+        return ids
+
+    def token_id(self, text: str) -> int | None:
+        """The token with exactly this text in the vocabulary, if there is one."""
+        return self._ids.get(text)
+
+    # --- ids to text ----------------------------------------------------------------------------
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """Text of `ids`, without the space `encode` puts first; U+FFFD for broken characters.
+
+        Control tokens are left out unless `special`.
+        """
+        shown = ids if special else [token for token in ids if not self.is_control(token)]
+        text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._add_space else text
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, control tokens included; none for an id without text."""
+        if not 0 <= token < len(self._texts):
+            return b""
+        text, kind = self._texts[token], self._kinds[token]
+        if kind == TokenKind.NORMAL:
+            if self._sentencepiece:
+                return text.replace(SPACE, " ").encode("utf-8")
+            return _unmapped(text, self._byte_of)
+        if kind == TokenKind.BYTE:
+            found = _BYTE_TEXT.fullmatch(text)
+            return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
+        if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED):
+            return text.encode("utf-8")
+        return b""
+
+    def stream(self) -> TextStream:
+        """A decoder for one reply, token by token; control tokens show nothing."""
+        return TextStream(lambda token: b"" if self.is_control(token) else self.piece(token))
+
+    def is_control(self, token: int) -> bool:
+        """Whether the token steers the model and is not shown."""
+        if not 0 <= token < len(self._texts):
+            return False
+        return self._kinds[token] in (TokenKind.CONTROL, TokenKind.UNKNOWN)
+
+    @property
+    def size(self) -> int:
+        """How many tokens the vocabulary has."""
+        return len(self._texts)
+
+    # --- reading the file -----------------------------------------------------------------------
+
+    def _named(self, name: str, metadata: Metadata, otherwise: int | None = None) -> int | None:
+        """A token the file names by id; ids outside the vocabulary mean "none", as in ggml."""
+        key = f"tokenizer.ggml.{name}_token_id"
+        value = metadata.get(key)
+        default = otherwise if self._sentencepiece else None
+        if value is None:
+            token = default
+        else:
+            token = _integer(key, value)
+            token = token if 0 <= token < len(self._texts) else default
+        return token if token is None or token < len(self._texts) else None
+
+    def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
+        """Put right what the file forgot to mark; the tokens that end a reply."""
+        ends = end_ids(self._ids)
+        marked = set(ends)
+        for name, texts in FILL_TEXTS.items():
+            token = self._named(name, metadata)
+            if token is None:
+                token = next((self._ids[text] for text in texts if text in self._ids), None)
+                marked |= set() if token is None else {token}
+            if token is not None and name in FILL_ENDS:
+                ends.add(token)
+        for token in marked:
+            self._kinds[token] = TokenKind.CONTROL
+        for text in SHOWN_TEXTS:
+            if text in self._ids:
+                self._kinds[self._ids[text]] = TokenKind.USER_DEFINED
+        stop = self._ids.get(STRIKE_OR_STOP)
+        if stop is not None and self._kinds[stop] == TokenKind.CONTROL:
+            ends.add(stop)
+        named = (self.eos, self._named("eot", metadata), self._named("eom", metadata))
+        return frozenset(ends | {token for token in named if token is not None})
+
+    def _special_tokens(self, model_name: str) -> SpecialTokens:
+        user_defined: list[tuple[str, int]] = []
+        control: list[tuple[str, int]] = []
+        for token, kind in enumerate(self._kinds):
+            text = self._texts[token]
+            # ggml takes every `</s>` for a control text when it reads a prompt.
+            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or text == STRIKE_OR_STOP:
+                control.append((text, token))
+            elif kind == TokenKind.USER_DEFINED:
+                user_defined.append((text, token))
+        swallow: frozenset[int] = frozenset()
+        if "phi-3" in model_name.lower() or "phi3" in model_name.lower():
+            keep = {"<unk>", "<s>", "<|endoftext|>"}
+            swallow = frozenset(t for text, t in user_defined + control if text not in keep)
+        return SpecialTokens(user_defined, control, swallow)
+
+
+def _well_formed(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _byte_alphabet() -> list[str]:
+    """The printable character byte-level vocabularies write for each byte, by byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(rest)) for byte in range(256)]
+
+
+def _unmapped(text: str, byte_of: Mapping[str, int]) -> bytes:
+    try:
+        return bytes([byte_of[character] for character in text])
+    except KeyError:  # not written in the byte alphabet after all: shown as it is
+        return text.encode("utf-8")
+
+
+def _byte_level_encoder(
+    metadata: Metadata, ids: Mapping[str, int], rule: PreTokenizer
+) -> Callable[[str], list[int]]:
+    merges = _strings(metadata, "merges")
+    pairs: list[tuple[str, str]] = []
+    for merge in dict.fromkeys(merges):  # of two equal merges the first counts
+        left, _, right = merge.partition(" ")
+        if left in ids and right in ids and left + right in ids:
+            pairs.append((left, right))
+    vocabulary = dict(ids)
+    size = max(vocabulary.values()) + 1
+    complete = all(character in ids for character in _byte_alphabet())
+    absent = None
+    if not complete:  # a byte without a token keeps its neighbours apart, then is dropped
+        absent = "\0"  # never in text: the byte alphabet has no control characters
+        vocabulary[absent] = size
+    library = LibraryTokenizer(
+        models.BPE(vocabulary, pairs, unk_token=absent, ignore_merges=rule.whole_words)
+    )
+    steps: list[Any] = [
+        pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns
+    ]
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    library.pre_tokenizer = pre_tokenizers.Sequence(steps)
+
+    def encode(text: str) -> list[int]:
+        found = cast("list[int]", library.encode(text, add_special_tokens=False).ids)
+        return found if complete else [token for token in found if token < size]
+
+    return encode
+
+
+def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:
+    name = metadata.get("tokenizer.ggml.pre") or "default"
+    rule = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
+    if rule is None:
+        raise UnsupportedModel(
+            f"The pre-tokenizer {name!r} named by tokenizer.ggml.pre is unknown.",
+            "Choose another model, or update the app.",
+        )
+    return rule
+
+
+def _token_texts(metadata: Metadata) -> list[str]:
+    texts = _strings(metadata, "tokens")
+    if not texts:
+        raise ModelFileError("The vocabulary tokenizer.ggml.tokens is empty.", _AGAIN)
+    return [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
+
+
+def _strings(metadata: Metadata, name: str) -> list[str]:
+    key = f"tokenizer.ggml.{name}"
+    values = _sequence(metadata, key)
+    if values is None:
+        raise ModelFileError(f"The file has no {key}.", _AGAIN)
+    try:
+        "".join(values).encode("utf-8")
+    except (TypeError, UnicodeEncodeError):
+        raise ModelFileError(f"{key} does not hold text in every place.", _AGAIN) from None
+    return values
+
+
+def _numbers(metadata: Metadata, name: str, size: int, otherwise: float) -> list[Any]:
+    """Numbers by token; `otherwise` for every token when the key is missing."""
+    key = f"tokenizer.ggml.{name}"
+    values = _sequence(metadata, key)
+    if values is None:
+        return [otherwise] * size
+    if len(values) < size:
+        raise ModelFileError(f"{key} has {len(values)} entries for {size} tokens.", _AGAIN)
+    if not all(isinstance(value, int | float) for value in values):
+        raise ModelFileError(f"{key} does not hold a number in every place.", _AGAIN)
+    return values
+
+
+def _sequence(metadata: Metadata, key: str) -> list[Any] | None:
+    values: Any = metadata.get(key)
+    if values is None:
+        return None
+    if isinstance(values, str | bytes | int | float):
+        raise ModelFileError(f"{key} is not a list.", _AGAIN)
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _flag(metadata: Metadata, name: str, otherwise: bool) -> bool:
+    value = metadata.get(f"tokenizer.ggml.{name}")
+    return otherwise if value is None else bool(value)
+
+
+def _integer(key: str, value: object) -> int:
+    try:
+        return index(cast(Any, value))
+    except TypeError:
+        raise ModelFileError(f"{key} is {value!r}, not a token id.", _AGAIN) from None
