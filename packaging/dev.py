@@ -57,12 +57,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return options.command(options)
     except Trouble as trouble:
-        say(f"dev.py: {trouble}" if "\n" not in str(trouble) else str(trouble))
+        print(trouble, file=sys.stderr)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        say(
-            f"dev.py: The system refused: {error.strerror or error}{where}. Mend that and run again."
-        )
+        what = f"The system refused: {error.strerror or error}{where}."
+        print(what, "Mend that and run the command again.", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     return 1

@@ -141,7 +141,8 @@ def _is_right(model: Model) -> bool:
         if hashlib.file_digest(file, "sha256").hexdigest() != model.sha256:
             return False
     partial = _HASHED.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(json.dumps({**known, str(model.path): entry}, indent=1))
+    kept = {path: facts for path, facts in known.items() if os.path.exists(path)}
+    partial.write_text(json.dumps({**kept, str(model.path): entry}, indent=1))
     partial.replace(_HASHED)
     return True
 

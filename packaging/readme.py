@@ -18,6 +18,7 @@ FOLDERS = {
     "packaging": "the developer command, the exact pins, the changelog",
     "resources": "fonts, icons and licence texts; data only",
     "tests": "mirror the packages: test_<module>.py; golden/ holds recorded outputs",
+    "tests/benchmarks": "what `packaging/dev.py bench` runs",
 }
 
 

