@@ -21,6 +21,8 @@ from engine.gguf_values import (
     Array,
     Kind,
     Metadata,
+    Stored,
+    Text,
     Value,
     describe,
     shown,
@@ -139,9 +141,11 @@ class GGUFFile:
     def string(self, key: str, default: str | None = None) -> str:
         """A text."""
         found = _wanted(self.metadata, key, default)
-        if not isinstance(found, str):
-            raise _wrong_kind(key, found, "a text")
-        return found
+        if isinstance(found, Text):
+            return found.read()
+        if isinstance(found, str):
+            return found
+        raise _wrong_kind(key, found, "a text")
 
     def boolean(self, key: str, default: bool | None = None) -> bool:
         """True or false."""
@@ -159,15 +163,6 @@ class GGUFFile:
             return found
         raise _wrong_kind(key, found, "a list of texts")
 
-    def integers(self, key: str, default: list[int] | None = None) -> list[int]:
-        """A list of whole numbers."""
-        found = _wanted(self.metadata, key, default)
-        if isinstance(found, Array) and found.kind in INTEGERS:
-            return [number for number in found.read() if isinstance(number, int)]
-        if isinstance(found, list):
-            return found
-        raise _wrong_kind(key, found, "a list of whole numbers")
-
     def numbers(self, key: str, default: list[float] | None = None) -> list[float]:
         """A list of numbers, whole or not; they may be infinite or not a number."""
         found = _wanted(self.metadata, key, default)
@@ -178,12 +173,10 @@ class GGUFFile:
         raise _wrong_kind(key, found, "a list of numbers")
 
 
-Default = TypeVar("Default", int, float, str, bool, list[str], list[int], list[float])
+Default = TypeVar("Default", int, float, str, bool, list[str], list[float])
 
 
-def _wanted(
-    metadata: Metadata, key: str, default: Default | None
-) -> bool | int | float | str | Array | Default:
+def _wanted(metadata: Metadata, key: str, default: Default | None) -> Stored | Default:
     found = metadata.stored.get(key, default)
     if found is None:
         raise ModelFileError(
@@ -194,7 +187,7 @@ def _wanted(
 
 
 def _wrong_kind(key: str, found: object, wanted: str) -> ModelFileError:
-    assert isinstance(found, bool | int | float | str | Array)
+    assert isinstance(found, bool | int | float | Text | Array)
     return ModelFileError(
         f"The key {shown(key)} holds {describe(found)}, but {wanted} is wanted.", DAMAGED
     )
@@ -298,7 +291,7 @@ def _check_together(parts: list[Part]) -> None:
     promised = parts[0].metadata.stored.get(_TENSORS_KEY, len(names))
     if promised != len(names):
         raise ModelFileError(
-            f"The key '{_TENSORS_KEY}' promises {describe(promised)} of tensors, but the parts "
-            f"hold {len(names):,}.",
+            f"The key '{_TENSORS_KEY}' is {describe(promised)}, but the parts hold "
+            f"{len(names):,} tensors.",
             "The parts belong to different models; download them again.",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Array, Cursor, Kind, Metadata, shown
+from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Cursor, Kind, Metadata, Stored, shown
 from kernels import formats
 from kernels.formats import Format
 
@@ -23,7 +23,7 @@ _MAX_ALIGNMENT = 1 << 20
 _VERSIONS = (2, 3)
 _MAX_KEYS = 1 << 14
 _MAX_TENSORS = 1 << 16
-_MAX_KEY_BYTES = 65_535
+_MAX_KEY_BYTES = 1_024
 _MAX_NAME_BYTES = 64
 _MAX_DIMENSIONS = 4
 _LEAST_KEY_BYTES = 14  # length, one letter, kind, one byte of value
@@ -94,7 +94,7 @@ def _map(path: Path) -> mmap.mmap:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise ModelFileError(
-            f"There is no file {shown(str(path))}.", "Check the path, or download the model again."
+            f"There is no file {str(path)!r}.", "Check the path, or download the model again."
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -146,8 +146,8 @@ def _read_version(cursor: Cursor) -> int:
     raise ModelFileError("The file is GGUF version 0, which does not exist.", DAMAGED)
 
 
-def _read_metadata(cursor: Cursor, count: int) -> dict[str, bool | int | float | str | Array]:
-    metadata: dict[str, bool | int | float | str | Array] = {}
+def _read_metadata(cursor: Cursor, count: int) -> dict[str, Stored]:
+    metadata: dict[str, Stored] = {}
     for number in range(1, count + 1):
         cursor.subject = f"key number {number:,}"
         key = cursor.name(_MAX_KEY_BYTES)
@@ -164,7 +164,7 @@ def _read_metadata(cursor: Cursor, count: int) -> dict[str, bool | int | float |
     return metadata
 
 
-def _alignment(metadata: dict[str, bool | int | float | str | Array]) -> int:
+def _alignment(metadata: dict[str, Stored]) -> int:
     alignment = metadata.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
     assert isinstance(alignment, int)
     if not 8 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):

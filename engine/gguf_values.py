@@ -1,8 +1,8 @@
 """Numbers, texts and lists as GGUF metadata stores them, each bounded before it is read.
 
 The file comes from a stranger. A length is compared with the bytes that are left before anything
-of that length is touched, and a list stays in the file until somebody asks for it: 150,000 tokens
-as Python texts take four times the room they take on disk.
+of that length is touched, and texts and lists stay in the file until somebody asks for them: as
+Python texts, 150,000 tokens take several times the room they take on disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.errors import ModelFileError
 
 Value = bool | int | float | str | list["Value"]
 
-MAX_ELEMENTS = 1 << 23  # of all lists together; the largest vocabularies hold about 3 million
+MAX_ELEMENTS = 1 << 22  # of all lists together; the largest vocabularies need about 3 million
 MAX_DEPTH = 4  # lists inside lists
 DOWNLOAD_AGAIN = "It is cut short or damaged; download it again."
 DAMAGED = "The file is damaged or made by a faulty converter; get another copy."
@@ -59,6 +59,23 @@ _SMALLEST = {**{kind: code.size for kind, code in _FIXED.items()}, Kind.STRING: 
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A text where it lies in the file; `read` decodes it, and keeps nothing."""
+
+    buffer: mmap
+    start: int  # bytes from the start of the file
+    size: int  # bytes
+
+    def read(self) -> str:
+        """The whole text; bytes that are no UTF-8 become U+FFFD.
+
+        Some vocabularies hold such bytes. Keeping them as lone surrogates would lose nothing, but
+        neither the tokenizers library, nor a terminal, nor a window takes those.
+        """
+        return str(self.buffer[self.start : self.start + self.size], "utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """A list where it lies in the file; `read` decodes it, and keeps nothing."""
 
@@ -90,6 +107,9 @@ class Array:
             yield cursor.array()
 
 
+Stored = bool | int | float | Text | Array
+
+
 class Cursor:
     """A place in a file's header that moves on as it is read; no read passes the end of the file.
 
@@ -105,7 +125,7 @@ class Cursor:
         self.subject = "the header"
         self.elements_left = MAX_ELEMENTS
 
-    def value(self, number: int) -> bool | int | float | str | Array:
+    def value(self, number: int) -> Stored:
         """The value of the kind with this number that starts here."""
         kind = self._kind(number)
         if kind is Kind.STRING:
@@ -156,15 +176,10 @@ class Cursor:
         except UnicodeDecodeError:
             raise ModelFileError(f"The name of {self.subject} is not text.", DAMAGED) from None
 
-    def text(self) -> str:
-        """A text; bytes that are no UTF-8 become U+FFFD.
-
-        Some vocabularies hold such bytes. Keeping them as lone surrogates would lose nothing, but
-        neither the tokenizers library, nor a terminal, nor a window takes those.
-        """
+    def text(self) -> Text:
+        """A text, not decoded yet."""
         size = self.u64()
-        start = self._take(size)
-        return str(self.buffer[start : self.position], "utf-8", "replace")
+        return Text(self.buffer, self._take(size), size)
 
     def array(self, depth: int = 1) -> Array:
         """A list: walked to its end so that reading it later cannot fail, but not decoded."""
@@ -242,14 +257,14 @@ class Cursor:
 
 
 class Metadata(Mapping[str, Value]):
-    """A file's keys and values; a list is decoded anew each time it is asked for."""
+    """A file's keys and values; texts and lists are decoded anew each time they are asked for."""
 
-    def __init__(self, stored: dict[str, bool | int | float | str | Array]) -> None:
+    def __init__(self, stored: dict[str, Stored]) -> None:
         self.stored = stored
 
     def __getitem__(self, key: str) -> Value:
         found = self.stored[key]
-        return found.read() if isinstance(found, Array) else found
+        return found.read() if isinstance(found, Text | Array) else found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored)
@@ -258,9 +273,12 @@ class Metadata(Mapping[str, Value]):
         return len(self.stored)
 
 
-def describe(value: bool | int | float | str | Array) -> str:
+def describe(value: Stored) -> str:
     """A value in words, short enough for a sentence."""
     match value:
+        case Text():
+            start = Text(value.buffer, value.start, min(value.size, 256))
+            return f"the text {shown(start.read())}"
         case Array(kind=Kind.STRING):
             return f"a list of {value.length:,} texts"
         case Array():
@@ -269,8 +287,6 @@ def describe(value: bool | int | float | str | Array) -> str:
             return "true" if value else "false"
         case int() | float():
             return f"the number {value}"
-        case str():
-            return f"the text {shown(value)}"
 
 
 def shown(name: str) -> str:
