@@ -133,18 +133,27 @@ def _is_right(model: Model) -> bool:
         return False
     if facts.st_size != model.size_bytes:
         return False
-    known = _read_hashed()
-    entry = [facts.st_size, facts.st_mtime_ns, model.sha256]
-    if known.get(str(model.path)) == entry:
+    if _read_hashed().get(str(model.path)) == _entry(model):
         return True
     with model.path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != model.sha256:
             return False
-    partial = _HASHED.with_suffix(f".{os.getpid()}.part")
-    kept = {path: facts for path, facts in known.items() if os.path.exists(path)}
-    partial.write_text(json.dumps({**kept, str(model.path): entry}, indent=1))
-    partial.replace(_HASHED)
+    _remember(model)
     return True
+
+
+def _entry(model: Model) -> list[object]:
+    """What changes when the file does."""
+    facts = model.path.stat()
+    return [facts.st_size, facts.st_mtime_ns, model.sha256]
+
+
+def _remember(model: Model) -> None:
+    """Note that the file's bytes were seen to be right, and forget files that are gone."""
+    kept = {path: entry for path, entry in _read_hashed().items() if os.path.exists(path)}
+    partial = _HASHED.with_suffix(f".{os.getpid()}.part")
+    partial.write_text(json.dumps({**kept, str(model.path): _entry(model)}, indent=1))
+    partial.replace(_HASHED)
 
 
 def _read_hashed() -> dict[str, list[object]]:
@@ -181,6 +190,7 @@ def _fetch(model: Model) -> None:
                 "Run the command again, and look at the index if it stays so."
             )
         partial.replace(model.path)
+        _remember(model)
     finally:
         partial.unlink(missing_ok=True)
 
