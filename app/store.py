@@ -23,14 +23,13 @@ from app.store_rows import (
     MessageState,
     find,
     fold_chunks,
-    gone,
     set_leaf,
     sibling_ids,
     to_message,
     touch,
 )
 from app.store_salvage import Salvaged, salvage
-from app.store_schema import DamagedStore, StoreError, connect, translated
+from app.store_schema import DamagedStore, Gone, StoreError, connect, translated
 from app.store_search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
 from engine import Role
 
@@ -175,7 +174,7 @@ class Store:
                 (title, fold(title), conversation_id),
             )
             if not renamed.rowcount:
-                raise gone()
+                raise Gone
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Take conversations out of the list; `restore` brings them back until they are purged."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from app.store_schema import StoreError
+from app.store_schema import Gone
 from app.store_search import index
 from engine import Role
 
@@ -90,13 +90,6 @@ LAST_USED_BELOW = """
 """
 
 
-def gone() -> StoreError:
-    return StoreError(
-        "That conversation or message no longer exists.",
-        "Open the conversation again from the list.",
-    )
-
-
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
     """A row of `MESSAGE`, with the pieces that have streamed in so far."""
     message_id, conversation, parent, role, text, state, *rest = row
@@ -109,7 +102,7 @@ def find(database: sqlite3.Connection, message_id: int) -> Message:
     """The message with this id, or the sentence that it is gone."""
     row = database.execute(f"{MESSAGE} WHERE m.id = ?", (message_id,)).fetchone()
     if row is None:
-        raise gone()
+        raise Gone
     return to_message(database, row)
 
 
@@ -131,7 +124,7 @@ def fold_chunks(database: sqlite3.Connection, message_id: int, state: MessageSta
     """Make the pieces of a message its text, and let search find it."""
     row = database.execute("SELECT text FROM message WHERE id = ?", (message_id,)).fetchone()
     if row is None:
-        raise gone()
+        raise Gone
     text = row[0] + chunks(database, message_id)
     database.execute(
         "UPDATE message SET text = ?, state = ? WHERE id = ?", (text, state.value, message_id)

@@ -61,7 +61,8 @@ def salvage(source: Path, target: Path) -> Salvaged:
         _sort(found, rowid, record)
     partly = _complete(found)
     unfinished = target.with_name(target.name + ".part")
-    unfinished.unlink(missing_ok=True)
+    for end in ("", "-wal", "-shm"):  # of a salvage that was cut off
+        unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
     with closing(connect(unfinished)) as database:
         _write(database, found)
     os.replace(unfinished, target)

@@ -5,7 +5,7 @@ import logging
 from dataclasses import asdict, fields, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.settings import SETTINGS, Settings, SettingsError, load, sampling, save
@@ -123,14 +123,14 @@ def test_no_value_reaches_the_log(tmp_path, caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
+def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="could not be saved") as raised:
         save(tmp_path / "file" / "settings.json", Settings())
     assert raised.value.remedy
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path):
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
     path = tmp_path / "settings.json"
     path.mkdir()  # a name that cannot be replaced
     (path / "kept").write_text("")
@@ -153,9 +153,10 @@ _JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
-def test_any_json_object_loads_into_values_of_the_right_kind(tmp_path_factory, stored):
-    path = tmp_path_factory.mktemp("settings") / "settings.json"
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(stored=st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
+def test_any_json_object_loads_into_values_of_the_right_kind(tmp_path, caplog, stored):
+    path = tmp_path / "settings.json"
     path.write_text(json.dumps(stored))
     loaded = load(path)
     for field in fields(Settings):

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.store import MessageState, Store, StoreError
+from app.store import Gone, MessageState, Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
@@ -101,7 +101,7 @@ def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
     store.delete([two])
     store.purge_deleted(older_than_seconds=-1)
     assert store.draft(two) == ""
-    with pytest.raises(StoreError, match="no longer exists"):
+    with pytest.raises(Gone, match="no longer exists"):
         store.message(question)
 
 
@@ -136,7 +136,7 @@ def test_what_is_gone_is_said_in_a_sentence(store):
         lambda: store.add_message(conversation, 99, USER, "x"),
         lambda: store.add_message(begin(store)[0], question, USER, "in another conversation"),
     ):
-        with pytest.raises(StoreError, match="no longer exists") as raised:
+        with pytest.raises(Gone, match="no longer exists") as raised:
             act()
         assert raised.value.remedy
     assert store.branch(99) == []

@@ -13,7 +13,7 @@ import pytest
 
 from app.store import DamagedStore, MessageState, Store, StoreError
 from app.store_salvage import LOST
-from app.store_schema import APPLICATION, MIGRATIONS
+from app.store_schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from crash_store import rounds
 from engine import Role
 
@@ -197,10 +197,28 @@ def test_a_folder_that_cannot_be_written_is_said():
             folder.chmod(0o755)
 
 
-def test_only_the_owner_can_read_the_file(path):
+@pytest.mark.skipif(os.name != "posix", reason="other systems keep rights with the folder")
+def test_only_the_owner_can_read_the_files(path):
     fill(path, 1, 1)
-    if os.name == "posix":
-        assert path.stat().st_mode & 0o077 == 0
+    aside = Store.set_aside(path)
+    Store.salvage(aside, path)
+    old = path.with_name("old.sqlite")
+    write(old, SCHEMA_1)
+    old.chmod(0o600)
+    Store.open(old).close()
+    files = [file for file in path.parent.iterdir() if file.is_file()]
+    assert len(files) == 6
+    assert [file.name for file in files if file.stat().st_mode & 0o077] == []
+
+
+def test_a_file_too_large_to_check_quickly_is_opened_unchecked(path):
+    fill(path)
+    content = path.read_bytes()
+    last = content[:-4096] + b"\xaa" * 4096
+    path.write_bytes(last)
+    refused(path, "damaged", DamagedStore)
+    os.truncate(path, CHECK_BYTES + 4096)  # sparse: pages beyond what the header counts
+    Store.open(path).close()
 
 
 # --- faults while it is open ---------------------------------------------------------------------
@@ -440,6 +458,16 @@ def test_salvaging_rubbish_gives_an_empty_store(path, tmp_path, content):
     counts = Store.salvage(path, tmp_path / "saved.sqlite")
     assert (counts.conversations, counts.messages) == (0, 0)
     Store.open(tmp_path / "saved.sqlite").close()
+
+
+def test_a_salvage_that_was_cut_off_can_be_begun_again(path, tmp_path):
+    held = fill(path)
+    for end in (".part", ".part-wal", ".part-shm"):
+        (tmp_path / f"new.sqlite{end}").write_bytes(b"half" * 5000)
+    Store.salvage(path, tmp_path / "new.sqlite")
+    store = Store.open(tmp_path / "new.sqlite")
+    assert contents(store) == held
+    store.close()
 
 
 def test_salvage_never_overwrites(path, tmp_path):
