@@ -41,6 +41,7 @@ Number = TypeVar("Number", int, float)
 class GGUFFile:
     """An open model; the mapping stays until `close` and until the last view of its data is gone.
 
+    `metadata` is of a split model's first part, and its texts and lists can be read until `close`.
     The file must not be shortened while it is open: reading a page that is no more ends the
     process, as with every memory-mapped file.
     """

@@ -1,6 +1,6 @@
 """Fuzzes the GGUF reader: mutations of small valid files must open or be refused in a sentence.
 
-Run as a script: `PYTHONPATH=. python tests/fuzz_gguf.py --seconds 600 [--seed N]`. Counts, lengths and offsets
+Run by `packaging/dev.py fuzz --seconds 600`, or as a script, which also takes `--seed N`. Counts, lengths and offsets
 are where a reader is hurt, so their places in the valid files are known and hit most often. A case
 that crashes, hangs or takes too much memory is kept under build/fuzz and makes the exit status 1.
 """

@@ -13,6 +13,7 @@ import fuzz_gguf
 import tiny
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf import GGUFFile
+from engine.gguf_values import MAX_ELEMENTS
 from gguf_bytes import (
     ARRAY,
     BOOL,
@@ -193,6 +194,18 @@ def test_a_format_that_is_not_run_is_named(type: int, said: str, path: Path) -> 
     error = refusal(path, model(tensors=tensors, data=bytes(4096)))
     assert isinstance(error, UnsupportedModel)
     assert said in str(error)
+
+
+def test_more_than_any_model_needs_is_refused_though_it_is_there(path: Path) -> None:
+    half = MAX_ELEMENTS // 2 + 1
+    lists = [entry(key, ARRAY, array(U8, half, bytes(half))) for key in ("one", "two")]
+    path.write_bytes(model(lists[0]))
+    GGUFFile.open(path).close()
+    assert "The list in the key 'two' claims 2,097,153 elements" in str(
+        refusal(path, model(*lists))
+    )
+    keys = [entry(f"key.{number}", U8, b"\1") for number in range(16_385)]
+    assert "claims to hold 16,385 keys" in str(refusal(path, model(*keys)))
 
 
 def test_a_file_cut_short_says_how_much_is_missing(path: Path) -> None:
