@@ -1,0 +1,194 @@
+"""Ops: every definition against float64 loops written from the formula, on awkward shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import gguf
+import pytest
+import torch
+from torch import Tensor
+
+from kernels import ops
+from kernels.formats import FORMATS, Format, by_name
+from kernels.ops import Activation
+from kernels.weight import Weight
+
+TOLERANCE = 1e-10  # normalized squared error of float32 against float64: only rounding differs
+
+every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
+
+
+def normal(random: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=random)
+
+
+def nmse(got: Tensor, wanted: Tensor) -> float:
+    """Normalized squared error; not a number where the result holds one."""
+    assert got.dtype == torch.float32
+    assert got.shape == wanted.shape
+    return float((got.double() - wanted).square().sum() / wanted.square().sum())
+
+
+def scaled(blocks: Tensor, format: Format) -> Tensor:
+    """The same blocks with every scale near one, so that no weight drowns the others."""
+    for byte in {"Q6_K": (209,), "F32": (3,)}.get(format.name, (1,)):
+        blocks[:, byte] = 0x3C
+    for byte in (3,) if format.name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K") else ():
+        blocks[:, byte] = 0x38
+    return blocks
+
+
+def oracle_rows(blocks: Tensor, format: Format, columns: int) -> Tensor:
+    """The weights by gguf-py where it can, f64 [rows, columns]."""
+    if format.name == "Q1_0":  # its release 0.19 cannot; test_formats has a second decoder
+        return format.decode(blocks).double().view(-1, columns)
+    kind = gguf.GGMLQuantizationType(format.id)
+    return torch.from_numpy(gguf.quants.dequantize(blocks.numpy(), kind)).double().view(-1, columns)
+
+
+@every_format
+@pytest.mark.parametrize(("tokens", "outputs", "groups"), [(1, 5, 1), (3, 17, 3), (16, 2, 2)])
+def test_linear_multiplies_packed_and_prepared_weights(
+    format: Format,
+    tokens: int,
+    outputs: int,
+    groups: int,
+    random: torch.Generator,
+    random_blocks: Callable[[Format, int], Tensor],
+) -> None:
+    columns = groups * max(format.block, 24)
+    blocks = scaled(random_blocks(format, outputs * columns // format.block), format)
+    x = normal(random, tokens, columns)
+    dense = oracle_rows(blocks, format, columns)
+    wanted = torch.tensor(
+        [
+            [math.fsum((x[t].double() * dense[n]).tolist()) for n in range(outputs)]
+            for t in range(tokens)
+        ],
+        dtype=torch.float64,
+    )
+    packed = Weight.from_bytes(blocks.numpy().tobytes(), format, (outputs, columns))
+    assert nmse(ops.linear(x, packed), wanted) <= TOLERANCE
+    assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
+
+
+@every_format
+def test_embed_picks_rows_exactly(
+    format: Format, random_rows: Callable[[Format, int, int], Tensor]
+) -> None:
+    columns = 2 * format.block
+    data = random_rows(format, 9, columns)
+    table = Weight.from_bytes(data.numpy().tobytes(), format, (9, columns))
+    ids = torch.tensor([8, 0, 3, 3])
+    wanted = format.decode(data.view(-1, format.size)).view(9, columns)[ids]
+    assert torch.equal(ops.embed(ids, table), wanted)
+    assert torch.equal(ops.embed(ids, ops.prepare(table)), wanted)
+
+
+@pytest.mark.parametrize("shape", [(1, 64), (3, 5, 80), (2, 3, 4, 7)])
+@pytest.mark.parametrize("magnitude", [1e-4, 1.0, 300.0])
+def test_rms_norm_divides_by_the_root_mean_square(
+    shape: tuple[int, ...], magnitude: float, random: torch.Generator
+) -> None:
+    x, weight = normal(random, *shape) * magnitude, normal(random, shape[-1])
+    wanted = torch.empty(shape, dtype=torch.float64).view(-1, shape[-1])
+    for row, values in zip(wanted, x.view(-1, shape[-1]).tolist(), strict=True):
+        root = math.sqrt(math.fsum(value * value for value in values) / len(values) + 1e-6)
+        for column, value in enumerate(values):
+            row[column] = value / root * float(weight[column])
+    assert nmse(ops.rms_norm(x, weight, 1e-6), wanted.view(shape)) <= TOLERANCE
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("shape", "pairs"), [((1, 1, 2), 1), ((5, 3, 80), 40), ((4, 2, 64), 16)])
+@pytest.mark.parametrize("scale", [1.0, 1.1386])
+def test_rope_turns_pairs_of_channels(
+    interleaved: bool,
+    shape: tuple[int, int, int],
+    pairs: int,
+    scale: float,
+    random: torch.Generator,
+) -> None:
+    x = normal(random, *shape)
+    positions = torch.randint(0, 8192, shape[:1], generator=random)
+    frequencies = 10000.0 ** -(torch.arange(pairs) / pairs)
+    wanted = x.double()
+    for t in range(shape[0]):
+        for i in range(pairs):
+            # The angle is defined in float32, as transformers computes it; the turn is exact.
+            angle = float(positions[t].float() * frequencies[i])
+            a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + pairs)
+            turned = torch.complex(x[t, :, a].double(), x[t, :, b].double())
+            turned = turned * complex(math.cos(angle), math.sin(angle)) * scale
+            wanted[t, :, a], wanted[t, :, b] = turned.real, turned.imag
+    assert nmse(ops.rope(x, positions, frequencies, interleaved, scale), wanted) <= TOLERANCE
+
+
+def test_rope_leaves_channels_beyond_the_frequencies_alone(random: torch.Generator) -> None:
+    x = normal(random, 3, 2, 10)
+    y = ops.rope(x, torch.tensor([1, 2, 3]), torch.tensor([1.0, 0.1]), False, 2.0)
+    assert torch.equal(y[..., 4:], x[..., 4:])
+    assert not torch.equal(y[..., :4], x[..., :4])
+
+
+def test_rope_depends_only_on_distance(random: torch.Generator) -> None:
+    q, k = normal(random, 1, 1, 64), normal(random, 1, 1, 64)
+    frequencies = 10000.0 ** -(torch.arange(32) / 32)
+
+    def score(query: int, key: int) -> float:
+        turned = [
+            ops.rope(x, torch.tensor([at]), frequencies, True) for x, at in ((q, query), (k, key))
+        ]
+        return float((turned[0] * turned[1]).sum())
+
+    assert score(107, 100) == pytest.approx(score(7, 0), abs=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (5, 33)])
+def test_gated_applies_its_activation(shape: tuple[int, int], random: torch.Generator) -> None:
+    gate, up = normal(random, *shape) * 4, normal(random, *shape)
+    silu, gelu = (torch.empty(shape, dtype=torch.float64) for _ in range(2))
+    for i in range(shape[0]):
+        for j in range(shape[1]):
+            x, y = float(gate[i, j]), float(up[i, j])
+            silu[i, j] = x / (1 + math.exp(-x)) * y
+            inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+            gelu[i, j] = 0.5 * x * (1 + math.tanh(inner)) * y
+    assert nmse(ops.gated(gate, up, Activation.SILU), silu) <= TOLERANCE
+    assert nmse(ops.gated(gate, up, Activation.GELU_TANH), gelu) <= TOLERANCE
+
+
+def test_softcap_squeezes_into_its_cap(random: torch.Generator) -> None:
+    x = normal(random, 4, 50) * 40
+    capped = [[30 * math.tanh(value / 30) for value in row] for row in x.tolist()]
+    wanted = torch.tensor(capped, dtype=torch.float64)
+    assert nmse(ops.softcap(x, 30.0), wanted) <= TOLERANCE
+    assert float(ops.softcap(x * 1000, 30.0).abs().max()) <= 30.0
+
+
+def test_prepare_copies_so_that_the_file_may_close(random: torch.Generator) -> None:
+    values = normal(random, 3, 4)
+    prepared = ops.prepare(Weight(values, by_name("F32"), (3, 4)))
+    assert torch.equal(prepared.data, values)
+    assert prepared.data.data_ptr() != values.data_ptr()
+
+
+def test_prepare_stops_where_its_checkpoint_raises() -> None:
+    class StopError(Exception):
+        pass
+
+    looks = 0
+
+    def checkpoint() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise StopError
+
+    rows, format = 10_000, by_name("Q1_0")
+    weight = Weight.from_bytes(bytes(rows * format.row_bytes(1024)), format, (rows, 1024))
+    with pytest.raises(StopError):
+        ops.prepare(weight, checkpoint)
+    assert looks == 3
