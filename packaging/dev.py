@@ -20,7 +20,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import environment
 import fetch
@@ -47,7 +46,7 @@ STEPS = (
     Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
     Step("lint", ("ruff", "check", "."), ("ruff", "check", "--fix", ".")),
     Step("types", ("basedpyright", "--level", "error")),
-    Step("imports", ("lint-imports", "--no-cache")),
+    Step("imports", ("lint-imports", "--no-cache", "--no-logo")),
 )
 
 
@@ -138,11 +137,15 @@ def check(options: argparse.Namespace) -> int:
     """Every cheap check, then the tests; one summary at the end."""
     environment.ensure()
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
-    if not _readme_is_current(fix=options.fix):
-        failed.append("readme")
     options.slow = False
-    if test(options) != 0:
-        failed.append("tests")
+    for name, rest in (("readme", _readme), ("tests", test)):
+        try:
+            good = rest(options) == 0
+        except Trouble as trouble:
+            say(str(trouble))
+            good = False
+        if not good:
+            failed.append(name)
     say("")
     if failed:
         say(f"Failed: {', '.join(failed)}.")
@@ -225,19 +228,19 @@ def _tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _readme_is_current(*, fix: bool) -> bool:
-    """Whether the generated parts of README.md are what the code says; `fix` writes them."""
+def _readme(options: argparse.Namespace) -> int:
+    """Compare the generated parts of README.md with what the code says; `--fix` writes them."""
     started = time.monotonic()
-    path = Path(ROOT / "README.md")
+    path = ROOT / "README.md"
     old = path.read_text(encoding="utf-8")
     new = readme.generated(old, readme.file_map(ROOT), readme.matrix(ROOT, venv_python()))
-    if fix and new != old:
+    if options.fix and new != old:
         path.write_text(new, encoding="utf-8")
-    good = fix or new == old
+    good = options.fix or new == old
     _report("readme", good, time.monotonic() - started)
     if not good:
         say("README.md's file map or support matrix is old; run `packaging/dev.py check --fix`.")
-    return good
+    return 0 if good else 1
 
 
 def _report(name: str, good: bool, seconds: float) -> None:

@@ -38,7 +38,12 @@ def generated(text: str, file_map: str, matrix: str) -> str:
 
 def file_map(root: Path) -> str:
     """Every module with the first line of its docstring, as one code block."""
-    rows = [row for name, said in FOLDERS.items() for row in _folder(root, root / name, said)]
+    rows = [
+        row
+        for name, said in FOLDERS.items()
+        if any((root / name).glob("[!_]*"))
+        for row in _folder(root, root / name, said)
+    ]
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{text}".rstrip() for name, text in rows]
     return "\n".join(["```", *lines, "```"])
