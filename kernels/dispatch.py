@@ -1,4 +1,4 @@
-"""Which kernel runs an op on a format: one plain table per backend, searched in order.
+"""Which kernel runs an op on a format: one plain table per backend.
 
 A backend is a dict `(op, format name) → function`; an op that reads no weight is listed under F32.
 A backend need not have every entry: what it lacks runs on the reference, which has them all, and
@@ -25,11 +25,11 @@ OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 
 
 class Dispatch:
-    """Finds kernels in `backends`, which are in order of preference and end with the reference."""
+    """Finds kernels in `backends`: the first is preferred, and "reference" is always among them."""
 
-    def __init__(self, backends: Mapping[str, Kernels], chosen: str = "") -> None:
+    def __init__(self, backends: Mapping[str, Kernels]) -> None:
         self.backends = backends
-        self._chosen = chosen
+        self._chosen = ""
         self._found: dict[tuple[str, str], Kernel] = {}
 
     def find(self, op: str, format: str = "F32") -> Kernel:
@@ -40,14 +40,17 @@ class Dispatch:
         """
         kernel = self._found.get((op, format))
         if kernel is None:
-            kernel = self._found[op, format] = self._search(op, format)[1]
+            name = self._backend(op, format)
+            if name != self._preferred():
+                _log.warning("%s %s: %s lacks it, %s runs", op, format, self._preferred(), name)
+            kernel = self._found[op, format] = self.backends[name][op, format]
         return kernel
 
     def in_use(self, formats: Iterable[str]) -> dict[str, str]:
         """Backend by op for a model with weights of `formats`: "linear Q4_K" → "reference"."""
         keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
-        used = {f"{op} {format}": self._search(op, format)[0] for op, format in keys}
-        return used | {op: self._search(op, "F32")[0] for op in OTHER_OPS}
+        used = {f"{op} {format}": self._backend(op, format) for op, format in keys}
+        return used | {op: self._backend(op, "F32") for op in OTHER_OPS}
 
     @contextmanager
     def only(self, backend: str) -> Iterator[None]:
@@ -69,15 +72,14 @@ class Dispatch:
             raise ValueError(f"There is no backend '{backend}'; this build has: {present}.")
         return backend
 
-    def _search(self, op: str, format: str) -> tuple[str, Kernel]:
+    def _preferred(self) -> str:
         chosen = self._chosen or os.environ.get("KERNELS", "")
-        first = self._known(chosen) if chosen else next(iter(self.backends))
-        for name in dict.fromkeys((first, "reference")):
-            kernel = self.backends[name].get((op, format))
-            if kernel is not None:
-                if name != first:
-                    _log.warning("%s %s: %s has no kernel, the reference runs", op, format, first)
-                return name, kernel
+        return self._known(chosen) if chosen else next(iter(self.backends))
+
+    def _backend(self, op: str, format: str) -> str:
+        for name in (self._preferred(), "reference"):
+            if (op, format) in self.backends[name]:
+                return name
         raise ValueError(f"{op}: no kernel for {format} weights")
 
 

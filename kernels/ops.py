@@ -119,7 +119,7 @@ def attention(
     Query t stands at `position` + t and sees the keys up to itself: all of them, or only the last
     `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are multiplied by
     `scale`, then capped at ±`softcap` when that is not 0. Cache rows no query sees may hold
-    anything. Memory beyond the operands is bounded.
+    anything. Memory is bounded, whatever T and S, but for float32 copies of a half cache.
     Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
     """
     if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:

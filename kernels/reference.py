@@ -34,7 +34,7 @@ class Activation(Enum):
 def prepare(weight: Weight, checkpoint: Callable[[], None]) -> Weight:
     """Decode once and hold float32; also copies plain F32, so that the file may be closed."""
     rows = weight.data.shape[0]
-    dense = torch.empty(rows, weight.columns)
+    dense = torch.empty(rows, weight.columns, device=weight.data.device)
     step = max(_PIECE // weight.columns, 1)
     for start in range(0, rows, step):
         checkpoint()
@@ -101,7 +101,9 @@ def _attend(
     v = v[first:end].to(torch.float32).transpose(0, 1)
     # Heads that share keys become further queries: [K, G*t, C].
     q = q.view(t, K, H // K, C).permute(1, 2, 0, 3).reshape(K, -1, C)
-    seen = _seen(t, first, position, window).repeat(H // K, 1) if t > 1 else None  # [G*t, s]
+    seen = None  # a single query sees every key that was sliced for it
+    if t > 1:
+        seen = _seen(t, first, position, window).to(q.device).repeat(H // K, 1)  # [G*t, s]
     if cap:
         scores = softcap(q @ k.mT * scale, cap)  # [K, G*t, s]
         if seen is not None:
