@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -59,11 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Options) -> None:
-    if options.backend == "auto":
+    chosen = os.environ.get("KERNELS", "") if options.backend == "auto" else options.backend
+    if chosen and chosen not in ops.BACKENDS:
+        raise RequestError(
+            f"There are no kernels called {chosen!r} in this build.",
+            f"Set KERNELS to one of these, or unset it: {', '.join(ops.BACKENDS)}.",
+        )
+    with ops.only(chosen) if chosen else nullcontext():
         options.run(options)
-    else:
-        with ops.only(options.backend):
-            options.run(options)
 
 
 def _on_system_error(error: MemoryError | OSError) -> int:

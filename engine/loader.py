@@ -69,14 +69,16 @@ def load(
     *,
     context: int = 0,
     threads: int = 0,
+    reclaimable: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
 ) -> LoadedModel:
     """Load a model; raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
 
-    `before_weights` is called once the file is known to be sound and before memory is taken: the
-    moment to drop a model that is to be replaced.
+    `before_weights` is called once the file is known to be sound and to fit, and before memory is
+    taken: the moment to drop a model that is to be replaced. `reclaimable` counts the bytes that
+    gives back.
     """
     started = time.perf_counter()
     if context < 0:
@@ -84,12 +86,27 @@ def load(
             f"The context is {context} tokens.", "Give 0 for the model's own, or more."
         )
     set_threads(threads)
-    file = GGUFFile.open(path)
-    try:
-        return _load(file, context, progress, checkpoint, before_weights, started)
-    except BaseException:
-        file.close()
-        raise
+    # Weights are copied out while they are decoded: nothing needs the file afterwards.
+    with GGUFFile.open(path) as file:
+        build, config = architecture(file), read_config(file)
+        memory = plan(file, config, context, reclaimable)
+        checkpoint()
+        before_weights()
+        decoder, tokenizer = _read(file, build, progress, checkpoint)
+        return LoadedModel(
+            path=file.path,
+            name=file.string("general.name", file.path.stem),
+            config=config,
+            decoder=decoder,
+            tokenizer=tokenizer,
+            template=ChatTemplate.from_metadata(file.metadata, tokenizer),
+            plan=memory,
+            layout=layout(file),
+            parameters=parameters(file),
+            file_bytes=file.file_bytes,
+            kernels=kernels_in_use(file),
+            seconds=time.perf_counter() - started,
+        )
 
 
 def set_threads(threads: int) -> None:
@@ -101,8 +118,11 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads or physical_cores())
 
 
-def plan(file: GGUFFile, config: Config, context: int) -> MemoryPlan:
-    """What the model will hold in memory; raises OutOfMemory when that is more than there is."""
+def plan(file: GGUFFile, config: Config, context: int, reclaimable: int = 0) -> MemoryPlan:
+    """What the model will hold in memory; raises OutOfMemory when that is more than there is.
+
+    `reclaimable` bytes are in use now but will be free by then.
+    """
     return plan_memory(
         weights_bytes=4 * parameters(file),  # the reference holds float32
         cache_bytes_per_token=Cache.bytes_per_token(
@@ -111,7 +131,7 @@ def plan(file: GGUFFile, config: Config, context: int) -> MemoryPlan:
         fixed_cache_bytes=0,
         context_wanted=context,
         context_model=config.context,
-        available=available_memory(),
+        available=available_memory() + reclaimable,
         scratch_bytes=4 * config.vocabulary * 8,
     )
 
@@ -135,43 +155,22 @@ def parameters(file: GGUFFile) -> int:
     return sum(math.prod(info.shape) for info in file.tensors.values())
 
 
-def _load(
+def _read(
     file: GGUFFile,
-    context: int,
+    build: Callable[[GGUFFile, Weights], Decoder],
     progress: Callable[[int, int], None],
     checkpoint: Callable[[], None],
-    before_weights: Callable[[], None],
-    started: float,
-) -> LoadedModel:
-    build = architecture(file)
-    config = read_config(file)
-    checkpoint()
-    before_weights()
-    memory = plan(file, config, context)
-    # Half a second of work on a large vocabulary, done beside the weights.
+) -> tuple[Decoder, Tokenizer]:
+    """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
     try:
-        future = pool.submit(Tokenizer.from_metadata, file.metadata)
+        tokenizer = pool.submit(Tokenizer.from_metadata, file.metadata)
         weights = Weights(file, progress, checkpoint)
         decoder = build(file, weights)
         weights.refuse_leftovers()
-        tokenizer = _wait(future, checkpoint)
+        return decoder, _wait(tokenizer, checkpoint)
     finally:
         pool.shutdown(wait=False)
-    return LoadedModel(
-        path=file.path,
-        name=file.string("general.name", file.path.stem),
-        config=config,
-        decoder=decoder,
-        tokenizer=tokenizer,
-        template=ChatTemplate.from_metadata(file.metadata, tokenizer),
-        plan=memory,
-        layout=layout(file),
-        parameters=parameters(file),
-        file_bytes=file.file_bytes,
-        kernels=kernels_in_use(file),
-        seconds=time.perf_counter() - started,
-    )
 
 
 def _wait(future: Future[Tokenizer], checkpoint: Callable[[], None]) -> Tokenizer:

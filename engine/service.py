@@ -124,12 +124,19 @@ class Engine:
             command.path,
             context=command.context,
             threads=command.threads,
+            reclaimable=self._held_bytes(),
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,
             before_weights=self._unload,
         )
         self._model, self._session = model, model.new_session()
         self._deliver(_loaded(command.request, model))
+
+    def _held_bytes(self) -> int:
+        """What dropping the loaded model would give back."""
+        if self._model is None or self._session is None:
+            return 0
+        return self._model.plan.weights_bytes + self._session.cache_bytes
 
     def _unload(self) -> None:
         self._model = self._session = None

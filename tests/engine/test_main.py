@@ -93,7 +93,10 @@ def test_logits_are_ordered_and_whole_on_request(
     (named,) = run(
         capsys, "logits", "-m", model, "--tokens", "5,6,7", "--top", "0", "--positions", "2,0"
     )
-    assert named["positions"] == [whole["positions"][2], whole["positions"][0]]
+    for found, expected in zip(named["positions"], (2, 0), strict=True):
+        assert found["position"] == expected
+        assert found["token_ids"][:3] == whole["positions"][expected]["token_ids"][:3]
+        assert found["logits"] == pytest.approx(whole["positions"][expected]["logits"], abs=1e-4)
 
 
 def test_perplexity_counts_half_of_each_window(
@@ -111,7 +114,7 @@ def test_info_says_what_a_file_holds(model: str, capsys: pytest.CaptureFixture[s
     assert {"architecture", "formats", "parameters", "context", "memory", "kernels"} <= set(facts)
     assert facts["memory"]["fits"] is True
     assert facts["formats"][0]["format"] == "F32"
-    assert facts["kernels"]["linear"]
+    assert facts["kernels"]["linear F32"] == "reference"
 
 
 def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +160,7 @@ def test_without_json_people_can_read_it(
         (("logits", "-m", "MODEL", "--tokens", "1,2", "--positions", "2"), "position 2"),
         (("perplexity", "-m", "MODEL", "-f", "nowhere.txt"), "nowhere.txt"),
         (("tokenize", "-m", "MODEL", "--batch", "MODEL"), "MODEL"),
-        (("bench", "-m", "MODEL", "-p", "100000"), "100,000"),
+        (("bench", "-m", "MODEL", "-p", "100", "-c", "64"), "128 tokens"),
         (("chat", "-m", "MODEL", "-p", "x", "-t", "-3"), "threads"),
         (("chat", "-m", "MODEL", "-p", "x", "-c", "999999999"), "memory"),
     ],
@@ -167,6 +170,13 @@ def test_a_fault_is_one_sentence_that_names_it(
 ) -> None:
     told = refused(capsys, *(model if part == "MODEL" else part for part in arguments))
     assert named.replace("MODEL", model).lower() in told.lower()
+
+
+def test_kernels_that_are_not_there_are_named(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELS", "abacus")
+    assert "abacus" in refused(capsys, "info", "-m", model)
 
 
 def test_a_vocabulary_alone_can_tokenize(
