@@ -13,7 +13,14 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
-from engine.library import data_folder, find_model, installed_models, models_folder, starter_path
+from engine.library import (
+    data_folder,
+    find_model,
+    installed_models,
+    model_name,
+    models_folder,
+    starter_path,
+)
 from engine.messages import (
     Cancel,
     Command,
@@ -65,6 +72,7 @@ __all__ = [
     "data_folder",
     "find_model",
     "installed_models",
+    "model_name",
     "models_folder",
     "starter_path",
 ]

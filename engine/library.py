@@ -14,6 +14,8 @@ import platformdirs
 
 from engine.errors import RequestError
 
+# What a file name says of its layout: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
+_LAYOUT = re.compile(r"[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 
 
@@ -84,6 +86,15 @@ def find_model(name: str) -> Path:
         f"There is no model {name!r}: it is neither a file nor an installed model.",
         f"Give the path of a GGUF file, or one of the installed models ({known}).",
     )
+
+
+def model_name(path: Path) -> str:
+    """What to call a model: its file's name without part, layout and hyphens.
+
+    A file's own `general.name` is often the name of a training run.
+    """
+    stem = _PART.sub("", path.name).removesuffix(path.suffix)
+    return _LAYOUT.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
 
 
 def _is_first_part(path: Path) -> bool:

@@ -18,6 +18,7 @@ from engine.chat import ChatTemplate
 from engine.device import MemoryPlan, available_memory, physical_cores, plan_memory
 from engine.errors import RequestError
 from engine.gguf import GGUFFile
+from engine.library import model_name
 from engine.models import architecture
 from engine.models.config import Config, read_config
 from engine.models.layers import Decoder
@@ -95,7 +96,7 @@ def load(
         decoder, tokenizer = _read(file, build, progress, checkpoint)
         return LoadedModel(
             path=file.path,
-            name=file.string("general.name", file.path.stem),
+            name=model_name(file.path),
             config=config,
             decoder=decoder,
             tokenizer=tokenizer,

@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.device import available_memory
 from engine.errors import EngineError, RequestError
 from engine.gguf import GGUFFile
+from engine.library import model_name
 from engine.loader import LoadedModel, kernels_in_use, layout, parameters, plan
 from engine.models import architecture
 from engine.models.config import read_config
@@ -134,7 +135,7 @@ def describe(path: Path, context: int) -> dict[str, object]:
             row = formats.setdefault(info.format.name, Counter())
             row.update(tensors=1, bytes=info.size_bytes)
         return {
-            "name": file.string("general.name", path.stem),
+            "name": model_name(path),
             "architecture": config.architecture,
             "layout": layout(file),
             "formats": [

@@ -1,0 +1,81 @@
+"""Names to paths: the models folder, the starter, split models, and what to call a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import (
+    RequestError,
+    find_model,
+    installed_models,
+    model_name,
+    models_folder,
+    starter_path,
+)
+
+
+@pytest.fixture
+def folder() -> Path:
+    models_folder().mkdir(parents=True)
+    return models_folder()
+
+
+def test_the_models_folder_follows_the_home_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKONOMA_HOME", str(tmp_path / "elsewhere"))
+    assert models_folder() == tmp_path / "elsewhere" / "data" / "models"
+
+
+def test_installed_models_are_named_with_the_starter_first(folder: Path) -> None:
+    assert installed_models() == []
+    for name in ("zeta.gguf", "Alpha-Q8_0.gguf", starter_path().name, "notes.txt"):
+        (folder / name).touch()
+    (folder / "sub").mkdir()
+    (folder / "sub" / "beta.gguf").touch()
+    names = [path.name for path in installed_models()]
+    assert names == [starter_path().name, "Alpha-Q8_0.gguf", "beta.gguf", "zeta.gguf"]
+
+
+def test_a_split_model_is_listed_once(folder: Path) -> None:
+    for part in (1, 2, 3):
+        (folder / f"big-{part:05}-of-00003.gguf").touch()
+    assert [path.name for path in installed_models()] == ["big-00001-of-00003.gguf"]
+
+
+def test_a_model_is_found_by_path_name_stem_and_starter(folder: Path, tmp_path: Path) -> None:
+    (here := folder / "Some-Model-Q4_0.gguf").touch()
+    (there := tmp_path / "other.gguf").touch()
+    starter_path().touch()
+    assert find_model("some-model-q4_0") == here
+    assert find_model("Some-Model-Q4_0.gguf") == here
+    assert find_model(str(there)) == there
+    assert find_model("starter") == starter_path()
+
+
+def test_an_unknown_name_lists_the_known_ones(folder: Path) -> None:
+    (folder / "known.gguf").touch()
+    with pytest.raises(RequestError, match="unheard") as refused:
+        find_model("unheard")
+    assert "known" in refused.value.remedy
+    with pytest.raises(RequestError, match="starter model is not installed"):
+        find_model("starter")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2 135M Instruct"),
+        ("gemma-3-270m-q4_k_m.gguf", "gemma 3 270m"),
+        ("Bonsai-8B-Q1_0.gguf", "Bonsai 8B"),
+        ("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Ternary Bonsai 8B"),
+        ("big-IQ4_XS-00001-of-00003.gguf", "big"),
+        ("model.gguf", "model"),
+        ("模型-F16.gguf", "模型"),
+        (".gguf", ".gguf"),
+    ],
+)
+def test_a_file_is_called_by_its_name_without_layout(file: str, name: str) -> None:
+    assert model_name(Path(file)) == name
