@@ -1,0 +1,231 @@
+"""Runs the store on a thread of its own: in order, never awaited, and repeated while it fails.
+
+The window shows what is in memory; this brings it to the disk behind it. New conversations and
+messages get a number below zero at once and their number in the store later, and only this file
+knows both, so neither a slow disk nor a full one holds up typing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from app.store import Conversation, Message, Salvaged, Store, StoreError
+from app.store_schema import Gone
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_RETRY_MILLISECONDS = 2000
+_KEEP_DELETED_SECONDS = 30 * 24 * 3600
+
+
+class Numbers:
+    """Which number in the store a number of this run stands for, for one table; store thread only."""
+
+    def __init__(self) -> None:
+        self._stored: dict[int, int] = {}
+        self._local: dict[int, int] = {}
+
+    def pair(self, local: int, stored: int) -> None:
+        """A row that was made here now exists in the store."""
+        self._stored[local] = stored
+        self._local[stored] = local
+
+    def stored(self, local: int) -> int:
+        """The number in the store; raises Gone when the row never reached it."""
+        if local >= 0:
+            return local
+        if local not in self._stored:
+            raise Gone
+        return self._stored[local]
+
+    def local(self, stored: int) -> int:
+        """The number this run knows the row by."""
+        return self._local.get(stored, stored)
+
+
+class Archive(QObject):
+    """The store behind a queue. Everything but the operations themselves runs on the window's thread."""
+
+    fault_changed = Signal(object)  # StoreError, or None when writing works again
+    _posted = Signal(object)  # a callable for the window's thread
+
+    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.path = path
+        self.conversations, self.messages = Numbers(), Numbers()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._writes: deque[Callable[[Store], object]] = deque()
+        self._store: Store | None = None  # the store thread's
+        self._failing = False  # the store thread's
+        self._closed = False
+        self._retry = QTimer(self, singleShot=True, interval=_RETRY_MILLISECONDS)
+        self._retry.timeout.connect(self._drain_soon)
+        self._posted.connect(self._run_posted, Qt.ConnectionType.QueuedConnection)
+
+    def write(self, operation: Callable[[Store], object]) -> None:
+        """Queue a change; it is tried until it succeeds, and later ones wait for it."""
+        self._writes.append(operation)
+        self._drain_soon()
+
+    def read(self, operation: Callable[[Store], T], then: Callable[[T], None]) -> None:
+        """Look something up after the changes queued so far; `then` gets it, unless it fails."""
+        self._submit(lambda: self._read(operation, then))
+
+    def background(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Run something else that may touch the disk; `then` gets its result."""
+
+        def run() -> None:
+            result = call()
+            self._post(lambda: then(result))
+
+        self._submit(run)
+
+    def repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
+        """Move a damaged store aside and copy what can be read of it into a new one.
+
+        `then` gets where the old file is now and what was found in it, if it could be read.
+        """
+        self._submit(lambda: self._repair(then))
+
+    def close(self) -> None:
+        """Bring what is queued to the disk, if that works, and end the thread; may block."""
+        if not self._closed:
+            self._closed = True
+            closing: Future[object] = self._thread.submit(self._close)
+            closing.add_done_callback(_log_fault)
+            self._thread.shutdown(wait=True)
+
+    # --- rows with the numbers of this run (store thread) ---------------------------------------
+
+    def here(self, messages: Sequence[Message]) -> list[Message]:
+        """Messages of the store, numbered as this run knows them."""
+        return [
+            replace(
+                message,
+                id=self.messages.local(message.id),
+                parent=None if message.parent is None else self.messages.local(message.parent),
+                conversation=self.conversations.local(message.conversation),
+            )
+            for message in messages
+        ]
+
+    def listed(self, conversations: Sequence[Conversation]) -> list[Conversation]:
+        """Conversations of the store, numbered as this run knows them."""
+        return [
+            replace(conversation, id=self.conversations.local(conversation.id))
+            for conversation in conversations
+        ]
+
+    # --- the store thread -----------------------------------------------------------------------
+
+    def _open(self) -> Store:
+        if self._store is None:
+            self._store = Store.open(self.path)
+            self._store.purge_deleted(_KEEP_DELETED_SECONDS)
+        return self._store
+
+    def _drain(self) -> bool:
+        """Do what is queued; False when it failed and is to be tried again."""
+        try:
+            store = self._open()
+            while self._writes:
+                try:
+                    self._writes[0](store)
+                except Gone:
+                    _log.warning("a change was dropped: what it was for is gone")
+                self._writes.popleft()
+        except StoreError as error:
+            self._report(error)
+            return False
+        if self._failing:
+            self._failing = False
+            self._post(lambda: self.fault_changed.emit(None))
+        return True
+
+    def _read(self, operation: Callable[[Store], T], then: Callable[[T], None]) -> None:
+        if not self._drain() and self._store is None:
+            return
+        try:
+            result = operation(self._open())
+        except StoreError as error:
+            self._report(error)
+            return
+        self._post(lambda: then(result))
+
+    def _repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
+        found: Salvaged | None = None
+        try:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+            aside = Store.set_aside(self.path)
+        except StoreError as error:
+            self._report(error)
+            return
+        try:
+            found = Store.salvage(aside, self.path)
+        except StoreError as error:
+            _log.warning("nothing could be read of the damaged store: %s", type(error).__name__)
+        self._post(lambda: then(aside, found))
+        self._drain()
+
+    def _report(self, error: StoreError) -> None:
+        if not self._failing:
+            _log.warning("the store failed: %s", type(error).__name__)
+        self._failing = True
+
+        def tell() -> None:
+            self.fault_changed.emit(error)
+            self._retry.start()
+
+        self._post(tell)
+
+    def _close(self) -> object:
+        if not self._drain() and self._writes:
+            _log.error("%d changes could not be saved", len(self._writes))
+        if self._store is not None:
+            try:
+                self._store.close()
+            except StoreError:
+                _log.warning("the store did not close cleanly")
+        return None
+
+    def _post(self, call: Callable[[], None]) -> None:
+        if not self._closed:
+            self._posted.emit(call)
+
+    # --- the window's thread --------------------------------------------------------------------
+
+    def _drain_soon(self) -> None:
+        self._submit(self._drain)
+
+    def _submit(self, call: Callable[[], object]) -> None:
+        if not self._closed:
+            self._thread.submit(call).add_done_callback(self._surface)
+
+    def _surface(self, future: Future[object]) -> None:
+        """Raise our own mistakes where the window can report them."""
+        error = future.exception()
+        if error is not None:
+
+            def fail() -> None:
+                raise error
+
+            self._post(fail)
+
+    def _run_posted(self, call: Callable[[], None]) -> None:
+        if not self._closed:
+            call()
+
+
+def _log_fault(future: Future[object]) -> None:
+    if (error := future.exception()) is not None:
+        _log.error("closing the store failed", exc_info=error)

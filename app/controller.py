@@ -1,0 +1,457 @@
+"""The only caller of the engine and the store: intents in, commands out, events into state.
+
+Every intent returns at once; what it changes is in the state when it returns, and on the disk soon
+after. Engine events arrive in batches and are taken apart in one `match`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, assert_never
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.answers import Answers, turns_of
+from app.archive import Archive
+from app.engine_link import EngineLink
+from app.models import Models, first_model
+from app.settings import Settings, SettingsError, sampling, save
+from app.state import UNFINISHED, ModelPhase, Notice, State
+from app.store import Conversation, DamagedStore, Message, MessageState, Salvaged, Store, StoreError
+from engine import (
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    Role,
+    Text,
+)
+
+UNDO_MILLISECONDS = 8000
+_TITLE_LENGTH = 60
+
+
+class Controller(QObject):
+    """Carries out what the window asks for."""
+
+    settings_changed = Signal()
+    _faulted = Signal(object)  # an exception nobody caught, from any thread
+
+    def __init__(
+        self,
+        state: State,
+        archive: Archive,
+        settings: Settings,
+        settings_file: Path,
+        engine: Callable[[Callable[[Event], None]], Engine] = Engine,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.state = state
+        self.settings = settings
+        self._settings_file = settings_file
+        self._archive = archive
+        self._link = EngineLink(engine, self.receive, self)
+        self._answers = Answers(state, archive, self._link)
+        self.models = Models(state, archive, self._link)
+        self._last_number = 0  # of conversations and messages made here; they count downwards
+        self._opening: int | None = None
+        self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
+        self._undo.timeout.connect(lambda: state.set_deleted(()))
+        archive.fault_changed.connect(self._on_store_fault)
+        self._faulted.connect(self.report)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, model: Path | None = None) -> None:
+        """Start the engine, read the conversations and load a model; after the first paint."""
+        self._link.start()
+        self._read_conversations()
+        self._archive.read(lambda store: store.draft(None), self._on_first_draft)
+        self.models.find()
+        chosen = model or first_model(self.settings.last_model)
+        if chosen is not None:
+            self.load_model(chosen)
+
+    def drain(self) -> None:
+        """Take what the engine has delivered, without waiting for the timer."""
+        self._link.drain()
+
+    def close(self) -> None:
+        """Save what is being written, then end both threads; may block."""
+        self._answers.save()
+        self._link.stop()
+        self._archive.close()
+
+    def report_soon(self, error: BaseException) -> None:
+        """Have `report` called on the window's thread; may be called on any."""
+        self._faulted.emit(error)
+
+    def report(self, error: BaseException) -> None:
+        """Show that something in the app itself failed; the app goes on."""
+        self.state.set_notice(
+            "fault",
+            Notice(
+                f"The app made a mistake of its own ({type(error).__name__}).",
+                "Nothing is lost; the log says where it happened.",
+            ),
+        )
+
+    def close_notice(self, kind: str) -> None:
+        """The person has read a line of trouble."""
+        self.state.set_notice(kind, None)
+
+    def act_on_notice(self, kind: str) -> None:
+        """The person pressed the button of a line of trouble."""
+        if kind == "store":
+            self._archive.repair(self._on_repaired)
+
+    def change_settings(self, **values: Any) -> None:
+        """Change settings by name and save them."""
+        self.settings = settings = replace(self.settings, **values)
+        self.settings_changed.emit()
+
+        def write() -> SettingsError | None:
+            try:
+                save(self._settings_file, settings)
+            except SettingsError as error:
+                return error
+            return None
+
+        self._archive.background(write, self._on_settings_saved)
+
+    # --- conversations --------------------------------------------------------------------------
+
+    def new_conversation(self) -> None:
+        """Show an empty conversation; it begins with its first message."""
+        self._opening = None
+        self.state.show(None)
+
+    def open_conversation(self, conversation_id: int) -> None:
+        """Show a conversation of the list."""
+        self._opening = conversation_id
+        if conversation_id in self.state.branches:
+            self.state.show(conversation_id)
+            return
+        number = self._archive.conversations.stored
+
+        def read(store: Store) -> tuple[list[Message], str]:
+            stored = number(conversation_id)
+            return self._archive.here(store.branch(stored)), store.draft(stored)
+
+        def shown(result: tuple[list[Message], str]) -> None:
+            if self._opening == conversation_id:
+                self.state.set_draft(conversation_id, result[1])
+                self.state.show(conversation_id, result[0])
+
+        self._archive.read(read, shown)
+
+    def rename_conversation(self, conversation_id: int, title: str) -> None:
+        """Give a conversation another title; an empty one changes nothing."""
+        title = " ".join(title.split())
+        if not title:
+            return
+        self._change_conversation(conversation_id, title=title)
+        number = self._archive.conversations.stored
+        self._archive.write(lambda store: store.rename(number(conversation_id), title))
+
+    def delete_conversations(self, conversation_ids: Sequence[int]) -> None:
+        """Take conversations out of the list; `undo_delete` brings them back for some seconds."""
+        ids = tuple(conversation_ids)
+        if not ids:
+            return
+        for conversation_id in ids:
+            self._answers.stop(conversation_id)
+        state, number = self.state, self._archive.conversations.stored
+        state.set_conversations([c for c in state.conversations if c.id not in ids])
+        state.set_found(state.query, [c for c in state.found if c.id not in ids])
+        self._archive.write(lambda store: store.delete([number(each) for each in ids]))
+        state.set_deleted(ids)
+        self._undo.start()
+        if state.current in ids:
+            self.new_conversation()
+
+    def undo_delete(self) -> None:
+        """Bring back what was deleted last."""
+        ids, number = self.state.deleted, self._archive.conversations.stored
+        self._undo.stop()
+        self.state.set_deleted(())
+        if ids:
+            self._archive.write(lambda store: store.restore([number(each) for each in ids]))
+            self._read_conversations()
+            if len(ids) == 1:
+                self.open_conversation(ids[0])
+
+    def search(self, query: str) -> None:
+        """List the conversations that hold the query's words; an empty one lists all."""
+        query = query.strip()
+        self.state.query = query
+        if not query:
+            self.state.set_found("", ())
+            return
+
+        def found(conversations: list[Conversation]) -> None:
+            if self.state.query == query:
+                self.state.set_found(query, conversations)
+
+        self._archive.read(lambda store: self._archive.listed(store.conversations(query)), found)
+
+    def keep_draft(self, conversation_id: int | None, text: str) -> None:
+        """Keep what is typed in a conversation and not sent."""
+        if self.state.drafts.get(conversation_id, "") == text:
+            return
+        self.state.set_draft(conversation_id, text)
+        number = self._archive.conversations.stored
+        self._archive.write(
+            lambda store: store.set_draft(
+                None if conversation_id is None else number(conversation_id), text
+            )
+        )
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def send(self, text: str) -> bool:
+        """Send a message in the shown conversation; False when it cannot be sent now."""
+        text = text.strip()
+        if not text or self.state.busy:
+            return False
+        conversation_id = self.state.current
+        self.keep_draft(conversation_id, "")
+        if conversation_id is None:
+            conversation_id = self._begin_conversation(text)
+        parent = self.state.messages[-1].id if self.state.messages else None
+        self._ask(conversation_id, parent, text)
+        return True
+
+    def stop(self) -> None:
+        """Stop the answer of the shown conversation; what is there of it stays."""
+        self._answers.stop(self.state.current)
+
+    def regenerate(self, message_id: int) -> None:
+        """Answer again, as a sibling of this answer."""
+        place, old = self._find(message_id)
+        if old is None or old.role is not Role.ASSISTANT or self.state.busy:
+            return
+        self.state.cut(old.conversation, place)
+        count = old.siblings + 1
+        self._answer(self._add(old.conversation, old.parent, Role.ASSISTANT, "", count))
+
+    def edit(self, message_id: int, text: str) -> None:
+        """Send another wording of an own message; the old one and its answers stay as a branch."""
+        place, old = self._find(message_id)
+        if old is None or old.role is not Role.USER or self.state.busy or not text.strip():
+            return
+        self.state.cut(old.conversation, place)
+        self._ask(old.conversation, old.parent, text.strip(), old.siblings + 1)
+
+    def continue_answer(self, message_id: int) -> None:
+        """Go on with an answer that was cut off; its text grows."""
+        place, old = self._find(message_id)
+        last = place == len(self.state.messages) - 1
+        if old is None or not last or old.state not in UNFINISHED or self.state.busy:
+            return
+        message = replace(old, state=MessageState.STREAMING, error="")
+        self.state.change(message)
+        number = self._archive.messages.stored
+        self._archive.write(lambda store: store.append_text(number(message_id), ""))
+        self._answer(message)
+
+    def show_sibling(self, message_id: int, step: int) -> None:
+        """Show the alternative before or after this message, with what followed it."""
+        self._answers.save()
+        number, shown = self._archive.messages.stored, self.state.current
+
+        def select(store: Store) -> list[Message]:
+            return self._archive.here(store.select_sibling(number(message_id), step))
+
+        def selected(branch: list[Message]) -> None:
+            if self.state.current == shown:
+                self.state.show(shown, branch)
+
+        self._archive.read(select, selected)
+
+    # --- the model ------------------------------------------------------------------------------
+
+    def load_model(self, path: Path) -> None:
+        """Load a model file in place of the one that is loaded; an answer being written stops."""
+        self._answers.stop_writing()
+        self.state.set_notice("model", None)
+        self.models.load(path, self.settings.context, self.settings.threads)
+        self._answers.go_on()
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def receive(self, events: Sequence[Event]) -> None:
+        """Take a batch of events; pieces of one answer that came together are shown together."""
+        for (kind, _), group in groupby(events, lambda event: (type(event), event.request)):
+            if kind is Text:
+                self._answers.on_text([event for event in group if isinstance(event, Text)])
+            else:
+                for event in group:
+                    self._on_event(event)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case LoadProgress():
+                self.models.on_progress(event)
+            case ModelLoaded():
+                self._on_loaded(event)
+            case ModelUnloaded():
+                self.models.on_unloaded(event)
+                self._answers.go_on()
+            case PromptProgress():
+                self._answers.on_prompt(event)
+            case Text():
+                self._answers.on_text([event])
+            case Finished():
+                self._answers.on_finished(event)
+                self._touch_ended()
+            case Failed():
+                if not self._answers.on_failed(event):
+                    self._on_load_failed(event)
+            case _:
+                assert_never(event)
+
+    def _on_loaded(self, event: ModelLoaded) -> None:
+        self.models.on_loaded(event)
+        path = self.state.model.path
+        if self.state.model.phase is ModelPhase.READY and str(path) != self.settings.last_model:
+            self.change_settings(last_model=str(path))
+        self._answers.go_on()
+
+    def _on_load_failed(self, event: Failed) -> None:
+        self.models.on_failed(event)
+        self.state.set_notice("model", Notice(event.message, event.remedy, "Choose a model"))
+        if self.state.model.phase is ModelPhase.FAILED:
+            self._answers.fail_waiting(f"{event.message} {event.remedy}".strip())
+        self._answers.go_on()
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _number(self) -> int:
+        self._last_number -= 1
+        return self._last_number
+
+    def _begin_conversation(self, text: str) -> int:
+        """A new conversation, named after its first message."""
+        archive, number, title, now = self._archive, self._number(), title_of(text), time.time()
+
+        def create(store: Store) -> None:
+            archive.conversations.pair(number, store.create_conversation(title).id)
+
+        archive.write(create)
+        made = Conversation(number, title, now, now, None)
+        self.state.set_conversations([made, *self.state.conversations])
+        self.state.show(number, ())
+        return number
+
+    def _ask(self, conversation_id: int, parent: int | None, text: str, sibling: int = 1) -> None:
+        own = self._add(conversation_id, parent, Role.USER, text, sibling)
+        self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, "", 1))
+        self._change_conversation(conversation_id, updated=time.time())
+
+    def _add(
+        self, conversation_id: int, parent: int | None, role: Role, text: str, sibling: int
+    ) -> Message:
+        """Add a message at the end of the branch, the newest of `sibling` alternatives."""
+        archive, number = self._archive, self._number()
+        own = role is Role.USER
+        state = MessageState.COMPLETE if own else MessageState.STREAMING
+        model = "" if own else self.state.model.name
+        message = Message(
+            number, conversation_id, parent, role, text, state, time.time(), model,
+            "", 0, 0, 0.0, sibling, sibling,
+        )  # fmt: skip
+
+        def add(store: Store) -> None:
+            added = store.add_message(
+                archive.conversations.stored(conversation_id),
+                None if parent is None else archive.messages.stored(parent),
+                role,
+                text,
+                state,
+                model,
+            )
+            archive.messages.pair(number, added.id)
+
+        archive.write(add)
+        self.state.add(message)
+        return message
+
+    def _answer(self, message: Message) -> None:
+        settings = self.settings
+        turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
+        self._answers.ask(message, turns, sampling(settings), settings.max_tokens)
+
+    def _find(self, message_id: int) -> tuple[int, Message | None]:
+        """A message of the shown branch and its place there."""
+        for place, message in enumerate(self.state.messages):
+            if message.id == message_id:
+                return place, message
+        return -1, None
+
+    def _change_conversation(self, conversation_id: int, **values: Any) -> None:
+        def changed(conversations: Sequence[Conversation]) -> list[Conversation]:
+            result = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
+            return sorted(result, key=lambda c: c.updated, reverse=True)
+
+        state = self.state
+        state.set_conversations(changed(state.conversations))
+        if state.query:
+            state.set_found(state.query, changed(state.found))
+
+    def _touch_ended(self) -> None:
+        """The dot of a finished answer goes out."""
+        self.state.conversations_changed.emit()
+
+    def _read_conversations(self) -> None:
+        def listed(conversations: list[Conversation]) -> None:
+            known = {conversation.id for conversation in conversations}
+            gone = self.state.deleted
+            kept = [c for c in conversations if c.id not in gone]
+            unsaved = [c for c in self.state.conversations if c.id < 0 and c.id not in known]
+            self.state.set_conversations([*unsaved, *kept])
+
+        self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
+
+    def _on_first_draft(self, text: str) -> None:
+        if text and not self.state.drafts.get(None):
+            self.state.set_draft(None, text)
+            if self.state.current is None:
+                self.state.show(None)
+
+    def _on_settings_saved(self, error: SettingsError | None) -> None:
+        self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)
+
+    def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
+        if found is None:
+            sentence = "Nothing could be read of the damaged file; a new one was begun."
+        else:
+            sentence = f"{found.conversations} conversations with {found.messages} messages were recovered."
+        self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
+        self._read_conversations()
+
+    def _on_store_fault(self, error: StoreError | None) -> None:
+        if error is None:
+            self.state.set_notice("store", None)
+            self._read_conversations()
+            return
+        action = "Move it aside" if isinstance(error, DamagedStore) else ""
+        self.state.set_notice("store", Notice(str(error), error.remedy, action))
+
+
+def title_of(text: str) -> str:
+    """A conversation's title: the first words of its first message."""
+    words = " ".join(text.split())
+    if len(words) <= _TITLE_LENGTH:
+        return words
+    cut = words[:_TITLE_LENGTH].rsplit(" ", 1)[0]
+    return f"{cut}…"

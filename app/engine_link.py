@@ -1,0 +1,109 @@
+"""The line to the engine: numbers requests, and brings events to the window's thread.
+
+The engine's thread only appends to a deque; a precise 16 ms timer empties it while an answer is
+outstanding. A signal for every token would freeze the window whenever Python is busy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from PySide6.QtCore import QObject, Qt, QTimer
+
+from engine import (
+    Cancel,
+    Command,
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    LoadModel,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    Text,
+    UnloadModel,
+)
+
+_DRAIN_MILLISECONDS = 16
+
+
+class EngineLink(QObject):
+    """Sends commands; hands events over in batches, in order, on the window's thread."""
+
+    def __init__(
+        self,
+        engine: Callable[[Callable[[Event], None]], Engine],
+        receive: Callable[[Sequence[Event]], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._events: deque[Event] = deque()
+        self._engine = engine(self._events.append)
+        self._receive = receive
+        self._last_request = 0
+        self._outstanding: dict[int, Command] = {}
+        self._cancelled: set[int] = set()
+        self._timer = QTimer(
+            self, interval=_DRAIN_MILLISECONDS, timerType=Qt.TimerType.PreciseTimer
+        )
+        self._timer.timeout.connect(self.drain)
+
+    def start(self) -> None:
+        """Start the engine's thread, which loads torch: after the first paint."""
+        self._engine.start()
+
+    def stop(self) -> None:
+        """Stop the engine and wait for it; may block."""
+        self._engine.stop()
+
+    def send(self, command: Callable[[int], Command]) -> int:
+        """Send the command made with a fresh request number; returns the number."""
+        self._last_request += 1
+        made = command(self._last_request)
+        self._outstanding[made.request] = made
+        self._engine.send(made)
+        self._timer.start()
+        return made.request
+
+    def cancel(self, request: int) -> None:
+        """Stop a request; its last event still comes."""
+        if request in self._outstanding:
+            self._cancelled.add(request)
+            self._engine.send(Cancel(request))
+
+    def gave_up(self, request: int) -> bool:
+        """Whether this request was cancelled."""
+        return request in self._cancelled
+
+    def drain(self) -> None:
+        """Hand over what has come."""
+        batch: list[Event] = []
+        while self._events:
+            batch.append(self._events.popleft())
+        if batch:
+            self._receive(batch)
+        for event in batch:
+            if self._is_last(event):
+                self._outstanding.pop(event.request, None)
+                self._cancelled.discard(event.request)
+        if not self._outstanding:
+            self._timer.stop()
+
+    def _is_last(self, event: Event) -> bool:
+        """Whether the request is over with this event."""
+        match event:
+            case ModelLoaded() | Finished() | Failed():
+                return True
+            case ModelUnloaded():
+                # A load that fails says first that the model before it is gone.
+                command = self._outstanding.get(event.request)
+                failing = isinstance(command, LoadModel) and event.request not in self._cancelled
+                return isinstance(command, UnloadModel) or not failing
+            case LoadProgress() | PromptProgress() | Text():
+                return False
+            case _:
+                assert_never(event)

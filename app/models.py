@@ -1,0 +1,119 @@
+"""The model's way into memory: which there are, which is loaded, how far, and why not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from app.archive import Archive
+from app.engine_link import EngineLink
+from app.state import ModelFile, ModelPhase, ModelStatus, State
+from engine import (
+    Failed,
+    LoadModel,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    installed_models,
+    starter_path,
+)
+
+
+class Models:
+    """Loads one model at a time; a newer load gives up the one before it."""
+
+    def __init__(self, state: State, archive: Archive, link: EngineLink) -> None:
+        self._state = state
+        self._archive = archive
+        self._link = link
+        self._request = 0  # the newest load's; 0: none is under way
+
+    def find(self) -> None:
+        """Look again for installed models."""
+        self._archive.background(
+            lambda: [model_file(path) for path in installed_models()], self._state.set_installed
+        )
+
+    def load(self, path: Path, context: int, threads: int) -> None:
+        """Load a model file in place of the one that is loaded."""
+        self.cancel()
+        loaded = self._state.model.loaded
+        self._state.set_model(
+            ModelStatus(ModelPhase.LOADING, path, model_name(path), loaded=loaded)
+        )
+        self._request = self._link.send(lambda number: LoadModel(number, path, context, threads))
+
+    def cancel(self) -> None:
+        """Give up the load that is under way; the engine says which model is left."""
+        if self._request:
+            self._link.cancel(self._request)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def on_progress(self, event: LoadProgress) -> None:
+        """The load came further."""
+        if event.request == self._request:
+            self._state.set_model(
+                replace(
+                    self._state.model, done_bytes=event.done_bytes, total_bytes=event.total_bytes
+                )
+            )
+
+    def on_loaded(self, event: ModelLoaded) -> None:
+        """A model answers from now on: the one asked for, or after giving up the one before it."""
+        self._state.layouts[event.path] = event.layout
+        if event.request == self._request:
+            self._request = 0
+            self._state.set_model(
+                ModelStatus(ModelPhase.READY, event.path, event.name, loaded=event)
+            )
+        elif self._request:  # a load that was given up; the newer one is still under way
+            self._state.set_model(replace(self._state.model, loaded=event))
+
+    def on_unloaded(self, event: ModelUnloaded) -> None:
+        """No model is left: the load was given up, or `Failed` follows."""
+        if event.request == self._request and self._link.gave_up(event.request):
+            self._request = 0
+            self._state.set_model(ModelStatus())
+        else:
+            self._state.set_model(replace(self._state.model, loaded=None))
+
+    def on_failed(self, event: Failed) -> None:
+        """The file could not be loaded; the model before it may still be there."""
+        if event.request != self._request:
+            return
+        self._request = 0
+        status = self._state.model
+        left = status.loaded
+        self._state.set_model(
+            ModelStatus(
+                ModelPhase.READY if left else ModelPhase.FAILED,
+                left.path if left else status.path,
+                left.name if left else status.name,
+                loaded=left,
+                error=event.message,
+                remedy=event.remedy,
+            )
+        )
+
+
+def first_model(last: str) -> Path | None:
+    """The model of the last time, or else the starter, where they exist."""
+    for path in (Path(last) if last else None, starter_path()):
+        if path is not None and path.is_file():
+            return path
+    return None
+
+
+def model_file(path: Path) -> ModelFile:
+    """A model file as the picker lists it."""
+    size = path.stat().st_size if path.is_file() else 0
+    return ModelFile(path, model_name(path), size)
+
+
+def model_name(path: Path) -> str:
+    """What to call a model before its file has been read: its name, without the layout's."""
+    return re.sub(
+        r"[-_.](?:i?q\d\w*|[bf]\d{2}|f16|f32)$", "", path.stem, flags=re.IGNORECASE
+    ).replace("-", " ")

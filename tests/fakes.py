@@ -1,0 +1,127 @@
+"""Stand-ins for what the window talks to: an engine that records commands and plays events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from engine import (
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadModel,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    Text,
+)
+
+CONTEXT = 8192
+
+
+class FakeEngine:
+    """The surface of `engine.Engine`; nothing happens until the test says so.
+
+    With `answers`, it works by itself: loads succeed at once, and each `Generate` is answered with
+    the next of the texts, word by word.
+    """
+
+    def __init__(self, deliver: Callable[[Event], None], answers: list[str] | None = None) -> None:
+        self.deliver = deliver
+        self.commands: list[Command] = []
+        self.answers = answers
+        self.running = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def send(self, command: Command) -> None:
+        self.commands.append(command)
+        if self.answers is not None and isinstance(command, LoadModel):
+            self.finish_load()
+        if self.answers and isinstance(command, Generate):
+            self.write(self.answers.pop(0))
+            self.finish()
+
+    # --- what was asked ---------------------------------------------------------------------
+
+    def last(self, kind: type[Command]) -> Command:
+        """The newest command of a kind."""
+        return next(command for command in reversed(self.commands) if type(command) is kind)
+
+    @property
+    def load(self) -> LoadModel:
+        return self.last(LoadModel)
+
+    @property
+    def asked(self) -> Generate:
+        return self.last(Generate)
+
+    def count(self, kind: type[Command]) -> int:
+        return sum(type(command) is kind for command in self.commands)
+
+    # --- what happens -----------------------------------------------------------------------
+
+    def progress(self, share: float) -> None:
+        """The load comes this far."""
+        self.deliver(LoadProgress(self.load.request, int(98e6 * share), int(98e6)))
+
+    def finish_load(self, name: str = "Small Model 135M", request: int = 0) -> None:
+        load = self.load
+        self.deliver(
+            ModelLoaded(
+                request=request or load.request,
+                path=load.path,
+                name=name,
+                architecture="llama",
+                layout="4-bit, groups of 32",
+                parameters=134_515_008,
+                context=CONTEXT,
+                file_bytes=98_362_432,
+                memory_bytes=712_000_000,
+                kernels="reference",
+                fallbacks=(),
+                has_template=True,
+                seconds=0.8,
+            )
+        )
+
+    def fail_load(self, message: str, remedy: str, *, model_gone: bool = True) -> None:
+        if model_gone:
+            self.deliver(ModelUnloaded(self.load.request))
+        self.deliver(Failed(self.load.request, message, remedy))
+
+    def give_up_load(self) -> None:
+        """What a cancelled load ends with when no model was there before."""
+        assert self.last(Cancel).request == self.load.request
+        self.deliver(ModelUnloaded(self.load.request))
+
+    def read_prompt(self, done: int, total: int) -> None:
+        self.deliver(PromptProgress(self.asked.request, done, total, 0))
+
+    def write(self, text: str, tokens: int = 0) -> None:
+        """A piece of the answer, one event for each word."""
+        words = text.split(" ")
+        for place, word in enumerate(words):
+            piece = word if place == len(words) - 1 else word + " "
+            count = tokens or place + 1
+            self.deliver(Text(self.asked.request, piece, count, 40 + count))
+
+    def finish(self, reason: FinishReason = FinishReason.END, tokens: int = 24) -> None:
+        self.deliver(
+            Finished(self.asked.request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens)
+        )
+
+    def fail(self, message: str, remedy: str) -> None:
+        self.deliver(Failed(self.asked.request, message, remedy))
+
+
+MODEL = Path("/models/Small-Model-135M-Q4_1.gguf")
