@@ -23,7 +23,6 @@ class Action:
 ACTIONS = (
     Action("new", "New chat", standard="New"),
     Action("search", "Search conversations", ("Ctrl+K",)),
-    Action("stop", "Stop the answer", ("Esc",), group="Answer"),
     Action("regenerate", "Answer again", ("Ctrl+R",), group="Answer"),
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
     Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
@@ -36,6 +35,7 @@ ACTIONS = (
 
 # Keys that belong to one part of the window and not to an action; listed, not bound.
 OTHER_KEYS = (
+    ("Answer", "Stop the answer", "Esc"),
     ("Conversation", "Send", "Return"),
     ("Conversation", "New line", "Shift+Return"),
     ("Conversation", "Edit your last message, when the field is empty", "Up"),

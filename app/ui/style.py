@@ -71,10 +71,20 @@ QAbstractButton[look="outlined"] {{
     min-height: 22px; text-align: left;
 }}
 QAbstractButton[look="outlined"]:hover {{ background: {p.accent_soft}; }}
+QAbstractButton[look="suggestion"] {{
+    background: {p.background}; border: {line}px solid {p.hairline}; border-radius: 17px;
+    padding: 6px 16px; min-height: 20px;
+}}
+QAbstractButton[look="suggestion"]:hover {{ background: {p.accent_soft}; border-color: {p.accent_soft}; }}
 QAbstractButton[look="link"] {{
     color: {p.accent}; padding: 1px 3px; min-height: 20px; font-weight: 500;
 }}
 QAbstractButton[look="link"]:hover {{ text-decoration: underline; }}
+QPushButton#jump {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 18px;
+}}
+QPushButton#jump:hover {{ background: {p.accent_soft}; }}
+QPushButton#jump:focus {{ border: 2px solid {p.accent}; }}
 QAbstractButton[look]:pressed {{ background: {p.hairline}; }}
 QAbstractButton[look]:disabled {{ color: {p.faint}; }}
 QAbstractButton[look]:focus {{ border-color: {p.accent}; }}
@@ -85,13 +95,13 @@ def _fields(p: Palette, line: int) -> str:
     return f"""
 QLineEdit {{
     background: {p.surface}; color: {p.text}; border: {line}px solid {p.hairline};
-    border-radius: 6px; padding: 0 7px; min-height: 30px;
+    border-radius: 6px; padding: 0 7px; min-height: 30px; placeholder-text-color: {p.faint};
     selection-background-color: {p.accent}; selection-color: {p.on_accent};
 }}
 QLineEdit:focus {{ border-color: {p.accent}; }}
 QLineEdit#rename {{ padding: 0 4px; min-height: 24px; }}
 QPlainTextEdit {{
-    background: transparent; color: {p.text}; border: none;
+    background: transparent; color: {p.text}; border: none; placeholder-text-color: {p.faint};
     selection-background-color: {p.accent}; selection-color: {p.on_accent};
 }}
 QListView {{ background: transparent; border: none; outline: none; }}

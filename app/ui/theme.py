@@ -228,11 +228,14 @@ def code_font(pixels: int) -> QFont:
 
 
 def recolored(drawing: str, palette: Palette) -> str:
-    """SVG text drawn in the light theme's colours, in those of `palette`."""
+    """SVG text drawn in the light theme's colours, in those of `palette`.
+
+    White there means surface, which in the light theme is also the ink on the accent.
+    """
     mapping = {
         getattr(LIGHT, field.name): getattr(palette, field.name)
         for field in fields(Palette)
-        if str(getattr(LIGHT, field.name)).startswith("#")
+        if field.name != "on_accent" and str(getattr(LIGHT, field.name)).startswith("#")
     }
     return re.sub("#[0-9A-F]{6}", lambda found: mapping.get(found[0], found[0]), drawing)
 

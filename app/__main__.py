@@ -1,0 +1,133 @@
+"""Starts the app: wires state, window and controller; the only file that knows qasync.
+
+The window paints before anything heavy is loaded. Closing it saves first: the window asks, a task
+stops the engine and brings everything to the disk, and only then the loop ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+# libgomp reads this when torch loads; spinning threads would hold up a busy desktop for 8 ms each.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import qasync  # pyright: ignore[reportMissingTypeStubs]
+from PySide6.QtWidgets import QApplication
+
+from app import __version__, log, paths, smoke
+from app.archive import Archive
+from app.controller import Controller
+from app.settings import Settings, load
+from app.state import State
+from app.ui.theme import Theme
+from app.window import Window
+from app.wiring import connect
+from engine import starter_path
+
+_SWITCH_SECONDS = 0.0005  # how long the engine's Python may hold up the window
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the app; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    if not _has_display():
+        if not options.smoke:
+            print(
+                "There is no display to open a window on. Start the app from a desktop session, "
+                "or use `python -m engine chat -m starter -p TEXT` in this terminal.",
+                file=sys.stderr,
+            )
+            return 2
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    if options.home is not None:
+        os.environ["TOKONOMA_HOME"] = str(options.home)
+    model = next(iter(options.models), None)
+    if not options.smoke:
+        return _run(model, load(paths.settings_file()), smoke_test=False)
+    model = model or starter_path()  # the installed models, before the profile becomes another
+    if not model.is_file():
+        print(
+            f"There is no model at {model}. Run `python3 packaging/dev.py run` once, "
+            "which fetches the starter model, or name a GGUF file.",
+            file=sys.stderr,
+        )
+        return 1
+    with tempfile.TemporaryDirectory(prefix="tokonoma-") as home:
+        os.environ["TOKONOMA_HOME"] = home
+        return _run(model, smoke.SETTINGS, smoke_test=True)
+
+
+def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
+    """One session, from the first window to the last write."""
+    application = QApplication(sys.argv[:1])
+    application.setApplicationName("Tokonoma")
+    application.setApplicationVersion(__version__)
+    application.setDesktopFileName("tokonoma")
+    application.setQuitOnLastWindowClosed(False)
+    loop: asyncio.AbstractEventLoop = qasync.QEventLoop(application)
+    with closing(loop):
+        return loop.run_until_complete(_session(application, model, settings, smoke_test))
+
+
+async def _session(
+    application: QApplication, model: Path | None, settings: Settings, smoke_test: bool
+) -> int:
+    theme = Theme(application, settings.theme)
+    state = State()
+    archive = Archive(paths.database())
+    controller = Controller(state, archive, settings, paths.settings_file())
+    log.set_up(paths.log_file(), controller.report_soon)
+    window = Window(state)
+    connect(window, controller, theme)
+    quitting = asyncio.Event()
+    window.closing.connect(quitting.set)
+    application.aboutToQuit.connect(quitting.set)
+    window.painted.connect(lambda: controller.start(model))
+    window.show()
+    status = 0
+    if smoke_test:
+        try:
+            print(await smoke.run(controller))
+        except smoke.SmokeError as error:
+            print(error, file=sys.stderr)
+            status = 1
+    else:
+        await quitting.wait()
+        controller.change_settings(window_geometry=window.geometry_text())
+    window.hide()
+    await asyncio.get_running_loop().run_in_executor(None, controller.close)
+    window.finish()
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tokonoma", description="Chat with language models on this computer."
+    )
+    parser.add_argument("models", nargs="*", type=Path, help="a GGUF file to open")
+    parser.add_argument("--home", type=Path, help="keep everything in this folder")
+    parser.add_argument(
+        "--smoke", action="store_true", help="ask the starter model one question, and quit"
+    )
+    parser.add_argument("--version", action="version", version=f"Tokonoma {__version__}")
+    return parser
+
+
+def _has_display() -> bool:
+    """Whether Qt can open a window; without one it would abort the process."""
+    if sys.platform in ("win32", "darwin") or os.environ.get("QT_QPA_PLATFORM"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Shown over the window while a model file is dragged onto it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QWidget
+
+from app.ui.theme import LIGHT, RADIUS_CARD, READING, Palette, font
+
+
+class DropArea(QWidget):
+    """A veil with a moss frame and one sentence; lets every event through."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._over = parent
+        self._palette = LIGHT
+        self._name = ""
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def show_for(self, path: Path) -> None:
+        """Cover the window and say what a drop would do."""
+        self._name = path.name
+        self.setGeometry(self._over.rect())
+        self.show()
+        self.raise_()
+        self.update()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        palette = self._palette
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        veil = QColor(palette.background)
+        veil.setAlphaF(0.95)
+        painter.fillRect(self.rect(), veil)
+        painter.setPen(QPen(QColor(palette.accent), 2))
+        painter.drawRoundedRect(
+            QRectF(self.rect()).adjusted(12, 12, -12, -12), RADIUS_CARD, RADIUS_CARD
+        )
+        painter.setPen(QColor(palette.text))
+        painter.setFont(font(READING, QFont.Weight.Medium))
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, f"Drop to open {self._name}")
+        painter.end()
+
+
+def model_in(data: QMimeData) -> Path | None:
+    """The model file among what is dragged, if there is one."""
+    for url in data.urls():
+        path = Path(url.toLocalFile())
+        if url.isLocalFile() and path.suffix.lower() == ".gguf":
+            return path
+    return None

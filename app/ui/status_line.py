@@ -1,0 +1,125 @@
+"""One quiet row: model, kernels, speed, and how full the context is; while loading, a progress bar."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QLocale, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
+
+from app.state import Generation, ModelPhase, State
+from app.ui.controls import Bar, ElidedLabel, TextButton, label
+from app.ui.theme import SMALL, Palette, figures
+
+_METER_WIDTH = 96  # pixels
+
+
+class StatusLine(QWidget):
+    """Listens to the state."""
+
+    cancel_requested = Signal()
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self.setFixedHeight(28)
+        self.words = ElidedLabel("secondary", figures(SMALL))
+        self.meter = Bar()
+        self.meter.setFixedWidth(_METER_WIDTH)
+        self.context = label("", "secondary", SMALL)
+        self.loading = ElidedLabel("secondary", figures(SMALL))
+        self.progress = Bar()
+        self.percent = label("", "secondary", SMALL)
+        for line in (self.context, self.percent):
+            line.setFont(figures(SMALL))
+            line.setAlignment(Qt.AlignmentFlag.AlignTrailing | Qt.AlignmentFlag.AlignVCenter)
+        self.cancel = TextButton("Cancel", "link")
+        self.cancel.setFont(figures(SMALL))
+        self.cancel.clicked.connect(self.cancel_requested)
+        self._pages = QStackedLayout(self)
+        self._quiet = _row([self.words, self.meter, self.context], stretch=0)
+        self._busy = _row([self.loading, self.progress, self.percent, self.cancel], stretch=1)
+        self.loading.setFixedWidth(180)
+        self._pages.addWidget(self._quiet)
+        self._pages.addWidget(self._busy)
+        state.model_changed.connect(self.refresh)
+        state.generation_changed.connect(self.refresh)
+        state.conversation_changed.connect(self.refresh)
+        self.refresh()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.meter.apply_palette(palette)
+        self.progress.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show what the state says."""
+        if self._state.model.phase is ModelPhase.LOADING:
+            self._show_loading()
+        else:
+            self._show_quiet()
+
+    def _show_loading(self) -> None:
+        model = self._state.model
+        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
+        self._set(self.loading, f"Loading {model.name}")
+        self._set(self.percent, f"{round(share * 100)} %")
+        self.progress.set_share(share)
+        self._pages.setCurrentWidget(self._busy)
+
+    def _show_quiet(self) -> None:
+        state = self._state
+        loaded = state.model.loaded
+        used, context = state.context_used, loaded.context if loaded else 0
+        self.meter.setVisible(bool(loaded))
+        self.context.setVisible(bool(loaded))
+        if loaded:
+            self.meter.set_share(used / context if context else 0.0)
+            self._set(self.context, f"{_number(used)} of {_number(context)}")
+            tip = f"{_number(used)} of {_number(context)} tokens of context are in use"
+            self.meter.setToolTip(tip)
+            self.context.setToolTip(tip)
+            self._set(self.words, " · ".join(self._parts(loaded.name, loaded.kernels)))
+            slow = f"\nOn the reference: {', '.join(loaded.fallbacks)}" if loaded.fallbacks else ""
+            self.words.setToolTip(
+                f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million "
+                f"weights, {loaded.memory_bytes / 1e6:,.0f} MB of memory{slow}"
+            )
+        else:
+            self._set(self.words, "No model is loaded")
+            self.words.setToolTip("")
+        self._pages.setCurrentWidget(self._quiet)
+
+    def _parts(self, name: str, kernels: str) -> list[str]:
+        generation = self._state.generation
+        shown = generation is not None and generation.conversation == self._state.current
+        reading = _reading(generation) if generation and shown else ""
+        speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
+        return [part for part in (name, kernels, reading or speed) if part]
+
+    def _set(self, line: QLabel, text: str) -> None:
+        if line.text() != text:
+            line.setText(text)
+
+
+def _reading(generation: Generation) -> str:
+    """How much of a long prompt has been read; nothing once the answer has begun."""
+    if generation.stopping:
+        return "stopping"
+    if generation.generated or not generation.prompt_total:
+        return ""
+    return f"reading {_number(generation.prompt_done)} of {_number(generation.prompt_total)}"
+
+
+def _row(widgets: list[QWidget], stretch: int) -> QWidget:
+    row = QWidget()
+    layout = QHBoxLayout(row)
+    layout.setContentsMargins(16, 0, 16, 0)
+    layout.setSpacing(12)
+    for place, widget in enumerate(widgets):
+        layout.addWidget(widget, 1 if place == stretch else 0)
+    return row
+
+
+def _number(value: int) -> str:
+    locale = QLocale()
+    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves separators out
+    return locale.toString(value)

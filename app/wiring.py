@@ -1,0 +1,70 @@
+"""Connects what the window says with what the controller does; neither knows the other."""
+
+from __future__ import annotations
+
+from app.controller import Controller
+from app.ui.theme import CHOICES, Theme
+from app.window import Window
+
+
+def connect(window: Window, controller: Controller, theme: Theme) -> None:
+    """Wire every intent, and show the window as the settings say."""
+    sidebar, transcript = window.sidebar, window.transcript
+    composer = window.composer
+
+    def send(text: str) -> None:
+        composer.set_text("")
+        if controller.send(text):
+            transcript.jump_to_end()
+        else:
+            composer.set_text(text)
+
+    def next_theme() -> None:
+        choice = CHOICES[(CHOICES.index(theme.choice) + 1) % len(CHOICES)]
+        theme.choose(choice)
+        controller.change_settings(theme=choice)
+
+    def act(kind: str) -> None:
+        if kind == "model":
+            window.open_picker()
+        else:
+            controller.act_on_notice(kind)
+
+    def keep_draft(text: str) -> None:
+        controller.keep_draft(controller.state.current, text)
+
+    def keep_sidebar(wanted: bool) -> None:
+        controller.change_settings(sidebar_open=wanted)
+
+    composer.submitted.connect(send)
+    composer.stopped.connect(controller.stop)
+    composer.edited.connect(keep_draft)
+    window.empty_view.suggested.connect(send)
+    window.draft_left.connect(controller.keep_draft)
+
+    window.new_button.clicked.connect(controller.new_conversation)
+    sidebar.new_requested.connect(controller.new_conversation)
+    sidebar.opened.connect(controller.open_conversation)
+    sidebar.renamed.connect(controller.rename_conversation)
+    sidebar.delete_requested.connect(controller.delete_conversations)
+    sidebar.undo_requested.connect(controller.undo_delete)
+    sidebar.searched.connect(controller.search)
+
+    transcript.regenerate_requested.connect(controller.regenerate)
+    transcript.edit_submitted.connect(controller.edit)
+    transcript.continue_requested.connect(controller.continue_answer)
+    transcript.sibling_requested.connect(controller.show_sibling)
+    window.regenerate_requested.connect(controller.regenerate)
+
+    window.model_chosen.connect(controller.load_model)
+    window.picker.cancel_requested.connect(controller.models.cancel)
+    window.status_line.cancel_requested.connect(controller.models.cancel)
+    window.banners.closed.connect(controller.close_notice)
+    window.banners.acted.connect(act)
+
+    window.sidebar_toggled.connect(keep_sidebar)
+    window.theme_requested.connect(next_theme)
+    theme.changed.connect(window.apply_palette)
+    window.apply_palette(theme.palette)
+    window.restore_geometry(controller.settings.window_geometry)
+    window.set_sidebar(controller.settings.sidebar_open)

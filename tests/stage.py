@@ -1,0 +1,115 @@
+"""The whole window over a fake engine and a real store in a temporary folder, for tests and pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QPropertyAnimation
+from PySide6.QtWidgets import QApplication
+
+from app.archive import Archive
+from app.controller import Controller
+from app.settings import Settings
+from app.state import State
+from app.ui.theme import Theme
+from app.window import Window
+from app.wiring import connect
+from fakes import FakeEngine
+
+PATIENCE = 10.0  # seconds
+
+
+class Stage:
+    """Everything `app.__main__` wires, with an engine that does what it is told."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Settings | None = None,
+        answers: list[str] | None = None,
+        theme: str = "light",
+    ) -> None:
+        self.folder = folder
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        self.theme = Theme(application, theme)
+        self.state = State()
+        self.archive = Archive(folder / "conversations.sqlite")
+        self.engines: list[FakeEngine] = []
+        self.controller = Controller(
+            self.state,
+            self.archive,
+            settings or Settings(),
+            folder / "settings.json",
+            engine=lambda deliver: self._engine(deliver, answers),
+        )
+        self.window = Window(self.state)
+        connect(self.window, self.controller, self.theme)
+
+    def _engine(self, deliver: Callable[..., None], answers: list[str] | None) -> FakeEngine:
+        self.engines.append(FakeEngine(deliver, answers))
+        return self.engines[-1]
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[0]
+
+    def start(self, model: Path | None = None) -> None:
+        """Show the window and start, as after the first paint."""
+        self.window.show()
+        self.controller.start(model)
+        self.settle()
+
+    def ready(self, model: Path) -> None:
+        """Start, with the model loaded."""
+        self.start(model)
+        self.engine.finish_load()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the engine's events are shown and the store has done what it was given."""
+        until(lambda: not self.window.sidebar.typing)
+        self.drain()
+        done: list[bool] = []
+        self.archive.background(lambda: True, done.append)
+        until(lambda: bool(done))
+        flush()
+
+    def rest(self) -> None:
+        """Wait until nothing moves any more."""
+        until(lambda: not self.window.findChildren(QPropertyAnimation))
+        flush()
+
+    def drain(self) -> None:
+        """Show what the engine has delivered."""
+        self.controller.drain()
+        flush()
+
+    def close(self) -> None:
+        """End both threads and the window."""
+        self.controller.close()
+        self.window.finish()
+        self.theme.deleteLater()
+        self.window.deleteLater()
+        self.controller.deleteLater()
+        self.archive.deleteLater()
+        self.state.deleteLater()
+        flush()
+
+
+def flush() -> None:
+    """Let Qt do everything that is due, deletions too."""
+    QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Run Qt's events until something holds."""
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit, "it never came"
+        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
