@@ -1,0 +1,86 @@
+"""The last lines of an answer that is still being written, made fit to be shown.
+
+Emphasis that has begun is shown as such before its end arrives, and a marker of which only a part
+has arrived is held back: text appears once, in its style, instead of flickering through markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_MARKER = re.compile(
+    r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|[-+*]\s+\[[ xX]?\]?|[-+*]\s+[*_`~]+)\s*$"
+)
+_DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
+_OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
+_RUN = re.compile(r"\\.|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
+
+
+def tail_lines(complete: Sequence[str], partial: str) -> list[str]:
+    """The unfinished lines as they should be shown; `partial` is the one being written."""
+    lines = list(complete)
+    if _MARKER.match(partial):
+        partial = ""
+    if _DELIMITER_ROW.match(partial) and _begins_table(lines):
+        return lines[:-1]
+    if partial.lstrip().startswith("|") and not (lines and "|" in lines[-1]):
+        return lines
+    if not partial:
+        return lines
+    start = len(lines)
+    while start and lines[start - 1].strip():
+        start -= 1
+    return [*lines, mended("\n".join(lines[start:]), partial)]
+
+
+def _begins_table(lines: Sequence[str]) -> bool:
+    """Whether the last line may be the header of a table whose second line is on its way."""
+    return (
+        bool(lines)
+        and lines[-1].lstrip().startswith("|")
+        and not (len(lines) > 1 and "|" in lines[-2])
+    )
+
+
+def mended(before: str, partial: str) -> str:
+    """The line being written, with the markup closed that is open in its paragraph."""
+    partial = _OPEN_LINK.sub(lambda match: match[1], partial)
+    text = f"{before}\n{partial}" if before else partial
+    open_marks: list[str] = []
+    at = 0
+    while match := _RUN.search(text, at):
+        mark, at = match[0], match.end()
+        if mark.startswith("\\"):
+            continue
+        if mark.startswith("`"):
+            end = re.compile(f"(?<!`){mark}(?!`)").search(text, at)
+            if end is None:
+                return _closed(partial, [*open_marks, mark])
+            at = end.end()
+        else:
+            _toggle(open_marks, mark, text[match.start() - 1 : match.start()], text[at : at + 1])
+    return _closed(partial, open_marks)
+
+
+def _toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:
+    """Open or close emphasis, by what stands before and after the mark."""
+    if before and not before.isspace() and mark in open_marks:
+        del open_marks[open_marks.index(mark) :]
+    elif not after.isspace() and not (mark[0] == "_" and before.isalnum()):
+        open_marks.append(mark)
+
+
+def _closed(partial: str, marks: Sequence[str]) -> str:
+    for mark in reversed(marks):
+        stripped = partial.rstrip()
+        # A mark with nothing behind it yet is held back, and so is a closing one half written.
+        partial = stripped.removesuffix(mark) if stripped.endswith(mark) else _with(stripped, mark)
+    return partial
+
+
+def _with(text: str, mark: str) -> str:
+    half = mark[0]
+    if len(mark) > 1 and text.endswith(half):
+        text = text.rstrip(half)
+    return text + mark
