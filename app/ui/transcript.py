@@ -1,0 +1,551 @@
+"""The conversation: one view that lays out only what changed and draws only what is seen.
+
+It owns messages made of small blocks, finds the visible ones by their places, and reads again only
+the unfinished end of a streaming answer; so the cost of a token does not grow with the answer or
+the conversation. It stays at the end while it is there, and otherwise where the reader is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QContextMenuEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+
+from app.store import Message, MessageState
+from app.ui import message_paint, message_tools, transcript_access
+from app.ui.code_block import CodeView
+from app.ui.message_stack import MessageStack
+from app.ui.message_tools import Tool
+from app.ui.reading_style import ReadingStyle
+from app.ui.theme import COLUMN_WIDTH, LIGHT, Palette
+from app.ui.transcript_editing import Editing
+from app.ui.transcript_keys import Keys
+from app.ui.transcript_pointer import Pointer
+from app.ui.transcript_scroll import Scroller
+from app.ui.transcript_selection import Selection, Spot
+from engine import Role
+
+MARGIN = 24  # pixels left and right of the column, as the composer has them
+SLICE = 0.005  # seconds of layout between two events
+REST = 8  # times the cost of an update that must pass before the next
+DONE = 1400  # milliseconds a tool shows that it worked
+_RESIZED = 120  # milliseconds after the last change of size
+
+
+class Transcript(QAbstractScrollArea):
+    """Shows the messages of one conversation."""
+
+    regenerate_requested = Signal(int)  # message
+    edit_submitted = Signal(int, str)  # message, new text
+    continue_requested = Signal(int)  # message
+    sibling_requested = Signal(int, int)  # message, -1 or +1
+    link_activated = Signal(str)  # address
+    copied = Signal(str)  # text
+    at_end_changed = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.look = ReadingStyle(LIGHT)
+        self.stack = MessageStack(self.look, self._colour_later)
+        self.selection = Selection()
+        self.scroller = Scroller(
+            self.verticalScrollBar(),
+            self.viewport(),
+            self.stack,
+            self._moved,
+            self.at_end_changed.emit,
+        )
+        self.editing = Editing(
+            self.viewport(),
+            self.stack,
+            lambda: (self.column_left(), self.offset()),
+            self._height_changed,
+            self.edit_submitted.emit,
+            self.setFocus,
+        )
+        self.keys = Keys(self)
+        self.pointer = Pointer(self)
+        self._busy = False
+        self._pending: list[str] = []
+        self._pending_id = 0
+        self._ready_at = 0.0
+        self._draw_cost = 0.0
+        self._done: tuple[int, str] = (0, "")
+        self._uncoloured: list[CodeView] = []
+        self._update_timer = self._timer(self._take_pending)
+        self._idle = self._timer(self._work_some)
+        self._undone = self._timer(self._forget_done)
+        self._set_up()
+
+    def _timer(self, act: Callable[[], None]) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(act)
+        return timer
+
+    def _set_up(self) -> None:
+        transcript_access.install()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Conversation")
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.viewport().setMouseTracking(True)
+        self.verticalScrollBar().setSingleStep(24)
+        self.verticalScrollBar().actionTriggered.connect(self.scroller.bar_moved)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the end of the conversation is in sight."""
+        return self.scroller.at_end
+
+    def set_messages(self, messages: Sequence[Message]) -> None:
+        """Show a conversation, from its end; where its beginning is shown already, stay there."""
+        self._take_pending()
+        self.editing.end()
+        kept = self.stack.set(messages)
+        self.selection.forget_from(kept)
+        self.keys.forget()
+        self.scroller.follow = self.scroller.follow or kept == 0
+        self._settle_all()
+        self._idle.start(0)
+
+    def append_message(self, message: Message) -> None:
+        """Put a message under the others; an own one brings the end into sight."""
+        self._take_pending()
+        self.stack.append(message)
+        if message.role is Role.USER:
+            self.scroller.follow = True
+        self._settle_all()
+
+    def append_text(self, message_id: int, text: str) -> None:
+        """Add text to a streaming answer; shown now, or as soon as there is time for it."""
+        if message_id != self._pending_id:
+            self._take_pending()
+        self._pending_id = message_id
+        self._pending.append(text)
+        wait = self._ready_at - time.perf_counter()
+        if wait <= 0:
+            self._take_pending()
+        elif not self._update_timer.isActive():
+            self._update_timer.start(int(wait * 1000) + 1)
+
+    def _take_pending(self) -> None:
+        """Lay out the text that has come since the last time."""
+        text, self._pending = "".join(self._pending), []
+        self._update_timer.stop()
+        index = self.stack.index_of(self._pending_id)
+        if not text or index is None:
+            return
+        began = time.perf_counter()
+        view = self.stack.views[index]
+        view.note = ""
+        height = view.height
+        view.append(text)
+        if self.stack.is_built(index):
+            if view.height != height:
+                self._height_changed(index)
+            self._redraw(index, view.changed_from)
+        now = time.perf_counter()
+        # Drawing comes later, at about what it cost the last time.
+        self._ready_at = now + (REST - 1) * (now - began + self._draw_cost)
+
+    def update_message(self, message: Message) -> None:
+        """Show a message in its new state."""
+        self._take_pending()
+        index = self.stack.index_of(message.id)
+        if index is None:
+            return
+        view = self.stack.views[index]
+        if message.state is not MessageState.STREAMING:
+            view.note = ""
+        view.update(message)
+        self._height_changed(index)
+        self._redraw(index, -30.0)
+
+    def remove_message(self, message_id: int) -> None:
+        """Take a message away."""
+        self._take_pending()
+        if message_id == self.editing.message_id:
+            self.editing.end()
+        index = self.stack.remove(message_id)
+        if index is not None:
+            self.selection.forget_from(index)
+            self.keys.forget()
+            self._settle_all()
+
+    def set_waiting(self, message_id: int, note: str) -> None:
+        """Say in place of an empty answer what it waits for."""
+        index = self.stack.index_of(message_id)
+        if index is not None and self.stack.views[index].note != note:
+            self.stack.views[index].note = note
+            self.redraw_message(index)
+
+    def set_busy(self, busy: bool) -> None:
+        """While an answer is made, offer nothing that would begin another."""
+        if busy != self._busy:
+            self._busy = busy
+            if busy:
+                self.editing.end()
+            self.viewport().update()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        if palette == self.look.palette:
+            return
+        anchor = self.scroller.anchor()
+        self.look = ReadingStyle(palette)
+        self.stack.restyle(self.look)
+        self._uncoloured.clear()
+        if self.editing.editor:
+            self.editing.editor.apply_style(self.look)
+            self.editing.fit()
+        self.scroller.settle(anchor)
+        self.viewport().update()
+        self._idle.start(0)
+
+    # --- places -----------------------------------------------------------------------------
+
+    def column_left(self) -> int:
+        """Where the column begins in the viewport; it is centred in the whole view."""
+        return (self.width() - round(self.stack.column)) // 2
+
+    def offset(self) -> int:
+        """How far the conversation is scrolled."""
+        return self.verticalScrollBar().value()
+
+    def message_top(self, index: int) -> float:
+        """Where a message begins in the viewport."""
+        return self.scroller.top_of(index)
+
+    def local(self, index: int, point: QPointF) -> QPointF:
+        """A point of the viewport relative to a message."""
+        return point - QPointF(self.column_left(), self.message_top(index))
+
+    def spot_at(self, point: QPointF) -> Spot | None:
+        """The place in the text nearest to a point of the viewport."""
+        index = self.stack.at(point.y() + self.offset())
+        if index < 0:
+            return None
+        view = self.stack.views[index]
+        inside = self.local(index, point)
+        number = view.part_at(inside.y())
+        if number < 0:
+            return index, 0, 0
+        part = view.parts[number]
+        return index, number, part.view.hit(inside.x() - part.x, inside.y() - part.y)
+
+    # --- tools ------------------------------------------------------------------------------
+
+    def tools_of(self, index: int) -> tuple[list[Tool], list[QRectF]]:
+        """The tools of a message that show now, and where, relative to the message."""
+        view = self.stack.views[index]
+        if view.hidden_for_edit:
+            return [], []
+        tools = message_tools.tools_for(view.message, busy=self._busy)
+        edge = self.stack.column if view.own else 0.0
+        areas = message_tools.place(tools, self.look, edge, view.tools_top, from_right=view.own)
+        last = index == len(self.stack) - 1 and not view.own
+        if last or index in (self.pointer.message, self.keys.message):
+            return tools, areas
+        shown = [n for n, tool in enumerate(tools) if tool.lasting]
+        return [tools[n] for n in shown], [areas[n] for n in shown]
+
+    def use_tool(self, index: int, tool: Tool) -> None:
+        """Do what a tool says."""
+        message = self.stack.views[index].message
+        match tool.name:
+            case "copy":
+                self._copy(message.text, "")
+                self._show_done(message.id, "copy")
+            case "regenerate":
+                self.regenerate_requested.emit(message.id)
+            case "edit":
+                self.edit_message(message.id)
+            case "continue":
+                self.continue_requested.emit(message.id)
+            case _:
+                self.sibling_requested.emit(message.id, 1 if tool.name == "next" else -1)
+
+    def toggle_thoughts(self, index: int) -> None:
+        """Fold or unfold what the model thought; the line that was used stays where it is."""
+        view = self.stack.views[index]
+        top = self.message_top(index)
+        self.selection.forget_from(index)
+        if not view.streaming:
+            self.scroller.follow = False
+        view.fold(not view.folded)
+        self.stack.refresh(index)
+        self.scroller.settle(None if self.scroller.follow else (index, len(view.parts), top))
+        self.viewport().update()
+
+    def copy_code(self, code: CodeView) -> None:
+        """Copy a code block without its fences, and say so for a moment."""
+        self._copy(code.code, "")
+        code.copied = True
+        self._undone.start(DONE)
+        self.viewport().update()
+
+    def _show_done(self, message_id: int, name: str) -> None:
+        self._done = (message_id, name)
+        self._undone.start(DONE)
+        self.viewport().update()
+
+    def _forget_done(self) -> None:
+        self._done = (0, "")
+        for view in self.stack.views:
+            view.forget_copied()
+        self.viewport().update()
+
+    def edit_message(self, message_id: int) -> None:
+        """Edit an own message in its place."""
+        index = self.stack.index_of(message_id)
+        if index is None or self._busy or not self.stack.views[index].own:
+            return
+        self.editing.end()
+        self.scroller.follow = False
+        self.editing.begin(index, self.look)
+        top = self.message_top(index)
+        if top < 0 or top + self.stack.views[index].height > self.viewport().height():
+            self.scroll_to(self.stack.top(index) - 24)
+        self.viewport().update()
+
+    # --- copying ----------------------------------------------------------------------------
+
+    def select_all(self) -> None:
+        """Select the whole conversation."""
+        while self.stack.build_some(1.0):
+            pass
+        self._settle_all()
+        if self.stack.views:
+            last = self.stack.views[-1]
+            part = max(len(last.parts) - 1, 0)
+            end = last.parts[part].view.length if last.parts else 0
+            self.selection.set((0, 0, 0), (len(self.stack) - 1, part, end))
+
+    def copy(self) -> None:
+        """Copy what is selected: Markdown for whole blocks, plain text for parts, and HTML."""
+        if not self.selection.empty:
+            views = self.stack.views
+            self._copy(self.selection.text(views), self.selection.html(views))
+
+    def _copy(self, text: str, html: str) -> None:
+        data = QMimeData()
+        data.setText(text)
+        if html:
+            data.setHtml(html)
+        QGuiApplication.clipboard().setMimeData(data)
+        self.copied.emit(text)
+
+    # --- scrolling and layout ---------------------------------------------------------------
+
+    def jump_to_end(self) -> None:
+        """Bring the end into sight and follow it."""
+        self.scroller.follow = True
+        self._settle_all()
+
+    def scroll_to(self, value: float) -> None:
+        """Scroll there on behalf of the reader."""
+        self.scroller.scroll_to(value)
+
+    def _settle_all(self) -> None:
+        self.scroller.settle()
+        self.viewport().update()
+
+    def _height_changed(self, index: int) -> None:
+        self.stack.refresh(index)
+        below = self.message_top(index)
+        self.scroller.settle()
+        if index < len(self.stack) - 1:
+            self.viewport().update(0, max(round(below), 0), self.width(), self.height())
+
+    def _moved(self, dy: int, everything: bool) -> None:
+        """Move what is drawn, or draw it again."""
+        if everything or abs(dy) >= self.viewport().height():
+            self.viewport().update()
+        elif dy:
+            self.viewport().scroll(0, dy)
+        self.editing.move()
+        self.pointer.scrolled()
+
+    def _work_some(self) -> None:
+        """Lay out and colour what there is time for; again after the next events, if any is left."""
+        if self.verticalScrollBar().isSliderDown():
+            self._idle.start(100)
+            return
+        until = time.perf_counter() + SLICE
+        more = self.stack.build_some(SLICE)
+        self.scroller.settle()
+        while self._uncoloured and time.perf_counter() < until:
+            code = self._uncoloured[0]
+            if not code.colour_some(lambda: time.perf_counter() < until):
+                self._uncoloured.pop(0)
+                self.viewport().update()
+        if more or self._uncoloured:
+            self._idle.start(0)
+
+    def _colour_later(self, code: CodeView) -> None:
+        self._uncoloured.append(code)
+        if not self._idle.isActive():
+            self._idle.start(0)
+
+    def resizeEvent(self, arg__1: QResizeEvent) -> None:
+        anchor = self.scroller.anchor()
+        self.stack.set_column(max(min(COLUMN_WIDTH, self.width() - 2 * MARGIN), 160))
+        self.scroller.settle(anchor)
+        self.editing.fit()
+        self.viewport().update()
+        self._idle.start(_RESIZED)
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self.scroller.scrolled(dy)
+
+    # --- painting ---------------------------------------------------------------------------
+
+    def redraw_message(self, index: int) -> None:
+        """Draw a message again."""
+        self._redraw(index, -30.0)
+
+    def redraw_hover(self, index: int) -> None:
+        """Draw again what of a message depends on where the mouse is."""
+        view = self.stack.views[index]
+        self._redraw(index, view.tools_top)
+        for top, bottom in view.hover_bands():
+            self._redraw(index, top, bottom)
+
+    def _redraw(self, index: int, top: float, bottom: float | None = None) -> None:
+        if index >= len(self.stack):
+            return
+        y = self.message_top(index)
+        end = self.stack.views[index].height if bottom is None else bottom
+        area = QRect(0, round(y + top) - 2, self.width(), round(end - top) + 4)
+        self.viewport().update(area & self.viewport().rect())
+
+    def paintEvent(self, arg__1: QPaintEvent) -> None:
+        began = time.perf_counter()
+        painter = QPainter(self.viewport())
+        try:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            clip = QRectF(arg__1.rect())
+            painter.setClipRect(clip)
+            painter.fillRect(clip, self.look.paper)
+            top = clip.top() + self.offset()
+            for index in self.stack.between(top, top + clip.height()):
+                self._paint_message(painter, index, clip)
+        finally:
+            painter.end()
+        self._draw_cost = time.perf_counter() - began
+
+    def _paint_message(self, painter: QPainter, index: int, clip: QRectF) -> None:
+        view = self.stack.views[index]
+        if not view.built:
+            return
+        tools, areas = self.tools_of(index)
+        mouse = self.pointer.point
+        focused = self.hasFocus() and index == self.keys.message
+        shown = message_paint.Shown(
+            tools,
+            areas,
+            self.selection.in_message(index, view),
+            self.local(index, mouse) if mouse is not None else None,
+            self.keys.tool if focused else -2,
+            self._done[1] if self._done[0] == view.message.id else "",
+        )
+        at = QPointF(self.column_left(), self.message_top(index))
+        message_paint.paint(painter, view, self.look, at, clip, shown)
+
+    # --- events -----------------------------------------------------------------------------
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.Leave:
+            self.pointer.moved(None)
+        elif isinstance(event, QHelpEvent) and event.type() is QEvent.Type.ToolTip:
+            tip = self.pointer.tip(QPointF(event.pos()))
+            if tip:
+                QToolTip.showText(event.globalPos(), tip, self.viewport())
+            else:
+                QToolTip.hideText()
+            return True
+        return super().viewportEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.pointer.drag(event.position())
+        else:
+            self.pointer.moved(event.position())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            self.keys.forget()
+            self.pointer.press(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.mousePressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton:
+            self.pointer.release(event.position())
+
+    def wheelEvent(self, arg__1: QWheelEvent) -> None:
+        if not self.pointer.wheel(arg__1):
+            pixels = arg__1.pixelDelta().y()
+            self.scroll_to(self.offset() - (pixels or arg__1.angleDelta().y() * 0.6))
+        arg__1.accept()
+
+    def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
+        index = self.stack.at(arg__1.pos().y() + self.offset())
+        link = self.pointer.target(QPointF(arg__1.pos())).link
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
+        if link:
+            menu.addAction("Copy link address", lambda: self._copy(link, ""))
+        if index >= 0:
+            text = self.stack.views[index].message.text
+            menu.addAction("Copy message", lambda: self._copy(text, ""))
+        menu.addSeparator()
+        menu.addAction("Select all", self.select_all)
+        menu.popup(arg__1.globalPos())
+
+    def keyPressEvent(self, arg__1: QKeyEvent) -> None:
+        if not self.keys.press(arg__1):
+            arg__1.ignore()
+
+    def focusNextPrevChild(self, next: bool) -> bool:
+        if self.hasFocus() and self.keys.step(forward=next):
+            return True
+        return super().focusNextPrevChild(next)
+
+    def focusInEvent(self, arg__1: QFocusEvent) -> None:
+        reasons = Qt.FocusReason
+        if arg__1.reason() in (reasons.TabFocusReason, reasons.BacktabFocusReason):
+            self.keys.enter(backwards=arg__1.reason() is reasons.BacktabFocusReason)
+        self.viewport().update()
+        super().focusInEvent(arg__1)
+
+    def focusOutEvent(self, arg__1: QFocusEvent) -> None:
+        self.keys.forget()
+        self.viewport().update()
+        super().focusOutEvent(arg__1)
+
+    def tell_focus(self, index: int) -> None:
+        """Tell assistive technology which message has the keyboard."""
+        if QAccessible.isActive():
+            transcript_access.tell_focus(self, index)
