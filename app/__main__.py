@@ -13,11 +13,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     if options.home is not None:
         os.environ["TOKONOMA_HOME"] = str(options.home)
-    model = next(iter(options.models), None)
+    model = next((path.absolute() for path in options.models), None)
     if not options.smoke:
         return _run(model, load(paths.settings_file()), smoke_test=False)
     model = model or starter_path()  # the installed models, before the profile becomes another
@@ -73,7 +75,7 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     application.setApplicationVersion(__version__)
     application.setDesktopFileName("tokonoma")
     application.setQuitOnLastWindowClosed(False)
-    loop: asyncio.AbstractEventLoop = qasync.QEventLoop(application)
+    loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))
     with closing(loop):
         return loop.run_until_complete(_session(application, model, settings, smoke_test))
 
@@ -91,6 +93,9 @@ async def _session(
     quitting = asyncio.Event()
     window.closing.connect(quitting.set)
     application.aboutToQuit.connect(quitting.set)
+    if sys.platform != "win32":  # there the loop has no signal handlers
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, quitting.set)
     window.painted.connect(lambda: controller.start(model))
     window.show()
     status = 0

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
     QAction,
     QCloseEvent,
+    QDesktopServices,
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
@@ -24,6 +25,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QFileDialog,
+    QFrame,
     QHBoxLayout,
     QPushButton,
     QStackedWidget,
@@ -36,7 +38,7 @@ from app.state import ModelPhase, State
 from app.ui import icons
 from app.ui.banner import Banners
 from app.ui.composer import Composer
-from app.ui.controls import Column, IconButton
+from app.ui.controls import Column, IconButton, set_property
 from app.ui.drop_area import DropArea, model_in
 from app.ui.empty_view import EmptyView
 from app.ui.model_picker import CARD_WIDTH, ModelButton, ModelPicker
@@ -101,6 +103,9 @@ class Window(QWidget):
         self.picker_card = Popover(self, self.picker, CARD_WIDTH)
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH)
         self.drop_area = DropArea(self)
+        self._rule = QFrame()  # under the top bar while the conversation runs beneath it
+        self._rule.setFixedHeight(1)
+        self._rule.setObjectName("rule")
         self.jump_button = QPushButton(self)
         self.jump_button.setObjectName("jump")
         self.jump_button.setFixedSize(36, 36)
@@ -124,6 +129,7 @@ class Window(QWidget):
         page = QVBoxLayout()
         page.setSpacing(0)
         page.addLayout(top)
+        page.addWidget(self._rule)
         page.addWidget(Column(self.banners))
         page.addWidget(self._pages, 1)
         page.addSpacing(8)
@@ -150,7 +156,9 @@ class Window(QWidget):
         state.generation_changed.connect(self._show_busy)
         state.model_changed.connect(self._show_model)
         self.transcript.at_end_changed.connect(self._show_jump)
+        self.transcript.link_activated.connect(open_link)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
+        self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
         self.model_button.clicked.connect(self.open_picker)
         self.picker.chosen.connect(self._choose_model)
         self.picker.open_requested.connect(self.open_file)
@@ -275,12 +283,15 @@ class Window(QWidget):
         self._pages.setCurrentWidget(page)
         if page is self.empty_view:
             self.jump_button.hide()
+        self._show_rule()
 
     def _show_busy(self) -> None:
-        was = self.composer.busy
-        self.composer.set_busy(self._state.busy)
-        self.transcript.set_busy(self._state.busy)
-        if was and not self._state.busy and QAccessible.isActive():
+        busy = self._state.busy
+        if busy == self.composer.busy:  # asked for with every piece of text
+            return
+        self.composer.set_busy(busy)
+        self.transcript.set_busy(busy)
+        if not busy and QAccessible.isActive():
             event = QAccessibleAnnouncementEvent(self, "The answer has ended")
             QAccessible.updateAccessibility(event)
 
@@ -296,6 +307,11 @@ class Window(QWidget):
     def _show_jump(self, at_end: bool) -> None:
         self.jump_button.setVisible(not at_end and self._pages.currentWidget() is self.transcript)
         self._place_jump()
+
+    def _show_rule(self) -> None:
+        scrolled = self.transcript.verticalScrollBar().value() > 0
+        under = scrolled and self._pages.currentWidget() is self.transcript
+        set_property(self._rule, "under", under)
 
     def _place_jump(self) -> None:
         view = self.transcript
@@ -396,3 +412,11 @@ class Window(QWidget):
         if path is not None:
             event.acceptProposedAction()
             self.model_chosen.emit(path)
+
+
+def open_link(address: str) -> bool:
+    """Open a link of an answer in the browser; anything but the web and mail is refused."""
+    url = QUrl(address)
+    if url.scheme().lower() not in ("http", "https", "mailto"):
+        return False
+    return QDesktopServices.openUrl(url)

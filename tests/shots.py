@@ -22,7 +22,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QHoverEvent, QMouseEvent
+from PySide6.QtGui import QDragEnterEvent, QHoverEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication
 
 from app.state import ModelFile, Notice
@@ -183,7 +183,8 @@ def long_answer(stage: Stage) -> None:
 
 def top_of_answer(stage: Stage) -> None:
     long_answer(stage)
-    stage.window.transcript.verticalScrollBar().setValue(0)
+    home = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_Home, Qt.KeyboardModifier.ControlModifier)
+    QApplication.sendEvent(stage.window.transcript, home)
     flush()
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QRectF, Qt
+from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from app.ui import icons
 from app.ui.theme import LIGHT, RADIUS_CARD, READING, Palette, font
 
 
 class DropArea(QWidget):
-    """A veil with a moss frame and one sentence; lets every event through."""
+    """A sheet with a moss frame and one sentence; lets every event through."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -38,16 +39,19 @@ class DropArea(QWidget):
         palette = self._palette
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        veil = QColor(palette.background)
-        veil.setAlphaF(0.95)
-        painter.fillRect(self.rect(), veil)
+        painter.fillRect(self.rect(), QColor(palette.background))
         painter.setPen(QPen(QColor(palette.accent), 2))
         painter.drawRoundedRect(
             QRectF(self.rect()).adjusted(12, 12, -12, -12), RADIUS_CARD, RADIUS_CARD
         )
         painter.setPen(QColor(palette.text))
         painter.setFont(font(READING, QFont.Weight.Medium))
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, f"Drop to open {self._name}")
+        sentence = self.rect().adjusted(0, 32, 0, 32)
+        painter.drawText(sentence, Qt.AlignmentFlag.AlignCenter, f"Drop to open {self._name}")
+        place = self.rect().center() - QPoint(20, 36)
+        painter.drawPixmap(
+            place, icons.pixmap("model", palette.accent, 40, self.devicePixelRatioF())
+        )
         painter.end()
 
 

@@ -37,7 +37,6 @@ class StatusLine(QWidget):
         self._pages = QStackedLayout(self)
         self._quiet = _row([self.words, self.meter, self.context], stretch=0)
         self._busy = _row([self.loading, self.progress, self.percent, self.cancel], stretch=1)
-        self.loading.setFixedWidth(180)
         self._pages.addWidget(self._quiet)
         self._pages.addWidget(self._busy)
         state.model_changed.connect(self.refresh)

@@ -25,6 +25,8 @@ def _surfaces(p: Palette, line: int) -> str:
     return f"""
 QWidget#window, QWidget#page {{ background: {p.background}; }}
 QWidget#sidebar {{ background: {p.sunken}; border: none; border-right: {line}px solid {p.hairline}; }}
+QFrame#rule {{ background: transparent; border: none; }}
+QFrame#rule[under="true"] {{ background: {p.hairline}; }}
 QFrame#composer {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 12px;
 }}

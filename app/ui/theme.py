@@ -208,6 +208,7 @@ def font(pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
     result.setFamilies([TEXT_FONT, *_FALLBACKS])
     result.setPixelSize(pixels)
     result.setWeight(weight)
+    result.setHintingPreference(QFont.HintingPreference.PreferNoHinting)  # even spacing
     return result
 
 

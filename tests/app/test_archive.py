@@ -1,0 +1,189 @@
+"""The queue before the store: order, repetition, and nothing lost while the disk says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.archive import Archive
+from app.store import MessageState, Store, StoreError
+from engine import FinishReason, Role
+from fakes import MODEL
+from stage import Stage, until
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_locked_store_is_told_and_tried_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Store.open(stage.archive.path)
+    stage.start(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    until(lambda: "store" in stage.state.notices)
+    assert "already open" in stage.state.notices["store"].sentence
+    assert stage.controller.send("Is anyone there?")
+    stage.drain()
+    stage.engine.write("Yes, in memory.")
+    stage.engine.finish()
+    stage.drain()
+    assert stage.state.messages[-1].text == "Yes, in memory."
+    other.close()
+    until(lambda: "store" not in stage.state.notices)
+    stage.settle()
+    texts: list[list[str]] = []
+    stage.archive.read(
+        lambda store: [m.text for m in store.branch(store.conversations()[0].id)], texts.append
+    )
+    until(lambda: bool(texts))
+    assert texts == [["Is anyone there?", "Yes, in memory."]]
+    assert [c.title for c in stage.state.conversations] == ["Is anyone there?"]
+
+
+def test_a_damaged_store_can_be_moved_aside_from_the_window(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.archive.path.write_bytes(b"This is no database at all." * 400)
+    stage.start()
+    until(lambda: "store" in stage.state.notices)
+    assert stage.state.notices["store"].action == "Move it aside"
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices)
+    until(lambda: "store" not in stage.state.notices)
+    assert list(stage.folder.glob("conversations.damaged-*"))
+    assert stage.controller.send("A new beginning")
+    stage.settle()
+    titles: list[str] = []
+    stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
+    until(lambda: bool(titles))
+    assert titles == ["A new beginning"]
+
+
+def test_changes_are_made_in_order(qtbot: object, tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "a.sqlite")
+    made: list[int] = []
+    for number in range(50):
+        archive.write(lambda store, number=number: made.append(number))
+    archive.close()
+    assert made == list(range(50))
+
+
+def test_a_change_that_can_never_succeed_holds_up_nothing(
+    qtbot: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = Archive(tmp_path / "a.sqlite")
+    archive.write(lambda store: store.rename(999, "Nothing there"))
+    archive.write(lambda store: archive.messages.stored(-5))
+    archive.write(lambda store: store.create_conversation("After it"))
+    archive.close()
+    with_store = Store.open(tmp_path / "a.sqlite")
+    assert [c.title for c in with_store.conversations()] == ["After it"]
+    with_store.close()
+
+
+def test_what_is_queued_is_written_on_closing(qtbot: object, tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "a.sqlite")
+    archive.write(lambda store: store.create_conversation("Last words"))
+    archive.close()
+    archive.close()
+    store = Store.open(tmp_path / "a.sqlite")
+    assert [c.title for c in store.conversations()] == ["Last words"]
+    store.close()
+
+
+def test_a_mistake_of_ours_is_raised_on_the_windows_thread(qtbot, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    archive = Archive(tmp_path / "a.sqlite")
+    with qtbot.captureExceptions() as caught:
+        archive.background(lambda: 1 // 0, lambda _: None)
+        until(lambda: bool(caught))
+    assert caught[0][0] is ZeroDivisionError
+    archive.close()
+
+
+def test_a_fault_while_reading_is_told(
+    qtbot: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = Archive(tmp_path / "a.sqlite")
+    faults: list[StoreError | None] = []
+    archive.fault_changed.connect(faults.append)
+
+    def fail(store: Store) -> None:
+        raise StoreError("The disk is full.", "Free some space.")
+
+    archive.read(fail, lambda _: None)
+    until(lambda: bool(faults))
+    assert str(faults[0]) == "The disk is full."
+    archive.close()
+
+
+KILLED = """
+import os, sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+application = QApplication([])
+from fakes import MODEL
+from stage import Stage, flush
+stage = Stage(Path(sys.argv[1]))
+stage.ready(MODEL)
+stage.controller.send("Count")
+stage.settle()
+number = 0
+print("go", flush=True)
+while True:
+    number += 1
+    stage.engine.write(f"{{number}} ")
+    stage.drain()
+    print(number, flush=True)
+    time.sleep(0.005)
+"""
+
+
+def test_killing_the_app_in_mid_answer_costs_half_a_second_at_most(tmp_path: Path) -> None:
+    script = KILLED.format(root=str(ROOT), tests=str(ROOT / "tests"))
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    shown = 0
+    for line in child.stdout:
+        shown = 0 if line == "go\n" else int(line)
+        if shown == 250:
+            child.kill()
+    child.wait()
+    child.stdout.close()
+    store = Store.open(tmp_path / "conversations.sqlite")
+    last = store.branch(store.conversations()[0].id)[-1]
+    store.close()
+    assert last.state is MessageState.INTERRUPTED
+    words = last.text.split()
+    assert words == [str(number) for number in range(1, len(words) + 1)], "a hole in the text"
+    # Every number took at least 5 ms, so half a second is 100 of them at most.
+    assert len(words) >= shown - 100
+
+
+def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
+    store = Store.open(stage.archive.path)
+    made = store.create_conversation("Cut off")
+    own = store.add_message(made.id, None, Role.USER, "Count")
+    left = store.add_message(made.id, own.id, Role.ASSISTANT, "", MessageState.STREAMING)
+    store.append_text(left.id, "1 2 3")
+    store.close()
+    stage.ready(MODEL)
+    stage.controller.open_conversation(made.id)
+    stage.settle()
+    assert stage.state.messages[-1].state is MessageState.INTERRUPTED
+    stage.controller.continue_answer(left.id)
+    stage.drain()
+    assert stage.engine.asked.turns[-1].text == "1 2 3"
+    stage.engine.write(" 4")
+    stage.engine.finish(FinishReason.END)
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4"

@@ -1,0 +1,91 @@
+"""The program as a process: it starts, quits cleanly, and says what it cannot do in one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM", "TOKONOMA_HOME")
+    }
+    return {**kept, "TOKONOMA_HOME": str(home), **more}
+
+
+def run(arguments: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        cwd=ROOT,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+def test_without_a_display_it_says_so_and_does_not_crash(tmp_path: Path) -> None:
+    done = run([], tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("There is no display")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_smoke_run_without_a_model_says_how_to_get_one(tmp_path: Path) -> None:
+    done = run(["--smoke"], tmp_path)
+    assert done.returncode == 1
+    assert "packaging/dev.py run" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_smoke_run_on_a_broken_model_fails_with_its_sentence(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"not a model")
+    done = run(["--smoke", str(broken)], tmp_path)
+    assert done.returncode == 1
+    assert "broken.gguf" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.real
+def test_a_smoke_run_prints_question_and_answer(tmp_path: Path, starter_model: Path) -> None:
+    done = run(["--smoke", str(starter_model)], tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "> What is the capital of France?" in done.stdout
+    assert "Paris" in done.stdout
+    assert "tokens/s" in done.stdout
+    assert not (tmp_path / "home").exists(), "the person's own profile was touched"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_signal_ends_it_as_closing_the_window_does(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "app", "--home", str(tmp_path / "profile")],
+        cwd=ROOT,
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    database = tmp_path / "profile" / "data" / "conversations.sqlite"
+    limit = time.monotonic() + 60
+    while not database.exists() and time.monotonic() < limit:
+        with pytest.raises(subprocess.TimeoutExpired):  # it goes on running
+            child.wait(0.05)
+    child.send_signal(signal.SIGTERM)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert said == ""
+    assert (tmp_path / "profile" / "config" / "settings.json").exists()
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,214 @@
+"""The sidebar: groups of days, keys, renaming, deleting, searching; thousands of rows."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.store import Conversation
+from app.ui.sidebar import Sidebar
+from app.ui.sidebar_list import BUSY_ROLE, ID_ROLE, RowPainter, bin_rect, heading_for
+from fakes import MODEL
+from stage import Stage, flush
+
+DAY = 24 * 3600
+
+
+def conversation(number: int, title: str, days_ago: float = 0) -> Conversation:
+    when = time.time() - days_ago * DAY
+    return Conversation(number, title, when, when, None)
+
+
+@pytest.fixture
+def sidebar(stage: Stage) -> Sidebar:
+    stage.start()
+    stage.state.set_conversations(
+        [conversation(1, "One"), conversation(2, "Two"), conversation(3, "Three", 40)]
+    )
+    flush()
+    return stage.window.sidebar
+
+
+def rows(sidebar: Sidebar) -> list[str]:
+    return [str(sidebar.model.index(row).data()) for row in range(sidebar.model.rowCount())]
+
+
+def select(sidebar: Sidebar, *numbers: int) -> None:
+    for number in numbers:
+        sidebar.list.selectionModel().select(
+            sidebar.model.find(number), QItemSelectionModel.SelectionFlag.Select
+        )
+
+
+@pytest.mark.parametrize(
+    ("day", "heading"),
+    [
+        (date(2026, 3, 10), "Today"),
+        (date(2026, 3, 11), "Today"),  # the clock went back
+        (date(2026, 3, 9), "Yesterday"),
+        (date(2026, 3, 8), "Previous 7 days"),
+        (date(2026, 3, 3), "Previous 7 days"),
+        (date(2026, 3, 2), "Older"),
+    ],
+)
+def test_a_day_belongs_under_its_heading(day: date, heading: str) -> None:
+    assert heading_for(day, date(2026, 3, 10)) == heading
+
+
+def test_conversations_stand_under_their_days(sidebar: Sidebar) -> None:
+    assert rows(sidebar) == ["Today", "One", "Two", "Older", "Three"]
+
+
+def test_headings_are_skipped_by_the_arrow_keys(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(2))
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Down)
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 3
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Up)
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 2
+
+
+def test_a_click_opens(qtbot: QtBot, sidebar: Sidebar) -> None:
+    place = sidebar.list.visualRect(sidebar.model.find(2)).center()
+    with qtbot.waitSignal(sidebar.opened, timeout=1000) as opened:
+        qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert opened.args == [2]
+
+
+def test_enter_opens(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(3))
+    with qtbot.waitSignal(sidebar.opened, timeout=1000) as opened:
+        qtbot.keyClick(sidebar.list, Qt.Key.Key_Return)
+    assert opened.args == [3]
+
+
+def test_a_click_on_the_bin_deletes_and_does_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
+    place = bin_rect(sidebar.list.visualRect(sidebar.model.find(2))).center()
+    with (
+        qtbot.assertNotEmitted(sidebar.opened),
+        qtbot.waitSignal(sidebar.delete_requested, timeout=1000) as deleted,
+    ):
+        qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert deleted.args == [[2]]
+
+
+def test_delete_takes_all_that_are_selected(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    select(sidebar, 1, 3)
+    with qtbot.waitSignal(sidebar.delete_requested, timeout=1000) as deleted:
+        qtbot.keyClick(sidebar.list, Qt.Key.Key_Delete)
+    assert deleted.args == [[1, 3]]
+
+
+def test_f2_renames_in_place(
+    qtbot: QtBot, sidebar: Sidebar, caplog: pytest.LogCaptureFixture
+) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(2))
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_F2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    assert editor.text() == "Two"
+    editor.setText("A better name")
+    with qtbot.waitSignal(sidebar.renamed, timeout=1000) as renamed:
+        qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert renamed.args == [2, "A better name"]
+
+
+def test_an_unchanged_name_is_no_rename(sidebar: Sidebar, qtbot: QtBot) -> None:
+    with qtbot.assertNotEmitted(sidebar.renamed):
+        sidebar.model.setData(sidebar.model.find(2), "Two")
+        sidebar.model.setData(sidebar.model.find(2), "   ")
+        sidebar.model.setData(sidebar.model.index(0), "Tomorrow")
+
+
+def test_a_list_that_changes_keeps_the_selection(stage: Stage, sidebar: Sidebar) -> None:
+    select(sidebar, 1, 3)
+    stage.state.set_conversations([conversation(4, "New"), *(c for c in stage.state.conversations)])
+    assert sidebar.list.selected() == [1, 3]
+
+
+def test_the_shown_conversation_is_the_current_row(stage: Stage, sidebar: Sidebar) -> None:
+    stage.state.show(3, ())
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 3
+    stage.state.show(None)
+    assert not sidebar.list.currentIndex().isValid()
+
+
+def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    for title in ("One", "Two"):
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.controller.stop()
+    stage.settle()
+    sidebar = stage.window.sidebar
+    assert sidebar.undo.isHidden()
+    sidebar.delete_requested.emit([c.id for c in stage.state.conversations])
+    assert not sidebar.undo.isHidden()
+    assert sidebar.undo.words.text() == "2 conversations deleted"
+    qtbot.mouseClick(sidebar.undo.button, Qt.MouseButton.LeftButton)
+    stage.settle()
+    assert sidebar.undo.isHidden()
+    assert {c.title for c in stage.state.conversations} == {"One", "Two"}
+    stage.rest()
+
+
+def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    for title in ("About tea", "About rice"):
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.controller.stop()
+    stage.settle()
+    sidebar = stage.window.sidebar
+    sidebar.start_search()
+    qtbot.keyClicks(sidebar.search, "tea")
+    stage.settle()
+    assert rows(sidebar) == ["About tea"]
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)
+    stage.settle()
+    assert stage.state.title(stage.state.current) == "About tea"
+    sidebar.search.setText("zebra")
+    stage.settle()
+    assert not sidebar.nothing.isHidden()
+    assert "zebra" in sidebar.nothing.text()
+    sidebar.start_search()
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Escape)
+    stage.settle()
+    assert sidebar.search.text() == ""
+    assert len(stage.state.shown_conversations) == 2
+
+
+def test_a_conversation_being_answered_has_a_dot(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.drain()
+    model = stage.window.sidebar.model
+    assert model.find(stage.state.current).data(BUSY_ROLE) is True
+    stage.engine.finish()
+    stage.settle()
+    assert model.find(stage.state.current).data(BUSY_ROLE) is False
+
+
+def test_thousands_of_conversations_cost_only_what_is_seen(stage: Stage) -> None:
+    stage.start()
+    sidebar = stage.window.sidebar
+    stage.state.set_conversations([conversation(n, f"Number {n}", n / 50) for n in range(1, 5001)])
+    painted: list[int] = []
+
+    class Counting(RowPainter):
+        def paint(self, *arguments: object) -> None:
+            painted.append(1)
+            super().paint(*arguments)  # type: ignore[arg-type]
+
+    sidebar.list.setItemDelegate(Counting(sidebar))
+    sidebar.list.viewport().grab()
+    assert sidebar.model.rowCount() > 5000
+    assert 0 < len(painted) < 60

@@ -1,0 +1,87 @@
+"""The quiet row: what it says while loading, reading, writing and resting."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.ui.status_line import StatusLine
+from fakes import MODEL
+from stage import Stage
+
+
+def words(stage: Stage) -> str:
+    return stage.window.status_line.words.text()
+
+
+def line(stage: Stage) -> StatusLine:
+    return stage.window.status_line
+
+
+def test_without_a_model_it_says_so(stage: Stage) -> None:
+    stage.start()
+    assert words(stage) == "No model is loaded"
+    assert line(stage).meter.isHidden()
+
+
+def test_a_load_is_a_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.engine.progress(0.42)
+    stage.drain()
+    assert line(stage).loading.text() == "Loading Small Model 135M"
+    assert line(stage).percent.text() == "42 %"
+    assert line(stage).progress.share == pytest.approx(0.42, abs=0.01)
+    qtbot.mouseClick(line(stage).cancel, Qt.MouseButton.LeftButton)
+    stage.engine.give_up_load()
+    stage.drain()
+    assert words(stage) == "No model is loaded"
+
+
+def test_at_rest_it_names_model_and_kernels(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert words(stage) == "Small Model 135M · reference"
+    assert line(stage).context.text() == "0 of 8,192"
+    assert "712 MB" in line(stage).words.toolTip()
+
+
+def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("A long story")
+    stage.engine.read_prompt(512, 2048)
+    stage.drain()
+    assert words(stage).endswith("reading 512 of 2,048")
+
+
+def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("one two three", tokens=1160)
+    stage.drain()
+    assert line(stage).context.text() == "1,200 of 8,192"
+    stage.engine.finish(tokens=1164)
+    stage.settle()
+    assert words(stage).endswith("38.5 tokens/s")
+    assert line(stage).context.text() == "1,204 of 8,192"
+    assert line(stage).meter.share == pytest.approx(1204 / 8192)
+
+
+def test_another_conversation_has_its_own_context(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish(tokens=100)
+    stage.settle()
+    stage.controller.new_conversation()
+    assert line(stage).context.text() == "0 of 8,192"
+
+
+def test_ops_on_the_reference_are_named(stage: Stage) -> None:
+    from dataclasses import replace
+
+    stage.ready(MODEL)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    slow = replace(loaded, kernels="cpu", fallbacks=("attention",))
+    stage.state.set_model(replace(stage.state.model, loaded=slow))
+    assert "attention" in line(stage).words.toolTip()
