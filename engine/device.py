@@ -79,6 +79,18 @@ def available_memory() -> int:
     return linux_memory()
 
 
+def memory_error(error: BaseException) -> OutOfMemory | None:
+    """What to tell a person when `error` means that memory ran out; None for other errors."""
+    # torch reports a failed allocation as a plain RuntimeError.
+    refused = isinstance(error, RuntimeError) and "allocate" in str(error)
+    if not refused and not isinstance(error, MemoryError):
+        return None
+    return OutOfMemory(
+        "The memory of this machine ran out.",
+        "Close other programs, choose a smaller model, or load this one with a smaller context.",
+    )
+
+
 def physical_cores() -> int:
     """Cores this process may run on; two threads of one core count once."""
     if sys.platform == "darwin":

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from engine.errors import Cancelled, EngineError, OutOfMemory, RequestError
+from engine.device import memory_error
+from engine.errors import Cancelled, EngineError, RequestError
 from engine.messages import (
     Cancel,
     Command,
     Event,
     Failed,
+    Finished,
+    FinishReason,
     Generate,
     LoadModel,
     LoadProgress,
@@ -40,35 +43,59 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """The engine thread. `deliver` is called on it, once per event, and must not block."""
+    """The engine thread: commands are carried out one by one, in the order they were sent.
+
+    `deliver` is called on that thread, once per event; it must neither block nor raise. Every
+    command but Cancel is over with exactly one event of its request, the last to name it:
+
+    - LoadModel: ModelLoaded, or Failed, before which ModelUnloaded says that no model is left.
+      When cancelled: ModelUnloaded, or ModelLoaded for the model from before that is still there.
+    - UnloadModel: ModelUnloaded.
+    - Generate: Finished, or Failed.
+
+    Cancel is never answered itself; one for a request that neither runs nor waits does nothing.
+    """
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
         self._thread: threading.Thread | None = None
         self._commands: deque[Command] = deque()
         self._wake = threading.Condition()
-        self._cancelled: set[int] = set()
+        self._running: int | None = None  # the request being carried out
+        self._cancelled: set[int] = set()  # of those that run or wait
         self._stopping = False
         self._model: LoadedModel | None = None
         self._session: Session | None = None
 
     def start(self) -> None:
-        """Start the thread; returns at once."""
+        """Start the thread; returns at once. Commands sent before are carried out now."""
         assert self._thread is None, "the engine was started twice"
+        if self._stopping:
+            return
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Queue a command, from any thread; `Cancel` overtakes those that wait."""
+        """Queue a command, from any thread; `Cancel` overtakes those that wait.
+
+        What is sent after `stop` is dropped without an answer.
+        """
         with self._wake:
-            if isinstance(command, Cancel):
-                self._cancelled.add(command.request)
-            else:
+            if self._stopping:
+                return
+            if not isinstance(command, Cancel):
                 self._commands.append(command)
-            self._wake.notify()
+                self._wake.notify()
+            elif command.request == self._running or any(
+                command.request == waiting.request for waiting in self._commands
+            ):
+                self._cancelled.add(command.request)
 
     def stop(self) -> None:
-        """Cancel what runs, end the thread and wait for it."""
+        """Cancel what runs and what waits, end the thread and wait for it; for good.
+
+        May be called more than once, and before `start`, but not from `deliver`.
+        """
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -79,7 +106,10 @@ class Engine:
     # --- the engine's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
-        _load_torch_library()
+        try:
+            _load_torch_library()
+        except Exception:  # told by each command, whose own import of torch fails again
+            log.exception("torch cannot be loaded")
         while (command := self._next()) is not None:
             try:
                 self._handle(command)
@@ -87,19 +117,23 @@ class Engine:
                 self._on_cancelled(command)
             except EngineError as error:
                 self._fail(command, error)
-            except MemoryError as error:
-                self._fail(command, _memory_error(error))
             except Exception as error:  # noqa: BLE001  the engine must outlive any fault
-                self._fail(command, _unexpected(error))
-            self._cancelled.discard(command.request)
+                self._fail(command, memory_error(error) or _unexpected(error))
+            with self._wake:
+                self._running = None
+                self._cancelled.discard(command.request)
         self._unload()
 
     def _next(self) -> Command | None:
-        """The next command; None when the engine is to stop."""
+        """The next command; None when the engine is to stop and nothing waits."""
         with self._wake:
             while not self._commands and not self._stopping:
                 self._wake.wait()
-            return None if self._stopping else self._commands.popleft()
+            if not self._commands:
+                return None
+            command = self._commands.popleft()
+            self._running = command.request
+            return command
 
     def _handle(self, command: Command) -> None:
         match command:
@@ -145,6 +179,7 @@ class Engine:
         from engine.chat import prompt_ids
         from engine.generate import generate
 
+        self._checkpoint(command.request)()
         if self._model is None or self._session is None:
             raise RequestError("No model is loaded.", "Choose a model first.")
         template, tokenizer = self._model.template, self._model.tokenizer
@@ -178,7 +213,10 @@ class Engine:
 
     def _on_cancelled(self, command: Command) -> None:
         """A cancelled load leaves whatever model is still there; the window is told which."""
-        if self._model is None:
+        if isinstance(command, Generate):  # cancelled before it began
+            held = 0 if self._session is None else len(self._session.tokens)
+            self._deliver(_nothing_said(command.request, held))
+        elif self._model is None:
             self._deliver(ModelUnloaded(command.request))
         else:
             self._deliver(_loaded(command.request, self._model))
@@ -187,6 +225,8 @@ class Engine:
         log.info("request %d failed: %s", command.request, error)
         if isinstance(command, LoadModel) and self._model is None:
             self._deliver(ModelUnloaded(command.request))
+            if self._is_cancelled(command.request):
+                return  # given up anyway: that was the last word
         self._deliver(Failed(command.request, str(error), error.remedy))
 
 
@@ -208,18 +248,20 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
     )
 
 
-def _memory_error(error: BaseException) -> OutOfMemory:
-    log.warning("out of memory", exc_info=error)
-    return OutOfMemory(
-        "The memory of this machine ran out.",
-        "Close other programs, choose a smaller model, or load this one with a smaller context.",
+def _nothing_said(request: int, context_used: int) -> Finished:
+    return Finished(
+        request,
+        FinishReason.CANCELLED,
+        prompt_tokens=0,
+        reused_tokens=0,
+        generated_tokens=0,
+        prefill_seconds=0.0,
+        decode_seconds=0.0,
+        context_used=context_used,
     )
 
 
 def _unexpected(error: Exception) -> EngineError:
-    # torch reports a failed allocation as a plain RuntimeError.
-    if isinstance(error, RuntimeError) and "alloc" in str(error):
-        return _memory_error(error)
     log.error("unexpected fault", exc_info=error)
     return EngineError(
         f"The engine hit a fault of its own ({type(error).__name__}: {error}).",

@@ -135,10 +135,25 @@ def test_cancel_stops_an_answer_and_the_next_one_works(bench: Bench, model: Path
 
 def test_cancel_overtakes_a_request_that_waits(bench: Bench, model: Path) -> None:
     bench.load(model)
+    started, go = threading.Event(), threading.Event()
+
+    def hold(event: Event) -> None:
+        if isinstance(event, PromptProgress) and event.request == 6:
+            started.set()
+            assert go.wait(PATIENCE)
+
+    bench.react = hold
+    for request in (6, 7):
+        turns = (Turn(Role.USER, "hello"),)
+        bench.engine.send(Generate(request, turns, sampling=GREEDY, max_tokens=2))
+    assert started.wait(PATIENCE)
     bench.engine.send(Cancel(7))
-    finished = bench.ask(7, "hello")[-1]
+    go.set()
+    assert isinstance(bench.until(Finished)[-1], Finished)
+    finished = bench.until(Finished)[-1]
     assert isinstance(finished, Finished)
     assert (finished.reason, finished.generated_tokens) == (FinishReason.CANCELLED, 0)
+    assert finished.context_used > 0
 
 
 def test_cancel_stops_a_load(bench: Bench, model: Path) -> None:

@@ -1,0 +1,216 @@
+"""Commands in any order: each is over with exactly one event, and nothing grows or is left behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tiny
+from engine import (
+    Cancel,
+    Command,
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadModel,
+    ModelLoaded,
+    ModelUnloaded,
+    Role,
+    Sampling,
+    Turn,
+    UnloadModel,
+)
+
+PATIENCE = 60  # seconds for any one event, on a busy machine
+HELLO = (Turn(Role.USER, "hello"),)
+
+
+class Record:
+    """An engine, and by request the events it answered with."""
+
+    def __init__(self) -> None:
+        self.events: defaultdict[int, list[Event]] = defaultdict(list)
+        self.sent: dict[int, Command] = {}
+        self.engine = Engine(lambda event: self.events[event.request].append(event))
+
+    def send(self, make: Callable[[int], Command]) -> int:
+        request = len(self.sent) + 1
+        self.sent[request] = make(request)
+        self.engine.send(self.sent[request])
+        return request
+
+    def stopped(self) -> Record:
+        """The whole record, checked: each request is over once, and its last event says so."""
+        self.engine.stop()
+        assert set(self.events) == set(self.sent)
+        for request, command in self.sent.items():
+            events = self.events[request]
+            assert _is_last(command, events[-1]), (command, events)
+            early = [event for event in events[:-1] if _is_last(command, event)]
+            if isinstance(command, LoadModel) and isinstance(events[-1], Failed):
+                early = [event for event in early if not isinstance(event, ModelUnloaded)]
+            assert early == [], (command, events)
+        return self
+
+
+def _is_last(command: Command, event: Event) -> bool:
+    """What `Engine` promises to end each command with."""
+    match command:
+        case LoadModel():
+            return isinstance(event, ModelLoaded | ModelUnloaded | Failed)
+        case UnloadModel():
+            return isinstance(event, ModelUnloaded)
+        case _:
+            return isinstance(event, Finished | Failed)
+
+
+def _generate(request: int, limit: int = 3) -> Generate:
+    return Generate(request, HELLO, Sampling(temperature=0), max_tokens=limit)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """A model, one of another kind, one that fails late, one that fails early."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "none.gguf").write_bytes(b"GGUF nonsense")
+    late = tiny.write(folder / "late.gguf")
+    late.write_bytes(late.read_bytes().replace(b"output_norm", b"output_Norm"))
+    return (
+        tiny.write(folder / "llama.gguf"),
+        tiny.write(folder / "gemma.gguf", architecture="gemma3"),
+        late,
+        folder / "none.gguf",
+    )
+
+
+COMMANDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("load"), st.integers(0, 3)),
+        st.tuples(st.just("generate"), st.integers(0, 30)),
+        st.tuples(st.just("unload"), st.just(0)),
+        st.tuples(st.just("cancel"), st.integers(-3, 40)),
+        st.tuples(st.just("start"), st.just(0)),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(COMMANDS)
+def test_every_command_is_over_exactly_once(
+    paths: tuple[Path, ...], commands: list[tuple[str, int]]
+) -> None:
+    record, started = Record(), False
+    for kind, number in commands:
+        match kind:
+            case "load":
+                path = paths[number]
+                record.send(lambda request, path=path: LoadModel(request, path))
+            case "generate":
+                record.send(lambda request, limit=number: _generate(request, limit))
+            case "unload":
+                record.send(UnloadModel)
+            case "cancel":
+                record.engine.send(Cancel(number))
+            case _ if not started:
+                record.engine.start()
+                started = True
+            case _:
+                pass
+    if not started:
+        record.engine.start()
+    record.stopped()
+
+
+def test_a_cancel_that_meets_no_request_leaves_no_trace(paths: tuple[Path, ...]) -> None:
+    record = Record()
+    record.engine.start()
+    for request in range(-1000, 1000):
+        record.engine.send(Cancel(request))
+    load = record.send(lambda request: LoadModel(request, paths[0]))
+    ask = record.send(_generate)
+    last = record.send(UnloadModel)
+    _wait(lambda: bool(record.events[last]))
+    record.engine.send(Cancel(ask))
+    record.stopped()
+    assert isinstance(record.events[load][-1], ModelLoaded)
+    finished = record.events[ask][-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason is FinishReason.LENGTH
+
+
+def test_a_thousand_loads_and_cancels_end_a_thousand_times(paths: tuple[Path, ...]) -> None:
+    record = Record()
+    record.engine.start()
+    for _ in range(1000):
+        request = record.send(lambda request: LoadModel(request, paths[0]))
+        record.engine.send(Cancel(request))
+        record.engine.send(Cancel(request))
+    last = record.send(lambda request: LoadModel(request, paths[0]))
+    _wait(lambda: any(isinstance(event, ModelLoaded) for event in record.events[last]))
+    assert len(record.stopped().events) == 1001
+
+
+def test_stop_answers_what_waits_and_drops_what_comes_after(paths: tuple[Path, ...]) -> None:
+    record = Record()
+    record.send(lambda request: LoadModel(request, paths[0]))
+    asked = [record.send(lambda request: _generate(request, 0)) for _ in range(20)]
+    record.engine.start()
+    record.stopped()
+    reasons = [
+        event.reason for r in asked for event in record.events[r] if isinstance(event, Finished)
+    ]
+    assert reasons[-1] is FinishReason.CANCELLED
+    record.engine.send(_generate(999))
+    record.engine.stop()
+    assert 999 not in record.events
+
+
+def test_stop_may_come_twice_and_before_start() -> None:
+    record = Record()
+    record.engine.stop()
+    record.engine.stop()
+    record.engine.start()
+    record.engine.stop()
+    assert not any(thread.name == "engine" for thread in threading.enumerate())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
+def test_loading_and_answering_again_and_again_takes_no_more_memory(
+    paths: tuple[Path, ...],
+) -> None:
+    record = Record()
+    record.engine.start()
+    sizes: list[int] = []
+    for _ in range(5):
+        for at in range(10):
+            record.send(lambda request, at=at: LoadModel(request, paths[at % 2]))
+            for _ in range(4):
+                last = record.send(_generate)
+        last = record.send(UnloadModel)
+        _wait(lambda last=last: bool(record.events[last]))
+        gc.collect()
+        sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
+    record.stopped()
+    assert sizes[-1] - sizes[1] < 4_000, sizes  # pages of memory
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    """Until it holds; the engine's own thread brings it about."""
+    pause = threading.Event()
+    for _ in range(PATIENCE * 200):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("waited in vain")
