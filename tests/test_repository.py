@@ -29,7 +29,14 @@ LARGE_FILES = {
     "tests/golden/tiny_logits.npz",
 }
 # What the window may have loaded when it opens; the rest of the engine waits for the first paint.
-LIGHT_ENGINE = {"engine", "engine.errors", "engine.library", "engine.messages", "engine.service"}
+LIGHT_ENGINE = {
+    "engine",
+    "engine.device",
+    "engine.errors",
+    "engine.library",
+    "engine.messages",
+    "engine.service",
+}
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels")
 VALUE_TYPES = (messages.Turn, messages.Sampling)
 
