@@ -139,7 +139,8 @@ class Controller(QObject):
         """Show a conversation of the list."""
         self._opening = conversation_id
         if conversation_id in self.state.branches:
-            self.state.show(conversation_id)
+            if conversation_id != self.state.current:
+                self.state.show(conversation_id)
             return
         number = self._archive.conversations.stored
 

@@ -267,7 +267,8 @@ class Window(QWidget):
             self.draft_left.emit(self._shown, self.composer.text())
             self._shown = state.current
             self.composer.set_text(state.drafts.get(state.current, ""))
-            self.composer.setFocus()
+            if not self.sidebar.renaming:
+                self.composer.setFocus()
         elif not self.composer.text():
             self.composer.set_text(state.drafts.get(state.current, ""))
         self.transcript.set_messages(state.messages)

@@ -353,6 +353,22 @@ def dragging(stage: Stage) -> None:
     flush()
 
 
+def keyboard_focus(stage: Stage) -> None:
+    ready(stage)
+    stage.window.activateWindow()
+    stage.window.empty_view.suggestions[0].setFocus(Qt.FocusReason.TabFocusReason)
+    flush()
+
+
+def keyboard_in_list(stage: Stage) -> None:
+    ready(stage)
+    stage.window.activateWindow()
+    sidebar = stage.window.sidebar
+    sidebar.list.setFocus(Qt.FocusReason.TabFocusReason)
+    sidebar.list.setCurrentIndex(sidebar.model.index(2))
+    flush()
+
+
 def shortcuts(stage: Stage) -> None:
     ready(stage)
     stage.window.shortcuts_card.open_centred()
@@ -428,7 +444,7 @@ SCENES: tuple[Scene, ...] = (
     empty, no_model, load_failed, loading, waiting, reading, streaming, long_answer, top_of_answer,
     long_question, failed, stopped, interrupted, siblings, editing, drafting, full_composer,
     searching, nothing_found, renaming, several_selected, hovering, undo_line, background_answer,
-    picker, picker_loading, picker_failed, dragging, shortcuts, database_banner, arabic, chinese,
+    picker, picker_loading, picker_failed, dragging, keyboard_focus, keyboard_in_list, shortcuts, database_banner, arabic, chinese,
     no_sidebar, narrow, narrow_empty, wide, low,
 )  # fmt: skip
 HIGH_CONTRAST: tuple[Scene, ...] = (empty, long_answer, several_selected, picker, loading)

@@ -101,6 +101,21 @@ class Popover(QWidget):
             self.close_card()
         event.accept()  # nothing typed here reaches the window below
 
+    def focusNextPrevChild(self, next: bool) -> bool:
+        """Tab goes round inside the card; what lies under it is out of reach."""
+        tab = Qt.FocusPolicy.TabFocus
+        stops = [
+            widget
+            for widget in self.content.findChildren(QWidget)
+            if widget.isVisible() and widget.isEnabled() and widget.focusPolicy() & tab == tab
+        ]
+        if stops:
+            current = QApplication.focusWidget()
+            at = stops.index(current) if current in stops else -1
+            place = at + 1 if next else (at if at >= 0 else 0) - 1
+            stops[place % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
+        return True
+
     def paintEvent(self, event: QPaintEvent) -> None:
         palette = self._palette
         card = QRectF(self.content.geometry())

@@ -237,6 +237,11 @@ class Sidebar(QWidget):
         """Whether a search was typed and has not begun."""
         return self._typing.isActive()
 
+    @property
+    def renaming(self) -> bool:
+        """Whether a title is being changed in place."""
+        return self.list.state() is QAbstractItemView.State.EditingState
+
     def start_search(self) -> None:
         """Put the cursor into the search field."""
         self.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -264,7 +269,7 @@ class Sidebar(QWidget):
         self.painter.current = self._state.current
         index = self.model.find(self._state.current)
         many = len(self.list.selected()) > 1
-        if not many and self.list.state() is not QAbstractItemView.State.EditingState:
+        if not many and not self.renaming:
             self.list.setCurrentIndex(index)
             if not index.isValid():
                 self.list.clearSelection()

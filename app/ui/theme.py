@@ -123,7 +123,9 @@ class Theme(QObject):
         application.setStyle("Fusion")
         application.setFont(font(BODY))
         self._apply()
-        application.styleHints().colorSchemeChanged.connect(self._follow)
+        hints = application.styleHints()
+        hints.colorSchemeChanged.connect(self._follow)
+        hints.accessibility().contrastPreferenceChanged.connect(self._follow)
 
     @property
     def choice(self) -> str:
@@ -143,17 +145,24 @@ class Theme(QObject):
             self.changed.emit(palette)
 
     def _chosen(self) -> Palette:
-        return palette_for(self._choice, self._application.styleHints().colorScheme())
+        hints = self._application.styleHints()
+        contrast = hints.accessibility().contrastPreference()
+        return palette_for(
+            self._choice, hints.colorScheme(), contrast is Qt.ContrastPreference.HighContrast
+        )
 
     def _apply(self) -> None:
         self._application.setPalette(qt_palette(self.palette))
         self._application.setStyleSheet(style_sheet(self.palette))
 
 
-def palette_for(choice: str, scheme: Qt.ColorScheme) -> Palette:
-    """The palette for a setting on a desktop of this scheme; a desktop that does not say is light."""
+def palette_for(choice: str, scheme: Qt.ColorScheme, contrast: bool = False) -> Palette:
+    """The palette for a setting, on a desktop of this scheme that may ask for high contrast.
+
+    A desktop that does not say is light.
+    """
     system = DARK if scheme is Qt.ColorScheme.Dark else LIGHT
-    return PALETTES.get(choice, system)
+    return PALETTES.get(choice, HIGH_CONTRAST if contrast else system)
 
 
 def qt_palette(palette: Palette) -> QPalette:

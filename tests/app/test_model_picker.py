@@ -76,6 +76,21 @@ def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: St
     stage.rest()
 
 
+def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.activateWindow()
+    stage.window.open_picker()
+    picker = stage.window.picker
+    assert picker.list.hasFocus()
+    qtbot.keyClick(picker.list, Qt.Key.Key_Tab)
+    assert picker.open_button.hasFocus()
+    qtbot.keyClick(picker.open_button, Qt.Key.Key_Tab)
+    assert picker.list.hasFocus()
+    qtbot.keyClick(picker.list, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
+    assert picker.open_button.hasFocus()
+    stage.rest()
+
+
 def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
     with_two(stage)
     stage.window.open_picker()

@@ -121,6 +121,25 @@ def test_f2_renames_in_place(
     assert renamed.args == [2, "A better name"]
 
 
+def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    for title in ("One", "Two"):
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.controller.stop()
+    stage.settle()
+    view = stage.window.sidebar.list
+    first = stage.state.conversations[1]
+    place = view.visualRect(stage.window.sidebar.model.find(first.id)).center()
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(view.viewport(), left, pos=place)
+    qtbot.mouseDClick(view.viewport(), left, pos=place)
+    qtbot.mouseRelease(view.viewport(), left, pos=place)
+    stage.settle()
+    assert stage.state.current == first.id
+    assert stage.window.sidebar.renaming
+
+
 def test_an_unchanged_name_is_no_rename(sidebar: Sidebar, qtbot: QtBot) -> None:
     with qtbot.assertNotEmitted(sidebar.renamed):
         sidebar.model.setData(sidebar.model.find(2), "Two")

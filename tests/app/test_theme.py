@@ -60,6 +60,11 @@ def test_a_desktop_that_does_not_say_is_light() -> None:
     assert palette_for("system", Qt.ColorScheme.Dark) is DARK
 
 
+def test_a_desktop_that_asks_for_contrast_gets_it() -> None:
+    assert palette_for("system", Qt.ColorScheme.Light, contrast=True) is HIGH_CONTRAST
+    assert palette_for("light", Qt.ColorScheme.Light, contrast=True) is LIGHT
+
+
 def test_the_setting_overrides_the_desktop() -> None:
     assert palette_for("light", Qt.ColorScheme.Dark) is LIGHT
     assert palette_for("high contrast", Qt.ColorScheme.Light) is HIGH_CONTRAST
