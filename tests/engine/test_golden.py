@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine.chat import prompt_ids
 
 import golden_tiny
+from engine.chat import prompt_ids
 from engine.loader import LoadedModel, load
 from engine.measure import logits_at, perplexity
 from engine.messages import Role, Turn
