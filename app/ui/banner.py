@@ -51,7 +51,7 @@ class Banners(QWidget):
         self._palette = LIGHT
         self.shown: dict[str, Banner] = {}
         self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 8)
+        self._layout.setContentsMargins(0, 8, 0, 8)
         self._layout.setSpacing(8)
         state.notices_changed.connect(self.refresh)
         self.refresh()

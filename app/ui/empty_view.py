@@ -13,11 +13,11 @@ from app.ui import icons
 from app.ui.controls import TextButton, label
 from app.ui.theme import BODY, HEADING, LIGHT, READING, Palette, font, recolored
 
-# Things a very small model answers well: short, general, no facts to look up.
+# Tried on the starter model: it answers these well, and goes in circles over poems and ideas.
 SUGGESTIONS = (
-    "Explain in three sentences why the sky is blue",
-    "Write a short poem about a bonsai tree",
-    "Give me five ideas for a quiet Sunday",
+    "What is gravity, in simple words?",
+    "What is photosynthesis?",
+    "Tell me a short story about a fox",
 )
 
 _DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels of height
