@@ -91,11 +91,10 @@ class TextView:
 
     def __init__(self, block: Paragraph | Heading, style: ReadingStyle) -> None:
         self.block: Block = block
+        face = style.body_face
         if isinstance(block, Heading):
-            line = style.heading_line(block.level)
-            self._flow = Flow(block.runs, style, style.headings[block.level - 1], line)
-        else:
-            self._flow = Flow(block.runs, style, style.body, style.line)
+            face = style.heading_faces[block.level - 1]
+        self._flow = Flow(block.runs, style, face)
         self.height = self._flow.height
         self.right_to_left = self._flow.right_to_left
 

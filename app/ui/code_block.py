@@ -14,7 +14,7 @@ from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
 
 from app.markdown_tree import Block, Code
 from app.ui.blocks import Canvas
-from app.ui.highlight import Span, exact_spans, lexer_for, line_spans
+from app.ui.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.icons import pixmap
 from app.ui.reading_style import CODE_HEADER, CODE_LINE, CODE_PADDING, ReadingStyle
 from app.ui.sideways import GRIP, Sideways
@@ -48,7 +48,7 @@ class CodeView:
         self._width = 0.0
         self._spans: list[list[Span] | None] = [None]
         self._exact: Iterator[list[Span]] | None = None
-        self._coloured = False  # as a whole
+        self._next_exact = 0
         self._asked = False
         self._drawn: dict[int, QTextLayout] = {}
         self._extend(block.text)
@@ -107,7 +107,7 @@ class CodeView:
             self._widest = max(self._widest, self._line_width(line))
 
     def _forget(self, index: int) -> None:
-        self._spans[index] = None
+        self._spans[index:] = [None] * (len(self._spans) - index)
         for later in [n for n in self._drawn if n >= index]:
             del self._drawn[later]
 
@@ -165,26 +165,35 @@ class CodeView:
         return ranges
 
     def _colour(self) -> None:
-        """See to it that a complete block gets its exact colours."""
-        if self._asked or not self._code.closed:
+        """See to it that the block gets its colours: provisional ones now, exact ones at its end."""
+        if self._asked:
             return
-        self._asked = True
-        lexer = lexer_for(self._code.language)
-        if lexer is None:
-            return
-        self._exact = exact_spans(lexer, self._code.text)
-        self._next_exact = 0
-        if len(self._lines) <= AT_ONCE:
-            self.colour_some(lambda: True)
-        else:
+        if not is_ready(self._code.language):
+            self._asked = True
             self._colour_later(self)
+        elif self._code.closed:
+            self._asked = True
+            if len(self._lines) <= AT_ONCE:
+                self.colour_some(lambda: True)
+            else:
+                self._colour_later(self)
+
+    @property
+    def can_colour(self) -> bool:
+        """Whether the language is known by now."""
+        return is_ready(self._code.language)
 
     def colour_some(self, go_on: Callable[[], bool]) -> bool:
         """Colour exact lines while `go_on()`; returns whether any are left."""
-        exact = self._exact
-        if exact is None:
-            return False
-        for spans in exact:
+        lexer = lexer_for(self._code.language)
+        if self._exact is None:
+            self._forget(0)
+            self._asked = self._code.closed
+            if lexer is None or not self._code.closed:
+                return False
+            self._exact = exact_spans(lexer, self._code.text)
+            self._next_exact = 0
+        for spans in self._exact:
             index = self._next_exact
             if index >= len(self._spans):
                 break

@@ -6,6 +6,7 @@ block is complete it is read once as a whole, and long blocks in slices between 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -34,15 +35,37 @@ _ROLES: tuple[tuple[TokenType, str], ...] = (
 )
 
 
-@lru_cache(maxsize=64)
-def lexer_for(language: str) -> Lexer | None:
-    """The lexer of a language by the name a fence gives it, or None."""
-    if not language:
-        return None
+_lexers: dict[str, Lexer | None] = {"": None}  # by language, once they are made
+_loading: set[str] = set()
+
+
+def is_ready(language: str) -> bool:
+    """Whether `lexer_for` knows the language by now; else it is being made, off this thread.
+
+    A lexer compiles some hundred expressions when it first reads, which takes up to 100 ms.
+    """
+    if language in _lexers:
+        return True
+    if language not in _loading:
+        _loading.add(language)
+        threading.Thread(target=_load, args=(language,), name="lexer").start()
+    return False
+
+
+def _load(language: str) -> None:
+    lexer = None
     try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        list(lexer.get_tokens("x"))
     except ClassNotFound:
-        return None
+        lexer = None
+    finally:
+        _lexers[language] = lexer
+
+
+def lexer_for(language: str) -> Lexer | None:
+    """The lexer of a language by the name a fence gives it; None while there is none."""
+    return _lexers.get(language)
 
 
 @lru_cache(maxsize=1024)

@@ -29,7 +29,7 @@ class _Field(QPlainTextEdit):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setAccessibleName("Edit your message")
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(0)
 
     def inputMethodEvent(self, arg__1: QInputMethodEvent) -> None:
@@ -102,10 +102,15 @@ class MessageEditor(QFrame):
 
     def wanted_height(self, width: int, most: int) -> int:
         """The height that shows all of the text, up to `most`."""
-        document = self._field.document()
-        document.setTextWidth(width - 32)
-        lines = max(int(document.size().height()), 1)  # a plain text document counts lines
-        return min(lines * self._field.fontMetrics().lineSpacing() + 28 + _BUTTONS, most)
+        self._field.resize(width - 26, self._field.height())
+        lines = max(int(self._field.document().size().height()), 1)  # plain text counts lines
+        height = lines * self._field.fontMetrics().lineSpacing() + 32 + _BUTTONS
+        bars = Qt.ScrollBarPolicy
+        fits = height <= most
+        self._field.setVerticalScrollBarPolicy(
+            bars.ScrollBarAlwaysOff if fits else bars.ScrollBarAsNeeded
+        )
+        return min(height, most)
 
     def _submit(self) -> None:
         if self.text().strip():

@@ -33,6 +33,7 @@ from engine import Role
 CARD_SHARE = 0.85  # of the column, the widest an own message gets
 CARD_ACROSS, CARD_DOWN = 16.0, 11.0  # pixels inside the card of an own message
 THOUGHT_LINE = 28.0
+_BELOW_THOUGHTS = 8.0
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
 
 
@@ -264,12 +265,14 @@ class MessageView:
             self._place_card()
         else:
             top = THOUGHT_LINE if self.has_thoughts else 0.0
+            if self.folded and self.has_thoughts:
+                top += _BELOW_THOUGHTS
             self._stack(first, top, 0.0, self._column)
         bottom = self.bottom()
         self.error = None
         if self.message.state is MessageState.FAILED and self.message.error:
             style = self._style
-            self.error = Flow((Run(self.message.error),), style, style.note, 20.0)
+            self.error = Flow((Run(self.message.error),), style, style.note_face)
             self.error.layout(self._column)
             bottom += self.error.height + (8 if self.parts else 0)
         self.tools_top = bottom + 4
@@ -340,12 +343,6 @@ class MessageView:
             (part.y, part.y + CODE_HEADER) for part in self.parts if isinstance(part.view, CodeView)
         ]
         return [(0.0, THOUGHT_LINE), *bands] if self.has_thoughts else bands
-
-    def forget_copied(self) -> None:
-        """No code block says any more that it was copied."""
-        for part in self.parts:
-            if isinstance(part.view, CodeView):
-                part.view.copied = False
 
     def thought_area(self) -> QRectF:
         """Where the line that unfolds the thoughts is."""

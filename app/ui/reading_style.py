@@ -58,6 +58,16 @@ def font(family: str, size: int, weight: QFont.Weight = QFont.Weight.Normal) -> 
     return result
 
 
+class Face:
+    """A font and the distance of its lines, with where their baseline is."""
+
+    def __init__(self, font: QFont, line: float) -> None:
+        self.font = font
+        self.line = line  # pixels from one line to the next
+        metrics = QFontMetricsF(font)
+        self.baseline = (line - metrics.height()) / 2 + metrics.ascent()  # from the line's top
+
+
 class ReadingStyle:
     """The look of the transcript in one theme."""
 
@@ -78,20 +88,21 @@ class ReadingStyle:
         self.bare = palette.sunken == palette.background  # cards need a border to be seen
         self.selection = mixed(self.accent, self.paper, 0.28 if not self.bare else 0.45)
         self.body = font(TEXT_FONT, READING)
-        self.body_metrics = QFontMetricsF(self.body)
         self.line = float(round(READING * READING_LINE_HEIGHT + 0.5))
+        self.body_face = Face(self.body, self.line)
+        self.cell_face = Face(self.body, self.line - 1)
         self.small = font(TEXT_FONT, SMALL)
         self.note = font(TEXT_FONT, BODY)
+        self.note_face = Face(self.note, 20.0)
         self.code = font(CODE_FONT, BODY)
         self.code_metrics = QFontMetricsF(self.code)
-        self.headings = tuple(
-            font(TEXT_FONT, size, QFont.Weight.DemiBold) for size in HEADING_SIZES
+        self.heading_faces = tuple(
+            Face(font(TEXT_FONT, size, QFont.Weight.DemiBold), float(round(size * 1.35)))
+            for size in HEADING_SIZES
         )
+        self.wide_space = QTextCharFormat()
+        self.wide_space.setFontWordSpacing(3.0)
         self._formats: dict[tuple[bool, bool, bool, bool, bool, int], QTextCharFormat] = {}
-
-    def heading_line(self, level: int) -> float:
-        """The line height of a heading."""
-        return float(round(HEADING_SIZES[level - 1] * 1.35))
 
     def run_format(self, run: Run, size: int) -> QTextCharFormat:
         """How a run of text looks inside text of `size` pixels."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QFont
 
 from app.markdown_tree import Block, Run, Runs, Table
 from app.ui.blocks import Canvas
@@ -67,7 +66,7 @@ class TableView:
                     Run(run.text, True, run.italic, run.strike, run.code, run.link) for run in runs
                 )
             align = self._table.alignments[column]
-            cell = Flow(runs, style, QFont(style.body), style.line - 1, align=align)
+            cell = Flow(runs, style, style.cell_face, align=align)
             if len(self._rows) <= SETTLED:
                 cell.layout(1e5)
                 self._natural[column] = max(self._natural[column], cell.natural_width)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cache
 from typing import cast
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QTextBoundaryFinder
 from PySide6.QtGui import (
     QColor,
-    QFont,
-    QFontMetricsF,
     QPainter,
     QTextCharFormat,
     QTextLayout,
@@ -24,7 +23,7 @@ from PySide6.QtGui import (
 )
 
 from app.markdown_tree import Runs
-from app.ui.reading_style import ReadingStyle
+from app.ui.reading_style import Face, ReadingStyle
 
 
 def units(text: str) -> int:
@@ -64,6 +63,20 @@ def runs_right_to_left(text: str) -> bool:
     return False
 
 
+@cache
+def _option(align: str, *, right_to_left: bool) -> QTextOption:
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    directions = Qt.LayoutDirection
+    option.setTextDirection(directions.RightToLeft if right_to_left else directions.LeftToRight)
+    flags = Qt.AlignmentFlag
+    side = flags.AlignRight if align == "right" else flags.AlignHCenter
+    if align == "left":
+        side = flags.AlignRight if right_to_left else flags.AlignLeft
+    option.setAlignment(side | flags.AlignAbsolute)
+    return option
+
+
 class Flow:
     """Lines of text of one width."""
 
@@ -71,16 +84,15 @@ class Flow:
         self,
         runs: Runs,
         style: ReadingStyle,
-        font: QFont,
-        line_height: float,
+        face: Face,
         *,
         align: str = "left",
     ) -> None:
         self.text = "".join(run.text for run in runs).replace("\n", "\u2028")
         self.length = units(self.text)
-        self.height = line_height
+        self.height = self._line_height = face.line
         self.natural_width = 0.0
-        self._font, self._line_height = font, line_height
+        self._face = face
         self._right_to_left = runs_right_to_left(self.text)
         # Parts that run the other way: a stretch of text may be several areas of a line.
         self._mixed = not self.text.isascii() and any(
@@ -91,45 +103,35 @@ class Flow:
         self._code: list[tuple[int, int]] = []
         self._starts: list[int] = []
         self._links: list[str] = []
-        self._layout = QTextLayout(self.text, font)
+        self._layout = QTextLayout(self.text, face.font)
         self._layout.setCacheEnabled(True)
-        self._layout.setTextOption(self._option())
-        self._layout.setFormats(self._ranges(runs, style))
+        self._layout.setTextOption(_option(align, right_to_left=self._right_to_left))
+        ranges = self._ranges(runs, style)
+        if ranges:
+            self._layout.setFormats(ranges)
 
     @property
     def right_to_left(self) -> bool:
         """Whether the text begins at the right."""
         return self._right_to_left
 
-    def _option(self) -> QTextOption:
-        option = QTextOption()
-        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-        if self._right_to_left:
-            option.setTextDirection(Qt.LayoutDirection.RightToLeft)
-        else:
-            option.setTextDirection(Qt.LayoutDirection.LeftToRight)
-        right = self._align == "right" or (self._align == "left" and self._right_to_left)
-        center = self._align == "center"
-        flags = Qt.AlignmentFlag
-        side = flags.AlignHCenter if center else flags.AlignRight if right else flags.AlignLeft
-        option.setAlignment(side | flags.AlignAbsolute)
-        return option
-
     def _ranges(self, runs: Runs, style: ReadingStyle) -> list[QTextLayout.FormatRange]:
         ranges: list[QTextLayout.FormatRange] = []
         at = 0
-        size = self._font.pixelSize()
-        for run in runs:
+        size = self._face.font.pixelSize()
+        for index, run in enumerate(runs):
             length = units(run.text)
             if run.bold or run.italic or run.strike or run.code or run.link:
-                part = QTextLayout.FormatRange()
-                part.start, part.length = at, length
                 look = style.run_format(run, size)
                 if run.code and self._mixed:
                     look = QTextCharFormat(look)
                     look.setBackground(style.code_ground)
-                part.format = look
-                ranges.append(part)
+                ranges.append(_range(at, length, look))
+            else:  # the ground of code reaches into the spaces beside it: they make room
+                if index and runs[index - 1].code and run.text.startswith(" "):
+                    ranges.append(_range(at, 1, style.wide_space))
+                if runs[index + 1 : index + 2] and runs[index + 1].code and run.text.endswith(" "):
+                    ranges.append(_range(at + length - 1, 1, style.wide_space))
             if run.code and not self._mixed:
                 self._code.append((at, at + length))
             self._starts.append(at)
@@ -148,8 +150,7 @@ class Flow:
         ):
             return self.height
         self._width = width
-        metrics = QFontMetricsF(self._font)
-        drop = (self._line_height - metrics.height()) / 2 + metrics.ascent()
+        baseline, step = self._face.baseline, self._line_height
         y = widest = 0.0
         layout = self._layout
         layout.beginLayout()
@@ -158,9 +159,9 @@ class Flow:
             if not line.isValid():
                 break
             line.setLineWidth(width)
-            line.setPosition(QPointF(0.0, y + drop - line.ascent()))
+            line.setPosition(QPointF(0.0, y + baseline - line.ascent()))
             widest = max(widest, line.naturalTextWidth())
-            y += self._line_height
+            y += step
         layout.endLayout()
         self.natural_width = widest
         self.height = max(y, self._line_height)
@@ -256,14 +257,17 @@ class Flow:
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
 
+def _range(start: int, length: int, look: QTextCharFormat) -> QTextLayout.FormatRange:
+    part = QTextLayout.FormatRange()
+    part.start, part.length, part.format = start, length, look
+    return part
+
+
 def selection_range(selected: tuple[int, int], style: ReadingStyle) -> QTextLayout.FormatRange:
     """A format range that paints the ground of the selected characters."""
-    part = QTextLayout.FormatRange()
-    part.start, part.length = selected[0], selected[1] - selected[0]
     look = QTextCharFormat()
     look.setBackground(style.selection)
-    part.format = look
-    return part
+    return _range(selected[0], selected[1] - selected[0], look)
 
 
 def x_of(line: QTextLine, position: int) -> float:

@@ -8,14 +8,13 @@ the conversation. It stays at the end while it is there, and otherwise where the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QMimeData, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QContextMenuEvent,
     QFocusEvent,
-    QGuiApplication,
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
@@ -24,13 +23,12 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
 from app.store import Message, MessageState
-from app.ui import message_paint, message_tools, transcript_access
+from app.ui import message_paint, transcript_access
 from app.ui.code_block import CodeView
 from app.ui.message_stack import MessageStack
-from app.ui.message_tools import Tool
 from app.ui.reading_style import ReadingStyle
 from app.ui.theme import COLUMN_WIDTH, LIGHT, Palette
 from app.ui.transcript_editing import Editing
@@ -38,12 +36,12 @@ from app.ui.transcript_keys import Keys
 from app.ui.transcript_pointer import Pointer
 from app.ui.transcript_scroll import Scroller
 from app.ui.transcript_selection import Selection, Spot
+from app.ui.transcript_tools import Tools
+from app.ui.transcript_updates import Updates
 from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as the composer has them
-SLICE = 0.005  # seconds of layout between two events
-REST = 8  # times the cost of an update that must pass before the next
-DONE = 1400  # milliseconds a tool shows that it worked
+SLICE = 0.008  # seconds of layout between two events
 _RESIZED = 120  # milliseconds after the last change of size
 
 
@@ -80,23 +78,13 @@ class Transcript(QAbstractScrollArea):
         )
         self.keys = Keys(self)
         self.pointer = Pointer(self)
-        self._busy = False
-        self._pending: list[str] = []
-        self._pending_id = 0
-        self._ready_at = 0.0
-        self._draw_cost = 0.0
-        self._done: tuple[int, str] = (0, "")
+        self.tools = Tools(self)
+        self._updates = Updates(self, self._show_text)
         self._uncoloured: list[CodeView] = []
-        self._update_timer = self._timer(self._take_pending)
-        self._idle = self._timer(self._work_some)
-        self._undone = self._timer(self._forget_done)
+        self._idle = QTimer(self)
+        self._idle.setSingleShot(True)
+        self._idle.timeout.connect(self._work_some)
         self._set_up()
-
-    def _timer(self, act: Callable[[], None]) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.timeout.connect(act)
-        return timer
 
     def _set_up(self) -> None:
         transcript_access.install()
@@ -107,7 +95,6 @@ class Transcript(QAbstractScrollArea):
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.viewport().setMouseTracking(True)
         self.verticalScrollBar().setSingleStep(24)
-        self.verticalScrollBar().actionTriggered.connect(self.scroller.bar_moved)
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -116,9 +103,14 @@ class Transcript(QAbstractScrollArea):
         """Whether the end of the conversation is in sight."""
         return self.scroller.at_end
 
+    @property
+    def working(self) -> bool:
+        """Whether messages out of sight are still being laid out."""
+        return self._idle.isActive()
+
     def set_messages(self, messages: Sequence[Message]) -> None:
         """Show a conversation, from its end; where its beginning is shown already, stay there."""
-        self._take_pending()
+        self._updates.flush()
         self.editing.end()
         kept = self.stack.set(messages)
         self.selection.forget_from(kept)
@@ -129,7 +121,7 @@ class Transcript(QAbstractScrollArea):
 
     def append_message(self, message: Message) -> None:
         """Put a message under the others; an own one brings the end into sight."""
-        self._take_pending()
+        self._updates.flush()
         self.stack.append(message)
         if message.role is Role.USER:
             self.scroller.follow = True
@@ -137,24 +129,12 @@ class Transcript(QAbstractScrollArea):
 
     def append_text(self, message_id: int, text: str) -> None:
         """Add text to a streaming answer; shown now, or as soon as there is time for it."""
-        if message_id != self._pending_id:
-            self._take_pending()
-        self._pending_id = message_id
-        self._pending.append(text)
-        wait = self._ready_at - time.perf_counter()
-        if wait <= 0:
-            self._take_pending()
-        elif not self._update_timer.isActive():
-            self._update_timer.start(int(wait * 1000) + 1)
+        self._updates.add(message_id, text)
 
-    def _take_pending(self) -> None:
-        """Lay out the text that has come since the last time."""
-        text, self._pending = "".join(self._pending), []
-        self._update_timer.stop()
-        index = self.stack.index_of(self._pending_id)
-        if not text or index is None:
+    def _show_text(self, message_id: int, text: str) -> None:
+        index = self.stack.index_of(message_id)
+        if index is None:
             return
-        began = time.perf_counter()
         view = self.stack.views[index]
         view.note = ""
         height = view.height
@@ -163,13 +143,10 @@ class Transcript(QAbstractScrollArea):
             if view.height != height:
                 self._height_changed(index)
             self._redraw(index, view.changed_from)
-        now = time.perf_counter()
-        # Drawing comes later, at about what it cost the last time.
-        self._ready_at = now + (REST - 1) * (now - began + self._draw_cost)
 
     def update_message(self, message: Message) -> None:
         """Show a message in its new state."""
-        self._take_pending()
+        self._updates.flush()
         index = self.stack.index_of(message.id)
         if index is None:
             return
@@ -182,7 +159,7 @@ class Transcript(QAbstractScrollArea):
 
     def remove_message(self, message_id: int) -> None:
         """Take a message away."""
-        self._take_pending()
+        self._updates.flush()
         if message_id == self.editing.message_id:
             self.editing.end()
         index = self.stack.remove(message_id)
@@ -200,8 +177,8 @@ class Transcript(QAbstractScrollArea):
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is made, offer nothing that would begin another."""
-        if busy != self._busy:
-            self._busy = busy
+        if busy != self.tools.busy:
+            self.tools.busy = busy
             if busy:
                 self.editing.end()
             self.viewport().update()
@@ -254,36 +231,6 @@ class Transcript(QAbstractScrollArea):
 
     # --- tools ------------------------------------------------------------------------------
 
-    def tools_of(self, index: int) -> tuple[list[Tool], list[QRectF]]:
-        """The tools of a message that show now, and where, relative to the message."""
-        view = self.stack.views[index]
-        if view.hidden_for_edit:
-            return [], []
-        tools = message_tools.tools_for(view.message, busy=self._busy)
-        edge = self.stack.column if view.own else 0.0
-        areas = message_tools.place(tools, self.look, edge, view.tools_top, from_right=view.own)
-        last = index == len(self.stack) - 1 and not view.own
-        if last or index in (self.pointer.message, self.keys.message):
-            return tools, areas
-        shown = [n for n, tool in enumerate(tools) if tool.lasting]
-        return [tools[n] for n in shown], [areas[n] for n in shown]
-
-    def use_tool(self, index: int, tool: Tool) -> None:
-        """Do what a tool says."""
-        message = self.stack.views[index].message
-        match tool.name:
-            case "copy":
-                self._copy(message.text, "")
-                self._show_done(message.id, "copy")
-            case "regenerate":
-                self.regenerate_requested.emit(message.id)
-            case "edit":
-                self.edit_message(message.id)
-            case "continue":
-                self.continue_requested.emit(message.id)
-            case _:
-                self.sibling_requested.emit(message.id, 1 if tool.name == "next" else -1)
-
     def toggle_thoughts(self, index: int) -> None:
         """Fold or unfold what the model thought; the line that was used stays where it is."""
         view = self.stack.views[index]
@@ -296,28 +243,10 @@ class Transcript(QAbstractScrollArea):
         self.scroller.settle(None if self.scroller.follow else (index, len(view.parts), top))
         self.viewport().update()
 
-    def copy_code(self, code: CodeView) -> None:
-        """Copy a code block without its fences, and say so for a moment."""
-        self._copy(code.code, "")
-        code.copied = True
-        self._undone.start(DONE)
-        self.viewport().update()
-
-    def _show_done(self, message_id: int, name: str) -> None:
-        self._done = (message_id, name)
-        self._undone.start(DONE)
-        self.viewport().update()
-
-    def _forget_done(self) -> None:
-        self._done = (0, "")
-        for view in self.stack.views:
-            view.forget_copied()
-        self.viewport().update()
-
     def edit_message(self, message_id: int) -> None:
         """Edit an own message in its place."""
         index = self.stack.index_of(message_id)
-        if index is None or self._busy or not self.stack.views[index].own:
+        if index is None or self.tools.busy or not self.stack.views[index].own:
             return
         self.editing.end()
         self.scroller.follow = False
@@ -344,15 +273,7 @@ class Transcript(QAbstractScrollArea):
         """Copy what is selected: Markdown for whole blocks, plain text for parts, and HTML."""
         if not self.selection.empty:
             views = self.stack.views
-            self._copy(self.selection.text(views), self.selection.html(views))
-
-    def _copy(self, text: str, html: str) -> None:
-        data = QMimeData()
-        data.setText(text)
-        if html:
-            data.setHtml(html)
-        QGuiApplication.clipboard().setMimeData(data)
-        self.copied.emit(text)
+            self.tools.copy(self.selection.text(views), self.selection.html(views))
 
     # --- scrolling and layout ---------------------------------------------------------------
 
@@ -393,13 +314,13 @@ class Transcript(QAbstractScrollArea):
         until = time.perf_counter() + SLICE
         more = self.stack.build_some(SLICE)
         self.scroller.settle()
-        while self._uncoloured and time.perf_counter() < until:
-            code = self._uncoloured[0]
-            if not code.colour_some(lambda: time.perf_counter() < until):
-                self._uncoloured.pop(0)
+        ready = [code for code in self._uncoloured if code.can_colour]
+        while ready and time.perf_counter() < until:
+            if not ready[0].colour_some(lambda: time.perf_counter() < until):
+                self._uncoloured.remove(ready.pop(0))
                 self.viewport().update()
         if more or self._uncoloured:
-            self._idle.start(0)
+            self._idle.start(0 if more or ready else 20)
 
     def _colour_later(self, code: CodeView) -> None:
         self._uncoloured.append(code)
@@ -451,13 +372,13 @@ class Transcript(QAbstractScrollArea):
                 self._paint_message(painter, index, clip)
         finally:
             painter.end()
-        self._draw_cost = time.perf_counter() - began
+        self._updates.drawn(time.perf_counter() - began)
 
     def _paint_message(self, painter: QPainter, index: int, clip: QRectF) -> None:
         view = self.stack.views[index]
         if not view.built:
             return
-        tools, areas = self.tools_of(index)
+        tools, areas = self.tools.shown(index)
         mouse = self.pointer.point
         focused = self.hasFocus() and index == self.keys.message
         shown = message_paint.Shown(
@@ -466,7 +387,7 @@ class Transcript(QAbstractScrollArea):
             self.selection.in_message(index, view),
             self.local(index, mouse) if mouse is not None else None,
             self.keys.tool if focused else -2,
-            self._done[1] if self._done[0] == view.message.id else "",
+            self.tools.done(view.message.id),
         )
         at = QPointF(self.column_left(), self.message_top(index))
         message_paint.paint(painter, view, self.look, at, clip, shown)
@@ -510,19 +431,9 @@ class Transcript(QAbstractScrollArea):
         arg__1.accept()
 
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
-        index = self.stack.at(arg__1.pos().y() + self.offset())
-        link = self.pointer.target(QPointF(arg__1.pos())).link
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
-        if link:
-            menu.addAction("Copy link address", lambda: self._copy(link, ""))
-        if index >= 0:
-            text = self.stack.views[index].message.text
-            menu.addAction("Copy message", lambda: self._copy(text, ""))
-        menu.addSeparator()
-        menu.addAction("Select all", self.select_all)
-        menu.popup(arg__1.globalPos())
+        point = QPointF(arg__1.pos())
+        index = self.stack.at(point.y() + self.offset())
+        self.tools.menu(index, self.pointer.target(point).link, arg__1.globalPos())
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not self.keys.press(arg__1):

@@ -111,7 +111,7 @@ class Keys:
 
     def _stops(self) -> list[int]:
         """The places the focus can take in the message."""
-        tools, _ = self._view.tools_of(self.message)
+        tools, _ = self._view.tools.shown(self.message)
         stops = [n for n, tool in enumerate(tools) if tool.can_act]
         thoughts = self._view.stack.views[self.message].has_thoughts
         return [THOUGHTS, *stops] if thoughts else stops
@@ -119,9 +119,9 @@ class Keys:
     def _use(self) -> bool:
         if self.message < 0:
             return False
-        tools, _ = self._view.tools_of(self.message)
+        tools, _ = self._view.tools.shown(self.message)
         if self.tool == THOUGHTS:
             self._view.toggle_thoughts(self.message)
         elif 0 <= self.tool < len(tools):
-            self._view.use_tool(self.message, tools[self.tool])
+            self._view.tools.use(self.message, tools[self.tool])
         return True

@@ -74,7 +74,7 @@ class Pointer:
         inside = view.local(index, point)
         if inside.y() > message.height or not -48 <= inside.x() <= view.stack.column + 48:
             return Target()
-        for tool, area in zip(*view.tools_of(index), strict=True):
+        for tool, area in zip(*view.tools.shown(index), strict=True):
             if area.contains(inside):
                 return Target(index, tool=tool if tool.can_act else None)
         if message.thought_area().contains(inside):
@@ -179,9 +179,9 @@ class Pointer:
         self._pull.stop()
         if pressed.button is not None and pressed.button == target.button:
             if pressed.tool:
-                view.use_tool(pressed.message, pressed.tool)
+                view.tools.use(pressed.message, pressed.tool)
             elif pressed.code_copy:
-                view.copy_code(pressed.code_copy)
+                view.tools.copy_code(pressed.code_copy)
             else:
                 view.toggle_thoughts(pressed.message)
         elif was_selecting and pressed.link == target.link != "" and view.selection.empty:

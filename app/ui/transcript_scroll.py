@@ -47,15 +47,9 @@ class Scroller:
         """Where a message begins in the viewport."""
         return self._stack.top(index) - self._bar.value()
 
-    def bar_moved(self) -> None:
-        """The reader moved the bar: follow only from the end."""
-        self.follow = self._bar.sliderPosition() >= self._bar.maximum() - FOLLOW
-
     def scroll_to(self, value: float) -> None:
         """Scroll there for the reader."""
         self._bar.setValue(round(value))
-        self.follow = self._bar.value() >= self._bar.maximum() - FOLLOW
-        self._tell_end()
 
     def anchor(self) -> Anchor | None:
         """What the reader looks at: the first block in sight of a message that is laid out."""
@@ -71,19 +65,19 @@ class Scroller:
         return (visible[0], 0, self.top_of(visible[0])) if visible else None
 
     def scrolled(self, dy: int) -> None:
-        """The value of the bar changed: lay out what came into sight."""
+        """The reader moved the bar: lay out what came into sight, and follow only from the end."""
         if self.settling:
             return
-        if self.settle(self.anchor()):
-            self._moved(0, True)
-        else:
-            self._moved(dy, False)
+        self.follow = self._bar.value() >= self._bar.maximum() - FOLLOW
+        self._moved(dy, False)
+        self._held = self.anchor()
+        self.settle()
 
     def settle(self, anchor: Anchor | None = None) -> bool:
         """Lay out what can be seen, without moving it; True when something was laid out."""
         bar, page = self._bar, self._viewport.height()
-        before, built = bar.value(), False
-        anchor = anchor or self._held
+        held, built = self._held, False
+        anchor = anchor or held
         self.settling = True
         try:
             while True:
@@ -98,8 +92,10 @@ class Scroller:
                 built = True
         finally:
             self.settling = False
-        if bar.value() != before:
-            self._moved(before - bar.value(), built)
+        if held is None:
+            self._moved(0, True)
+        else:  # what counts is where things are on the screen, not the value of the bar
+            self._moved(round(self._value_for(held)) - bar.value(), built)
         self._held = self.anchor()
         self._tell_end()
         return built
@@ -107,7 +103,7 @@ class Scroller:
     def _value_for(self, anchor: Anchor) -> float:
         index, part, y = anchor
         if index >= len(self._stack):
-            return self._bar.maximum()
+            return float(self._bar.maximum())
         view = self._stack.views[index]
         inside = view.parts[part].y if view.built and part < len(view.parts) else 0.0
         return self._stack.top(index) + inside - y
