@@ -50,12 +50,11 @@ class ChatTemplate:
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate:
         """The template of a GGUF file; without one, only rendering fails."""
-        source = metadata.get("tokenizer.chat_template")
         bos, eos = (
             "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
             for token in (tokenizer.bos, tokenizer.eos)
         )
-        return cls(source if isinstance(source, str) else "", bos=bos, eos=eos)
+        return cls(_source(metadata), bos=bos, eos=eos)
 
     @property
     def present(self) -> bool:
@@ -155,6 +154,17 @@ class ChatTemplate:
                 **options,
             },
         )
+
+
+def has_template(metadata: Mapping[str, object]) -> bool:
+    """Whether a GGUF file carries a template."""
+    return bool(_source(metadata).strip())
+
+
+def _source(metadata: Mapping[str, object]) -> str:
+    """The file's template; one that is no text counts as none."""
+    source = metadata.get("tokenizer.chat_template")
+    return source if isinstance(source, str) else ""
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -16,7 +16,7 @@ import torch
 from engine.cache import Cache
 from engine.chat import ChatTemplate
 from engine.device import MemoryPlan, available_memory, physical_cores, plan_memory
-from engine.errors import RequestError
+from engine.errors import ModelFileError, RequestError
 from engine.gguf import GGUFFile
 from engine.library import model_name
 from engine.models import architecture
@@ -82,10 +82,6 @@ def load(
     gives back.
     """
     started = time.perf_counter()
-    if context < 0:
-        raise RequestError(
-            f"The context is {context} tokens.", "Give 0 for the model's own, or more."
-        )
     set_threads(threads)
     # Weights are copied out while they are decoded: nothing needs the file afterwards.
     with GGUFFile.open(path) as file:
@@ -93,7 +89,7 @@ def load(
         memory = plan(file, config, context, reclaimable)
         checkpoint()
         before_weights()
-        decoder, tokenizer = _read(file, build, progress, checkpoint)
+        decoder, tokenizer = _read(file, config, build, progress, checkpoint)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -122,8 +118,13 @@ def set_threads(threads: int) -> None:
 def plan(file: GGUFFile, config: Config, context: int, reclaimable: int = 0) -> MemoryPlan:
     """What the model will hold in memory; raises OutOfMemory when that is more than there is.
 
-    `reclaimable` bytes are in use now but will be free by then.
+    `reclaimable` bytes are in use now but will be free by then. Raises RequestError for a context
+    below 0.
     """
+    if context < 0:
+        raise RequestError(
+            f"The context is {context} tokens.", "Give 0 for the model's own, or more."
+        )
     return plan_memory(
         weights_bytes=4 * parameters(file),  # the reference holds float32
         cache_bytes_per_token=Cache.bytes_per_token(
@@ -158,6 +159,7 @@ def parameters(file: GGUFFile) -> int:
 
 def _read(
     file: GGUFFile,
+    config: Config,
     build: Callable[[GGUFFile, Weights], Decoder],
     progress: Callable[[int, int], None],
     checkpoint: Callable[[], None],
@@ -165,13 +167,31 @@ def _read(
     """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
     try:
-        tokenizer = pool.submit(Tokenizer.from_metadata, file.metadata)
-        weights = Weights(file, progress, checkpoint)
+        tokenizer = pool.submit(_tokenizer, file, config)
+
+        def look() -> None:
+            checkpoint()
+            if tokenizer.done():
+                tokenizer.result()  # a faulty vocabulary ends the load at once
+
+        weights = Weights(file, progress, look)
         decoder = build(file, weights)
         weights.refuse_leftovers()
         return decoder, _wait(tokenizer, checkpoint)
     finally:
         pool.shutdown(wait=False)
+
+
+def _tokenizer(file: GGUFFile, config: Config) -> Tokenizer:
+    """The file's tokenizer; raises ModelFileError when it makes ids the embedding has no row for."""
+    tokenizer = Tokenizer.from_metadata(file.metadata)
+    if tokenizer.size > config.vocabulary:
+        raise ModelFileError(
+            f"The vocabulary has {tokenizer.size:,} tokens, but the tensor 'token_embd.weight' "
+            f"only {config.vocabulary:,} rows.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return tokenizer
 
 
 def _wait(future: Future[Tokenizer], checkpoint: Callable[[], None]) -> Tokenizer:

@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.chat import has_template
 from engine.device import available_memory
-from engine.errors import EngineError, RequestError
+from engine.errors import OutOfMemory, RequestError
 from engine.gguf import GGUFFile
 from engine.library import model_name
 from engine.loader import LoadedModel, kernels_in_use, layout, parameters, plan
@@ -149,7 +150,7 @@ def describe(path: Path, context: int) -> dict[str, object]:
             "layers": config.layers,
             "context": config.context,
             "vocabulary": config.vocabulary,
-            "chat_template": bool(file.string("tokenizer.chat_template", "")),
+            "chat_template": has_template(file.metadata),
             "memory": _memory(file, context),
             "kernels": kernels_in_use(file),
         }
@@ -159,7 +160,7 @@ def _memory(file: GGUFFile, context: int) -> dict[str, object]:
     """The memory plan, or why there is none."""
     try:
         memory = plan(file, read_config(file), context)
-    except EngineError as error:
+    except OutOfMemory as error:
         return {"fits": False, "available_bytes": available_memory(), "reason": error.sentence}
     return {
         "fits": True,

@@ -70,7 +70,9 @@ class Tokenizer:
         if model is None:
             raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
         if model not in ("gpt2", "llama"):
-            raise UnsupportedModel(f"The vocabulary is of an unknown kind, {model!r}.", _OTHER)
+            raise UnsupportedModel(
+                f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER
+            )
         self._sentencepiece = model == "llama"
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
@@ -278,7 +280,7 @@ def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:
     rule = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if rule is None:
         raise UnsupportedModel(
-            f"The pre-tokenizer {name!r} named by tokenizer.ggml.pre is unknown.",
+            f"The pre-tokenizer {_short(name)} named by tokenizer.ggml.pre is unknown.",
             "Choose another model, or update the app.",
         )
     return rule
@@ -310,10 +312,10 @@ def _numbers(metadata: Metadata, name: str, size: int, otherwise: float) -> list
     if values is None:
         return [otherwise] * size
     if len(values) < size:
-        raise ModelFileError(f"{key} has {len(values)} entries for {size} tokens.", _AGAIN)
+        raise ModelFileError(f"{key} is too short for {size} tokens: {len(values)}.", _AGAIN)
     if not all(isinstance(value, int | float) for value in values):
         raise ModelFileError(f"{key} does not hold a number in every place.", _AGAIN)
-    return values
+    return values[:size]
 
 
 def _sequence(metadata: Metadata, key: str) -> list[Any] | None:
@@ -326,12 +328,23 @@ def _sequence(metadata: Metadata, key: str) -> list[Any] | None:
 
 
 def _flag(metadata: Metadata, name: str, otherwise: bool) -> bool:
-    value = metadata.get(f"tokenizer.ggml.{name}")
-    return otherwise if value is None else bool(value)
+    key = f"tokenizer.ggml.{name}"
+    value = metadata.get(key)
+    if value is None:
+        return otherwise
+    if value not in (True, False):
+        raise ModelFileError(f"{key} is not true or false but {_short(value)}.", _AGAIN)
+    return bool(value)
 
 
 def _integer(key: str, value: object) -> int:
     try:
         return index(cast(Any, value))
     except TypeError:
-        raise ModelFileError(f"{key} is {value!r}, not a token id.", _AGAIN) from None
+        raise ModelFileError(f"{key} is {_short(value)}, not a token id.", _AGAIN) from None
+
+
+def _short(value: object) -> str:
+    """A value from the file, not longer than a sentence can bear."""
+    text = repr(value)
+    return text if len(text) <= 64 else text[:61] + "..."

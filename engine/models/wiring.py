@@ -73,8 +73,8 @@ def decoder(
 ) -> Decoder:
     """Embedding, blocks, final norm and head; a file without a head shares the embedding."""
     V, D = config.vocabulary, config.width
-    head = weights.optional_matrix("output.weight", V, D)
     embedding = weights.matrix("token_embd.weight", V, D)
+    head = weights.optional_matrix("output.weight", V, D)
     return Decoder(
         embedding=embedding,
         blocks=blocks,
