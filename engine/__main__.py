@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # libgomp reads this when torch is loaded: spinning threads stall a busy desktop.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if __name__ == "__main__":
+    # Until `main` has a say, Ctrl-C ends the program without a page from inside torch.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import torch
 
 from engine.chat import prompt_ids
+from engine.device import memory_error
 from engine.errors import EngineError, RequestError
 from engine.generate import Answer, generate
 from engine.gguf import GGUFFile
@@ -46,17 +53,48 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
     try:
+        _print_any_text()
         options = _parser().parse_args(arguments)
         _run(options)
         sys.stdout.flush()
     except EngineError as error:
-        print(f"tokonoma: {error.sentence}", file=sys.stderr)
-        return 1
-    except (MemoryError, OSError) as error:
-        return _on_system_error(error)
+        return _refuse(error)
+    except BrokenPipeError:
+        # Whoever read our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        at = f" ({error.filename})" if error.filename else ""
+        what = f"The system refused: {error.strerror or error}{at}."
+        return _refuse(RequestError(what, "Check the path, the disk and the free memory."))
+    except (MemoryError, RuntimeError) as error:
+        refusal = memory_error(error)
+        if refusal is None:
+            raise
+        return _refuse(refusal)
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _print_any_text() -> None:
+    """UTF-8 whatever the locale: what a model says cannot be known beforehand."""
+    if sys.stdout is None:  # closed by whoever started us
+        raise RequestError("There is no standard output to print to.", "Send it to a file instead.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _refuse(error: EngineError) -> int:
+    _tell(f"tokonoma: {error.sentence}")
+    return 1
+
+
+def _tell(line: str) -> None:
+    """One line for people; `print` would put it among the answer if stderr were closed."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr)
 
 
 def _run(options: Options) -> None:
@@ -68,16 +106,6 @@ def _run(options: Options) -> None:
         )
     with ops.only(chosen) if chosen else nullcontext():
         options.run(options)
-
-
-def _on_system_error(error: MemoryError | OSError) -> int:
-    if isinstance(error, BrokenPipeError):
-        # Whoever read our output has left; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    what = "The memory of this machine ran out" if isinstance(error, MemoryError) else str(error)
-    print(f"tokonoma: {what}. Check the path, the disk and the free memory.", file=sys.stderr)
-    return 1
 
 
 # --- subcommands --------------------------------------------------------------------------------
@@ -96,35 +124,44 @@ def _complete(options: Options) -> None:
 
 
 def _answer(options: Options, model: LoadedModel, prompt: list[int]) -> None:
-    """Stream an answer to stdout; with --json, print one object at its end."""
-    answer, pieces, interrupted = Answer(len(prompt)), list[str](), False
+    """Stream an answer to stdout; with --json, print one object at its end.
 
-    def cancelled() -> bool:
-        return interrupted
-
+    Ctrl-C ends the answer early; what there is of it is printed all the same.
+    """
+    answer, pieces = Answer(len(prompt)), list[str]()
     finished: Finished | None = None
-    events = generate(
-        model.new_session(),
-        model.tokenizer,
-        prompt,
-        _sampling(options),
-        max_tokens=options.max_tokens,
-        cancelled=cancelled,
-        answer=answer,
-    )
-    for event in events:
-        if isinstance(event, Text):
-            pieces.append(event.text)
-            if not options.json:
-                print(event.text, end="", flush=True)
-        elif isinstance(event, Finished):
-            finished = event
+    with _interruptible() as interrupted:
+        events = generate(
+            model.new_session(),
+            model.tokenizer,
+            prompt,
+            _sampling(options),
+            max_tokens=options.max_tokens,
+            cancelled=interrupted,
+            answer=answer,
+        )
+        for event in events:
+            if isinstance(event, Text):
+                pieces.append(event.text)
+                if not options.json:
+                    print(event.text, end="", flush=True)
+            elif isinstance(event, Finished):
+                finished = event
     assert finished is not None
+    _report(options, model, "".join(pieces), answer.tokens, finished)
+    if interrupted():
+        raise KeyboardInterrupt
+
+
+def _report(
+    options: Options, model: LoadedModel, text: str, tokens: list[int], finished: Finished
+) -> None:
+    """What an answer came to: one JSON object, or a line on stderr for people."""
     speed = finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
     if options.json:
         _print_json(
-            text="".join(pieces),
-            token_ids=answer.tokens,
+            text=text,
+            token_ids=tokens,
             prompt_tokens=finished.prompt_tokens,
             generated_tokens=finished.generated_tokens,
             finish_reason=finished.reason.value,
@@ -135,21 +172,37 @@ def _answer(options: Options, model: LoadedModel, prompt: list[int]) -> None:
         )
         return
     print()
-    print(
+    _tell(
         f"[{finished.prompt_tokens} prompt + {finished.generated_tokens} generated tokens, "
-        f"{speed:.1f} tokens/s, {finished.reason.value}]",
-        file=sys.stderr,
+        f"{speed:.1f} tokens/s, {finished.reason.value}]"
     )
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Tells whether Ctrl-C was pressed; pressed a second time, it ends the program at once."""
+    pressed = threading.Event()
+
+    def note(*_: object) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
         tokenizer = Tokenizer.from_metadata(file.metadata)
-    if options.batch:
+    if options.batch is not None:
         for text in _batch(Path(options.batch)):
             _print_json(**_tokens(tokenizer, text, options))
         return
-    text = _read(Path(options.file)) if options.file else options.prompt
+    text = options.prompt if options.file is None else _read(Path(options.file))
     tokens = _tokens(tokenizer, text, options)
     if options.json:
         _print_json(**tokens)
@@ -172,13 +225,15 @@ def _logits(options: Options) -> None:
     model = _load(options)
     ids = _ids(options, model)
     positions = _positions(options, len(ids))
-    rows = logits_at(model.new_session(), ids, positions)
-    top = min(options.top or rows.shape[1], rows.shape[1])
-    values, tokens = torch.sort(rows, dim=1, descending=True, stable=True)
-    result = [
-        {"position": at, "token_ids": t[:top].tolist(), "logits": v[:top].tolist()}
-        for at, t, v in zip(positions, tokens, values, strict=True)
-    ]
+    if options.top < 0:
+        raise RequestError(f"--top is {options.top}.", "Give 0 for the whole row, or more.")
+    result: list[dict[str, Any]] = []
+    for at, row in zip(positions, logits_at(model.new_session(), ids, positions), strict=True):
+        values, tokens = torch.sort(row, descending=True, stable=True)  # [V] each
+        top = options.top or len(row)
+        result.append(
+            {"position": at, "token_ids": tokens[:top].tolist(), "logits": values[:top].tolist()}
+        )
     if options.json:
         _print_json(positions=result)
         return
@@ -190,9 +245,10 @@ def _logits(options: Options) -> None:
 
 
 def _ids(options: Options, model: LoadedModel) -> list[int]:
-    ids = _numbers(options.tokens, "--tokens") if options.tokens else None
-    if ids is None:
+    if options.tokens is None:
         ids = model.tokenizer.encode(options.prompt)
+    else:
+        ids = _numbers(options.tokens, "--tokens")
     if not ids:
         raise RequestError("The prompt is empty.", "Give -p with a text, or --tokens 1,2,3.")
     if bad := [token for token in ids if not 0 <= token < model.config.vocabulary]:
@@ -363,7 +419,7 @@ def _load(options: Options) -> LoadedModel:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends stay as they are
     except UnicodeDecodeError:
         raise RequestError(f"The file {path} is not UTF-8 text.", "Convert it first.") from None
     except OSError as error:
@@ -374,8 +430,8 @@ def _read(path: Path) -> str:
 
 def _batch(path: Path) -> list[str]:
     try:
-        texts = json.loads(_read(path))
-    except ValueError:
+        texts = json.loads(_read(path).removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
         texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RequestError(
@@ -404,4 +460,7 @@ def _words(name: str, value: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    status = main()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)

@@ -83,7 +83,9 @@ def _map(path: Path) -> mmap.mmap:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise ModelFileError(f"{shown(path.name)} is not a file.", "Choose a GGUF file.")
+            raise ModelFileError(
+                f"{shown(path.name or str(path))} is not a file.", "Choose a GGUF file."
+            )
         with path.open("rb") as file:
             start = file.read(64)
             if start[:4] != b"GGUF":

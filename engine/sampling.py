@@ -127,21 +127,21 @@ class Sampler:
 def check(sampling: Sampling) -> None:
     """Raise RequestError naming the first option out of its range."""
     limits: tuple[tuple[str, float, float, float], ...] = (
-        ("temperature", sampling.temperature, 0.0, 100.0),
+        ("temperature", sampling.temperature, 0, 100),
         ("top-k", sampling.top_k, 0, 1 << 31),
-        ("top-p", sampling.top_p, 0.0, 1.0),
-        ("min-p", sampling.min_p, 0.0, 1.0),
-        ("typical", sampling.typical_p, 0.0, 1.0),
-        ("repeat penalty", sampling.repeat_penalty, 0.01, 100.0),
-        ("frequency penalty", sampling.frequency_penalty, -100.0, 100.0),
-        ("presence penalty", sampling.presence_penalty, -100.0, 100.0),
+        ("top-p", sampling.top_p, 0, 1),
+        ("min-p", sampling.min_p, 0, 1),
+        ("typical", sampling.typical_p, 0, 1),
+        ("repeat penalty", sampling.repeat_penalty, 0.01, 100),
+        ("frequency penalty", sampling.frequency_penalty, -100, 100),
+        ("presence penalty", sampling.presence_penalty, -100, 100),
         ("penalty window", sampling.penalty_window, 0, 1 << 31),
         ("seed", sampling.seed, -1, (1 << 63) - 1),
     )
     for name, value, low, high in limits:
         if not low <= value <= high:  # also refuses a value that is not a number
             raise RequestError(
-                f"The {name} is {value}; it must lie between {low:g} and {high:g}.",
+                f"The {name} is {value}; it must lie between {low:,} and {high:,}.",
                 "Change it in the settings or on the command line.",
             )
 
