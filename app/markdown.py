@@ -327,8 +327,6 @@ class Reply:
         self.thought_characters += len(thoughts)
         self.thoughts.feed(thoughts, last=ended or last)
         self.thinking = not ended
-        if ended:
-            self._held = self._held.lstrip("\n")
 
 
 def parse(text: str) -> list[Block]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 _MARKER = re.compile(
-    r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|[-+*]\s+\[[ xX]?\]?|[-+*]\s+[*_`~]+)\s*$"
+    r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|[-+*]\s+\[[ xX]?\]?|[-+*]\s+[*_`~]+|)\s*$"
 )
 _DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
 _OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
