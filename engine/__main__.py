@@ -26,7 +26,7 @@ import torch
 from engine.chat import prompt_ids
 from engine.device import memory_error
 from engine.errors import EngineError, RequestError
-from engine.generate import Answer, generate
+from engine.generate import Answer
 from engine.gguf import GGUFFile
 from engine.library import find_model
 from engine.loader import LoadedModel, load
@@ -128,19 +128,18 @@ def _answer(options: Options, model: LoadedModel, prompt: list[int]) -> None:
 
     Ctrl-C ends the answer early; what there is of it is printed all the same.
     """
-    answer, pieces = Answer(len(prompt)), list[str]()
+    pieces: list[str] = []
     finished: Finished | None = None
     with _interruptible() as interrupted:
-        events = generate(
+        answer = Answer(
             model.new_session(),
             model.tokenizer,
             prompt,
             _sampling(options),
             max_tokens=options.max_tokens,
             cancelled=interrupted,
-            answer=answer,
         )
-        for event in events:
+        for event in answer.events():
             if isinstance(event, Text):
                 pieces.append(event.text)
                 if not options.json:

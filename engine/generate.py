@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from torch import Tensor
 
@@ -14,18 +13,6 @@ from engine.messages import Finished, FinishReason, PromptProgress, Sampling, Te
 from engine.sampling import Sampler
 from engine.session import Session
 from engine.tokenizer import Tokenizer
-
-
-@dataclass
-class Answer:
-    """What an answer has come to so far."""
-
-    prompt_tokens: int
-    reused_tokens: int = 0
-    tokens: list[int] = field(default_factory=list)
-    reason: FinishReason = FinishReason.LENGTH
-    prefill_seconds: float = 0.0
-    decode_seconds: float = 0.0
 
 
 class StopFilter:
@@ -63,48 +50,120 @@ class StopFilter:
         return 0
 
 
-def generate(
-    session: Session,
-    tokenizer: Tokenizer,
-    prompt: Sequence[int],
-    sampling: Sampling,
-    *,
-    max_tokens: int = 0,
-    stop: Sequence[str] = (),
-    request: int = 0,
-    cancelled: Callable[[], bool] = lambda: False,
-    answer: Answer | None = None,
-) -> Iterator[PromptProgress | Text | Finished]:
-    """Answer `prompt`, yielding progress, pieces of text and, last, how it ended.
+class Answer:
+    """One answer in the making: run through `events` once; the fields say what it has come to."""
 
-    What the session already holds of the prompt is not computed again. Pass an `Answer` to read
-    the token ids afterwards. Raises PromptTooLong, or RequestError for an option out of range.
-    """
+    def __init__(
+        self,
+        session: Session,
+        tokenizer: Tokenizer,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        max_tokens: int = 0,
+        stop: Sequence[str] = (),
+        request: int = 0,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """An answer to the token ids `prompt`; max_tokens 0 sets no limit.
 
-    def checkpoint() -> None:
-        if cancelled():
+        Raises PromptTooLong, or RequestError for an option out of range.
+        """
+        _check(session, prompt, max_tokens)
+        self.tokens: list[int] = []  # ids the model chose, without the one that ended the answer
+        self.reason = FinishReason.CONTEXT
+        self.reused_tokens = 0
+        self.prefill_seconds = 0.0
+        self.decode_seconds = 0.0
+        self._session = session
+        self._prompt = prompt
+        self._request = request
+        self._max_tokens = max_tokens
+        self._end_tokens = tokenizer.end_tokens
+        self._sampler = Sampler(sampling)
+        self._stream = tokenizer.stream()
+        self._stops = StopFilter(stop)
+        self._cancelled = cancelled
+
+    def events(self) -> Iterator[PromptProgress | Text | Finished]:
+        """Progress, pieces of text and, last, how it ended.
+
+        What the session already holds of the prompt is not computed again. Raises ModelFileError
+        when the model computes nonsense.
+        """
+        try:
+            logits = yield from self._prefill()
+            yield from self._decode(logits)
+        except Cancelled:
+            self.reason = FinishReason.CANCELLED
+        yield Finished(
+            self._request,
+            self.reason,
+            len(self._prompt),
+            self.reused_tokens,
+            len(self.tokens),
+            self.prefill_seconds,
+            self.decode_seconds,
+            len(self._session.tokens),
+        )
+
+    def _checkpoint(self) -> None:
+        if self._cancelled():
             raise Cancelled
 
-    answer = answer if answer is not None else Answer(len(prompt))
-    _check(session, prompt, max_tokens)
-    sampler = Sampler(sampling)
-    try:
-        logits = yield from _prefill(session, prompt, answer, request, checkpoint)
-        yield from _decode(
-            session, tokenizer, logits, sampler, answer, max_tokens, stop, request, checkpoint
-        )
-    except Cancelled:
-        answer.reason = FinishReason.CANCELLED
-    yield Finished(
-        request,
-        answer.reason,
-        answer.prompt_tokens,
-        answer.reused_tokens,
-        len(answer.tokens),
-        answer.prefill_seconds,
-        answer.decode_seconds,
-        len(session.tokens),
-    )
+    def _prefill(self) -> Generator[PromptProgress, None, Tensor]:
+        """Bring the session to the end of the prompt; returns the logits [V] after it."""
+        session, prompt = self._session, self._prompt
+        started = time.perf_counter()
+        # The last token is always computed: its logits begin the answer.
+        reused = min(session.common_prefix(prompt), len(prompt) - 1)
+        session.trim(reused)
+        self.reused_tokens = reused
+        yield PromptProgress(self._request, reused, len(prompt), reused)
+        hidden: Tensor | None = None
+        try:
+            self._checkpoint()
+            for chunk in session.read(prompt[reused:], self._checkpoint):
+                hidden = chunk
+                yield PromptProgress(self._request, len(session.tokens), len(prompt), reused)
+                self._checkpoint()
+        finally:
+            self.prefill_seconds = time.perf_counter() - started
+        assert hidden is not None
+        return session.logits(hidden[-1:])[0]
+
+    def _decode(self, logits: Tensor) -> Iterator[Text]:
+        """Stream the answer; sets `reason` and counts every token the model chose."""
+        started = time.perf_counter()
+        used = self._session.tokens
+        try:
+            for token in decode(self._session, logits, self._sampler, self._checkpoint):
+                if token in self._end_tokens:
+                    self.reason = FinishReason.END
+                    break
+                self.tokens.append(token)
+                if text := self._stops.push(self._stream.push(token)):
+                    yield Text(self._request, text, len(self.tokens), len(used) + 1)
+                if self._stops.stopped:
+                    self.reason = FinishReason.STOP
+                    break
+                if len(self.tokens) == self._max_tokens:
+                    self.reason = FinishReason.LENGTH
+                    break
+        except Cancelled:
+            self.reason = FinishReason.CANCELLED
+        finally:
+            self.decode_seconds = time.perf_counter() - started
+        if rest := self._rest():
+            yield Text(self._request, rest, len(self.tokens), len(used))
+
+    def _rest(self) -> str:
+        """Text held back until the end; half a character only where the model meant it to be all.
+
+        An answer that was cut off may be continued, and then U+FFFD would stand in its middle.
+        """
+        half = self._stream.flush() if self.reason is FinishReason.END else ""
+        return self._stops.push(half) + self._stops.flush()
 
 
 def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:
@@ -120,70 +179,3 @@ def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:
             f"{session.context:,}.",
             "Shorten it, start a new conversation, or load the model with a larger context.",
         )
-
-
-def _prefill(
-    session: Session,
-    prompt: Sequence[int],
-    answer: Answer,
-    request: int,
-    checkpoint: Callable[[], None],
-) -> Iterator[PromptProgress]:
-    """Bring the session to the end of the prompt; returns the logits [V] after it."""
-    started = time.perf_counter()
-    # The last token is always computed: its logits begin the answer.
-    reused = min(session.common_prefix(prompt), len(prompt) - 1)
-    session.trim(reused)
-    answer.reused_tokens = reused
-    yield PromptProgress(request, reused, len(prompt), reused)
-    hidden: Tensor | None = None
-    try:
-        checkpoint()
-        for chunk in session.read(prompt[reused:], checkpoint):
-            hidden = chunk
-            yield PromptProgress(request, len(session.tokens), len(prompt), reused)
-            checkpoint()
-    finally:
-        answer.prefill_seconds = time.perf_counter() - started
-    assert hidden is not None
-    return session.logits(hidden[-1:])[0]
-
-
-def _decode(
-    session: Session,
-    tokenizer: Tokenizer,
-    logits: Tensor,
-    sampler: Sampler,
-    answer: Answer,
-    max_tokens: int,
-    stop: Sequence[str],
-    request: int,
-    checkpoint: Callable[[], None],
-) -> Iterator[Text]:
-    """Stream the answer; sets `answer.reason` and counts every token the model chose."""
-    started = time.perf_counter()
-    stream, stops = tokenizer.stream(), StopFilter(stop)
-    try:
-        answer.reason = FinishReason.CONTEXT
-        for token in decode(session, logits, sampler, checkpoint):
-            if token in tokenizer.end_tokens:
-                answer.reason = FinishReason.END
-                break
-            answer.tokens.append(token)
-            text = stops.push(stream.push(token))
-            answer.decode_seconds = time.perf_counter() - started
-            if text:
-                yield Text(request, text, len(answer.tokens), len(session.tokens) + 1)
-            if stops.stopped:
-                answer.reason = FinishReason.STOP
-                break
-            if max_tokens and len(answer.tokens) == max_tokens:
-                answer.reason = FinishReason.LENGTH
-                break
-    except Cancelled:
-        answer.reason = FinishReason.CANCELLED
-    finally:
-        answer.decode_seconds = time.perf_counter() - started
-    rest = stops.push(stream.flush()) + stops.flush()
-    if rest:
-        yield Text(request, rest, len(answer.tokens), len(session.tokens))

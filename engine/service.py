@@ -177,7 +177,7 @@ class Engine:
 
     def _generate(self, command: Generate) -> None:
         from engine.chat import prompt_ids
-        from engine.generate import generate
+        from engine.generate import Answer
 
         self._checkpoint(command.request)()
         if self._model is None or self._session is None:
@@ -189,7 +189,7 @@ class Engine:
             if continued
             else template.render(command.turns)
         )
-        for event in generate(
+        answer = Answer(
             self._session,
             tokenizer,
             prompt_ids(tokenizer, text),
@@ -198,7 +198,8 @@ class Engine:
             stop=command.stop,
             request=command.request,
             cancelled=lambda: self._is_cancelled(command.request),
-        ):
+        )
+        for event in answer.events():
             self._deliver(event)
 
     def _is_cancelled(self, request: int) -> bool:

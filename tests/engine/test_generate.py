@@ -16,7 +16,7 @@ from engine import (
     Sampling,
     Text,
 )
-from engine.generate import Answer, StopFilter, generate
+from engine.generate import Answer, StopFilter
 from engine.loader import LoadedModel, load
 
 GREEDY = Sampling(temperature=0)
@@ -31,9 +31,10 @@ def answer(
     model: LoadedModel, prompt: list[int], **options: object
 ) -> tuple[str, list[int], Finished]:
     session = options.pop("session", None) or model.new_session()
-    record, text, finished = Answer(len(prompt)), "", None
+    text, finished = "", None
     sampling = options.pop("sampling", GREEDY)
-    for event in generate(session, model.tokenizer, prompt, sampling, answer=record, **options):  # type: ignore[arg-type]
+    record = Answer(session, model.tokenizer, prompt, sampling, **options)  # type: ignore[arg-type]
+    for event in record.events():
         if isinstance(event, Text):
             text += event.text
         elif isinstance(event, Finished):
@@ -46,10 +47,8 @@ def test_an_answer_streams_as_the_tokens_decode(model: LoadedModel) -> None:
     text, tokens, finished = answer(model, [5, 6, 7], max_tokens=24)
     assert finished.generated_tokens == len(tokens) == 24
     assert finished.reason is FinishReason.LENGTH
-    raw = b"".join(
-        model.tokenizer.piece(token) for token in tokens if not model.tokenizer.is_control(token)
-    )
-    assert text == raw.decode("utf-8", "replace")
+    stream = model.tokenizer.stream()
+    assert text == "".join(map(stream.push, tokens))
 
 
 def test_equal_requests_give_equal_answers(model: LoadedModel) -> None:
@@ -94,7 +93,7 @@ def test_the_context_is_filled_to_its_last_token(tmp_path: Path) -> None:
 def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedModel) -> None:
     session = model.new_session()
     with pytest.raises(PromptTooLong, match=r"300 tokens.*256") as refused:
-        list(generate(session, model.tokenizer, [1] * 300, GREEDY))
+        Answer(session, model.tokenizer, [1] * 300, GREEDY)
     assert "new conversation" in refused.value.remedy
     assert session.tokens == []
 
@@ -102,7 +101,7 @@ def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedMo
 @pytest.mark.parametrize(("prompt", "limit"), [([], 0), ([1], -1)])
 def test_senseless_requests_are_refused(model: LoadedModel, prompt: list[int], limit: int) -> None:
     with pytest.raises(RequestError):
-        list(generate(model.new_session(), model.tokenizer, prompt, GREEDY, max_tokens=limit))
+        Answer(model.new_session(), model.tokenizer, prompt, GREEDY, max_tokens=limit)
 
 
 def test_a_stop_string_ends_the_answer_before_it(model: LoadedModel) -> None:
@@ -117,9 +116,8 @@ def test_a_stop_string_ends_the_answer_before_it(model: LoadedModel) -> None:
 def test_cancel_in_prefill_keeps_whole_chunks(model: LoadedModel) -> None:
     session = model.new_session()
     calls = iter(range(1000))
-    events = list(
-        generate(session, model.tokenizer, [3] * 200, GREEDY, cancelled=lambda: next(calls) > 1)
-    )
+    cut = Answer(session, model.tokenizer, [3] * 200, GREEDY, cancelled=lambda: next(calls) > 1)
+    events = list(cut.events())
     assert isinstance(events[-1], Finished)
     assert events[-1].reason is FinishReason.CANCELLED
     assert events[-1].generated_tokens == 0
@@ -131,9 +129,10 @@ def test_cancel_in_prefill_keeps_whole_chunks(model: LoadedModel) -> None:
 
 def test_cancel_in_decode_keeps_the_text_so_far(model: LoadedModel) -> None:
     session, text, seen = model.new_session(), "", [0]
-    for event in generate(
+    cut = Answer(
         session, model.tokenizer, [5, 6, 7], GREEDY, max_tokens=200, cancelled=lambda: seen[-1] >= 5
-    ):
+    )
+    for event in cut.events():
         if isinstance(event, Text):
             text += event.text
             seen.append(event.generated_tokens)
@@ -142,11 +141,12 @@ def test_cancel_in_decode_keeps_the_text_so_far(model: LoadedModel) -> None:
     assert 5 <= event.generated_tokens <= 7
     assert text
     full = answer(model, [5, 6, 7], max_tokens=30)[0]
-    assert full.startswith(text.rstrip("\ufffd"))
+    assert full.startswith(text)
 
 
 def test_progress_counts_up_to_the_prompt(model: LoadedModel) -> None:
-    events = list(generate(model.new_session(), model.tokenizer, [3] * 200, GREEDY, max_tokens=1))
+    whole = Answer(model.new_session(), model.tokenizer, [3] * 200, GREEDY, max_tokens=1)
+    events = list(whole.events())
     progress = [event.done_tokens for event in events if isinstance(event, PromptProgress)]
     assert progress[0] == 0
     assert progress[-1] == 200
@@ -174,3 +174,17 @@ def test_stop_filter(stops: tuple[str, ...], text: str, kept: str, size: int) ->
             break
     assert out + filtered.flush() == kept
     assert filtered.stopped == (kept != text)
+
+
+def test_half_a_character_is_kept_out_of_an_answer_that_was_cut(model: LoadedModel) -> None:
+    whole = answer(model, [5, 6, 7], max_tokens=60)[1]
+    pieces = [model.tokenizer.piece(token) for token in whole]
+    starts = [at for at, piece in enumerate(pieces) if b"\xc2" <= piece[-1:] <= b"\xf4"]
+    assert starts, "the model must begin a character somewhere"
+    for at in starts:
+        text, tokens, finished = answer(model, [5, 6, 7], max_tokens=at + 1)
+        assert finished.reason is FinishReason.LENGTH
+        assert tokens == whole[: at + 1]
+        stream = model.tokenizer.stream()
+        assert text == "".join(map(stream.push, tokens))
+        assert stream.flush() == "\ufffd"
