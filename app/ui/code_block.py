@@ -149,11 +149,16 @@ class CodeView:
 
     # --- colours ----------------------------------------------------------------------------
 
-    def _formats(self, index: int) -> list[QTextLayout.FormatRange]:
-        line, spans = self._lines[index], self._spans[index]
+    def roles(self, index: int) -> list[Span]:
+        """The coloured parts of a line as they are known now."""
+        spans = self._spans[index]
         if spans is None:
             lexer = lexer_for(self._code.language)
-            spans = self._spans[index] = line_spans(lexer, line) if lexer else []
+            spans = self._spans[index] = line_spans(lexer, self._lines[index]) if lexer else []
+        return spans
+
+    def _formats(self, index: int) -> list[QTextLayout.FormatRange]:
+        line, spans = self._lines[index], self.roles(index)
         wide = not line.isascii() and max(line) > "\uffff"
         ranges: list[QTextLayout.FormatRange] = []
         for start, length, role in spans:

@@ -161,6 +161,8 @@ class Pointer:
         if self._pressed.bar:
             self._drag_bar(point)
         elif self._selecting:
+            if (point - self._clicks_at).manhattanLength() >= 6:
+                self._click_timer.stop()  # a drag is no part of a double click
             spot = self._view.spot_at(point)
             if spot is not None:
                 self._select_to(spot)
