@@ -91,6 +91,12 @@ def memory_error(error: BaseException) -> OutOfMemory | None:
     )
 
 
+def give_back_memory() -> None:
+    """Return what was freed to the system; glibc keeps some 300 MB of a large vocabulary else."""
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(ctypes.c_size_t(0))
+
+
 def physical_cores() -> int:
     """Cores this process may run on; two threads of one core count once."""
     if sys.platform == "darwin":

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from engine.device import memory_error
+from engine.device import give_back_memory, memory_error
 from engine.errors import Cancelled, EngineError, RequestError
 from engine.messages import (
     Cancel,
@@ -173,7 +173,9 @@ class Engine:
         return self._model.plan.weights_bytes + self._session.cache_bytes
 
     def _unload(self) -> None:
-        self._model = self._session = None
+        if self._model is not None:
+            self._model = self._session = None
+            give_back_memory()
 
     def _generate(self, command: Generate) -> None:
         from engine.chat import prompt_ids

@@ -206,6 +206,25 @@ def test_loading_and_answering_again_and_again_takes_no_more_memory(
     assert sizes[-1] - sizes[1] < 4_000, sizes  # pages of memory
 
 
+@pytest.mark.real
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
+def test_unloading_a_large_model_gives_its_memory_back(
+    paths: tuple[Path, ...], gemma_model: Path
+) -> None:
+    record = Record()
+    record.engine.start()
+    held: list[int] = []
+    for path in (paths[0], gemma_model):
+        load = record.send(lambda request, path=path: LoadModel(request, path))
+        unload = record.send(UnloadModel)
+        _wait(lambda unload=unload: bool(record.events[unload]))
+        held.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
+    record.stopped()
+    loaded = record.events[load][-1]
+    assert isinstance(loaded, ModelLoaded)
+    assert held[1] - held[0] < 150_000_000, held  # bytes
+
+
 def _wait(condition: Callable[[], bool]) -> None:
     """Until it holds; the engine's own thread brings it about."""
     pause = threading.Event()
