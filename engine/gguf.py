@@ -16,10 +16,7 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf_part import Part, TensorInfo, read_part
 from engine.gguf_values import (
     DAMAGED,
-    FLOATS,
-    INTEGERS,
     Array,
-    Kind,
     Metadata,
     Stored,
     Text,
@@ -148,33 +145,8 @@ class GGUFFile:
             return found
         raise _wrong_kind(key, found, "a text")
 
-    def boolean(self, key: str, default: bool | None = None) -> bool:
-        """True or false."""
-        found = _wanted(self.metadata, key, default)
-        if not isinstance(found, bool):
-            raise _wrong_kind(key, found, "true or false")
-        return found
 
-    def strings(self, key: str, default: list[str] | None = None) -> list[str]:
-        """A list of texts."""
-        found = _wanted(self.metadata, key, default)
-        if isinstance(found, Array) and found.kind is Kind.STRING:
-            return [text for text in found.read() if isinstance(text, str)]
-        if isinstance(found, list):
-            return found
-        raise _wrong_kind(key, found, "a list of texts")
-
-    def numbers(self, key: str, default: list[float] | None = None) -> list[float]:
-        """A list of numbers, whole or not; they may be infinite or not a number."""
-        found = _wanted(self.metadata, key, default)
-        if isinstance(found, Array) and found.kind in INTEGERS | FLOATS:
-            return [float(number) for number in found.read() if isinstance(number, int | float)]
-        if isinstance(found, list):
-            return found
-        raise _wrong_kind(key, found, "a list of numbers")
-
-
-Default = TypeVar("Default", int, float, str, bool, list[str], list[float])
+Default = TypeVar("Default", int, float, str)
 
 
 def _wanted(metadata: Metadata, key: str, default: Default | None) -> Stored | Default:

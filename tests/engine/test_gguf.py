@@ -126,7 +126,7 @@ def test_lists_of_texts_and_of_lists_come_back_whole(path: Path) -> None:
         )
     )
     with GGUFFile.open(path) as file:
-        assert file.strings("t") == ["", "猫", "a b"]
+        assert file.metadata["t"] == ["", "猫", "a b"]
         assert file.metadata["l"] == [[1, 2], ["x"]]
         assert file.metadata["e"] == []
 
@@ -140,14 +140,14 @@ def test_bytes_that_are_no_text_are_replaced_in_values(path: Path) -> None:
     )
     with GGUFFile.open(path) as file:
         assert file.string("general.name") == "a\ufffdb"
-        assert file.strings("tokens") == ["\ufffd", "ok"]
+        assert file.metadata["tokens"] == ["\ufffd", "ok"]
 
 
 def test_a_file_with_only_a_vocabulary_opens(path: Path) -> None:
     path.write_bytes(model(entry("tokens", ARRAY, array(STRING, 1, text("a")))))
     with GGUFFile.open(path) as file:
         assert file.tensors == {}
-        assert file.strings("tokens") == ["a"]
+        assert file.metadata["tokens"] == ["a"]
 
 
 def test_alignment_is_honoured(path: Path) -> None:
@@ -217,21 +217,15 @@ def test_getters_return_the_kind_asked_for(keys: GGUFFile) -> None:
     assert keys.integer("whole") == 7
     assert (keys.number("broken"), keys.number("whole")) == (0.5, 7.0)
     assert keys.string("name") == "x" * 300
-    assert keys.boolean("flag") is True
-    assert keys.strings("texts") == ["a"]
-    assert keys.numbers("halves") == [0.5, 1.5]
 
 
 def test_getters_fall_back_to_their_default(keys: GGUFFile) -> None:
     assert keys.integer("no", 3) == 3
     assert keys.number("no", 0.25) == 0.25
     assert keys.string("no", "") == ""
-    assert keys.boolean("no", False) is False
-    assert keys.strings("no", ["d"]) == ["d"]
-    assert keys.numbers("no", []) == []
 
 
-@pytest.mark.parametrize("getter", ["integer", "number", "string", "boolean", "strings", "numbers"])
+@pytest.mark.parametrize("getter", ["integer", "number", "string"])
 def test_a_missing_key_is_named(keys: GGUFFile, getter: str) -> None:
     with pytest.raises(ModelFileError, match="The key 'no' is missing"):
         getattr(keys, getter)("no")
@@ -247,14 +241,7 @@ def test_a_missing_key_is_named(keys: GGUFFile, getter: str) -> None:
         ("number", "endless", "'endless' holds the number inf, but a finite number is wanted"),
         ("number", "flag", "'flag' holds true, but a number is wanted"),
         ("string", "whole", "'whole' holds the number 7, but a text is wanted"),
-        ("boolean", "whole", "'whole' holds the number 7, but true or false is wanted"),
-        (
-            "strings",
-            "halves",
-            r"'halves' holds a list of 2 values \(FLOAT32\), but a list of texts",
-        ),
-        ("strings", "name", "but a list of texts is wanted"),
-        ("numbers", "texts", "'texts' holds a list of 1 texts, but a list of numbers is wanted"),
+        ("string", "halves", r"'halves' holds a list of 2 values \(FLOAT32\), but a text"),
     ],
 )
 def test_a_key_of_another_kind_is_named(keys: GGUFFile, getter: str, key: str, said: str) -> None:
@@ -405,4 +392,4 @@ def test_keys_can_be_replaced_added_and_removed(path: Path) -> None:
     with GGUFFile.open(tiny.write(path, metadata=changed, **small_model())) as file:
         assert file.integer("llama.context_length") == 8
         assert "general.name" not in file.metadata
-        assert file.strings("new.key") == ["x"]
+        assert file.metadata["new.key"] == ["x"]
