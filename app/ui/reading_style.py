@@ -82,10 +82,11 @@ class ReadingStyle:
         self.accent = QColor(palette.accent)
         self.card = QColor(palette.accent_soft)
         self.danger = QColor(palette.danger)
-        # A sunken ground is hardly seen in the dark: there a line helps the card, light the code.
-        self.card_line = mixed(self.hairline, self.sunken, 0.7) if palette.dark else self.sunken
-        self.code_ground = mixed(self.hairline, self.paper, 0.5) if palette.dark else self.sunken
         self.bare = palette.sunken == palette.background  # cards need a border to be seen
+        # A sunken ground is hardly seen in the dark: there a line helps the card, light the code.
+        dim = palette.dark and not self.bare
+        self.card_line = mixed(self.hairline, self.sunken, 0.7) if dim else self.sunken
+        self.code_ground = mixed(self.hairline, self.paper, 0.5) if dim else self.sunken
         self.selection = mixed(self.accent, self.paper, 0.28 if not self.bare else 0.45)
         self.body = font(TEXT_FONT, READING)
         self.line = float(round(READING * READING_LINE_HEIGHT + 0.5))

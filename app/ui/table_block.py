@@ -17,7 +17,9 @@ from app.ui.sideways import GRIP, Sideways
 from app.ui.text_flow import Flow, cut, word_around
 
 SETTLED = 40  # rows
-NARROWEST = 88.0  # pixels a column keeps when the table does not fit
+NARROWEST = 64.0  # pixels of text a column keeps when the table does not fit
+EASY = 180.0  # pixels a column gets when the table scrolls
+LONGEST_WORD = 200.0  # pixels up to which a word is not broken
 _ACROSS, _DOWN = 24.0, 8.0  # pixels between cells and above and below their text
 
 
@@ -35,6 +37,7 @@ class TableView:
         self._width = 0.0
         self._columns = len(block.header)
         self._natural = [0.0] * self._columns
+        self._words = [NARROWEST] * self._columns
         self._widths: list[float] = []
         self._rows: list[list[Flow]] = []
         self._sources: list[tuple[Runs, ...]] = []
@@ -70,6 +73,8 @@ class TableView:
             if len(self._rows) <= SETTLED:
                 cell.layout(1e5)
                 self._natural[column] = max(self._natural[column], cell.natural_width)
+                word = min(cell.widest_word, LONGEST_WORD)
+                self._words[column] = max(self._words[column], word)
             self._starts.append(self._end)
             self._end += cell.length + 1
             cells.append(cell)
@@ -130,23 +135,18 @@ class TableView:
         )
 
     def _column_widths(self) -> list[float]:
-        """As wide as the words where they fit, else the wide columns share what is left."""
+        """As wide as the lines where they fit, else no narrower than a word, and the rest shared."""
         natural = [width + _ACROSS + 1 for width in self._natural]
         if sum(natural) <= self._width:
             return natural
-        widths = natural.copy()
-        room, open_columns = self._width, list(range(self._columns))
-        while open_columns:
-            share = room / len(open_columns)
-            small = [column for column in open_columns if natural[column] <= share]
-            if not small:
-                for column in open_columns:
-                    widths[column] = max(share, min(natural[column], NARROWEST))
-                break
-            for column in small:
-                room -= natural[column]
-                open_columns.remove(column)
-        return widths
+        least = [
+            min(width, word + _ACROSS + 1) for width, word in zip(natural, self._words, strict=True)
+        ]
+        spare = self._width - sum(least)
+        if spare <= 0:  # it scrolls anyway, so every column may be easy to read
+            return [max(low, min(width, EASY)) for low, width in zip(least, natural, strict=True)]
+        wanted = [width - low for width, low in zip(natural, least, strict=True)]
+        return [low + spare * want / sum(wanted) for low, want in zip(least, wanted, strict=True)]
 
     # --- painting ---------------------------------------------------------------------------
 

@@ -139,6 +139,11 @@ class Flow:
             at += length
         return ranges
 
+    @property
+    def widest_word(self) -> float:
+        """How narrow the lines can get without breaking a word."""
+        return self._layout.minimumWidth()
+
     # --- layout -----------------------------------------------------------------------------
 
     def layout(self, width: float) -> float:

@@ -240,7 +240,7 @@ class Transcript(QAbstractScrollArea):
             self.scroller.follow = False
         view.fold(not view.folded)
         self.stack.refresh(index)
-        self.scroller.settle(None if self.scroller.follow else (index, len(view.parts), top))
+        self.scroller.settle(None if self.scroller.follow else (index, -1, top))
         self.viewport().update()
 
     def edit_message(self, message_id: int) -> None:

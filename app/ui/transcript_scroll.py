@@ -15,7 +15,7 @@ from app.ui.message_stack import MessageStack
 FOLLOW = 12  # pixels from the end within which new text is followed
 FAR = 100  # pixels from the end from which on the way back is offered
 
-Anchor = tuple[int, int, float]  # message, part, where that begins in the viewport
+Anchor = tuple[int, int, float]  # message, part (-1: all of it), where that begins in the viewport
 
 
 class Scroller:
@@ -54,15 +54,17 @@ class Scroller:
     def anchor(self) -> Anchor | None:
         """What the reader looks at: the first block in sight of a message that is laid out."""
         value = self._bar.value()
+        if value == 0 and len(self._stack):
+            return 0, -1, self.top_of(0)
         visible = self._stack.between(value, value + self._viewport.height())
         for index in visible:
             view = self._stack.views[index]
             top = self.top_of(index)
             if not view.built or top + view.height <= 0:
                 continue
-            part = max(view.part_at(-top), 0)
-            return index, part, top + (view.parts[part].y if view.parts else 0.0)
-        return (visible[0], 0, self.top_of(visible[0])) if visible else None
+            part = view.part_at(-top)
+            return index, part, top + (view.parts[part].y if part >= 0 else 0.0)
+        return (visible[0], -1, self.top_of(visible[0])) if visible else None
 
     def scrolled(self, dy: int) -> None:
         """The reader moved the bar: lay out what came into sight, and follow only from the end."""
@@ -105,7 +107,7 @@ class Scroller:
         if index >= len(self._stack):
             return float(self._bar.maximum())
         view = self._stack.views[index]
-        inside = view.parts[part].y if view.built and part < len(view.parts) else 0.0
+        inside = view.parts[part].y if view.built and 0 <= part < len(view.parts) else 0.0
         return self._stack.top(index) + inside - y
 
     def _tell_end(self) -> None:

@@ -304,3 +304,22 @@ def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot
     view.grab()
     laid_out(view, qtbot)
     assert code.roles(1) == [(0, len("that goes on"), "string")]
+
+
+def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcript) -> None:
+    head = "| " + " | ".join(f"Heading{n}" for n in range(12)) + " |\n|" + "---|" * 12 + "\n"
+    row = "| " + " | ".join(f"several words in cell {n}" for n in range(12)) + " |\n"
+    view.set_messages([message(1, head + row)])
+    table = view.stack.views[0].parts[0].view
+    assert isinstance(table, TableView)
+    assert table.sideways.overflows
+    assert not view.horizontalScrollBar().isVisible()
+    assert table.sideways.move_to(1e6)
+    assert table.hit(table.sideways.room - 30, 10) > table.hit(30, 10)
+
+
+def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
+    view.scroll_to(0)
+    laid_out(view, qtbot)
+    assert view.offset() == 0
