@@ -50,12 +50,6 @@ def read_config(file: GGUFFile) -> Config:
             f"{rotated}; they must be one even number.",
             "Choose another model of this family.",
         )
-    embedding = file.tensors.get("token_embd.weight")
-    if embedding is None or len(embedding.shape) != 2:
-        raise ModelFileError(
-            "The tensor 'token_embd.weight' is missing or not a table: the file holds no model.",
-            "A vocabulary-only file cannot answer; open a complete model.",
-        )
     return Config(
         architecture=name,
         layers=file.integer(f"{name}.block_count", minimum=1, maximum=4_096),
@@ -64,11 +58,21 @@ def read_config(file: GGUFFile) -> Config:
         kv_heads=kv_heads,
         head_width=head_width,
         feed_forward=file.integer(f"{name}.feed_forward_length", minimum=1, maximum=1 << 24),
-        vocabulary=embedding.shape[0],
+        vocabulary=_embedding_rows(file),
         context=file.integer(f"{name}.context_length", minimum=1, maximum=1 << 30),
         epsilon=file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0),
         rope_base=file.number(f"{name}.rope.freq_base", 10_000.0, minimum=1.0, maximum=1e12),
     )
+
+
+def _embedding_rows(file: GGUFFile) -> int:
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ModelFileError(
+            "The tensor 'token_embd.weight' is missing or not a table: the file holds no model.",
+            "A vocabulary-only file cannot answer; open a complete model.",
+        )
+    return embedding.shape[0]
 
 
 def rope_frequencies(base: float, head_width: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -188,3 +190,17 @@ def test_half_a_character_is_kept_out_of_an_answer_that_was_cut(model: LoadedMod
         stream = model.tokenizer.stream()
         assert text == "".join(map(stream.push, tokens))
         assert stream.flush() == "\ufffd"
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_two_processes_compute_the_same_bits(starter_model: Path) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "tests" / "golden" / "ppl_text.txt").read_text(encoding="utf-8")[:3000]
+    words = [sys.executable, "-m", "engine", "logits", "--top", "0", "--json"]
+    words += ["-m", str(starter_model), "-p", text]
+    one, other = (
+        subprocess.run(words, cwd=root, capture_output=True, check=True).stdout for _ in range(2)
+    )
+    assert len(one) > 100_000
+    assert one == other
