@@ -17,6 +17,10 @@ from engine.errors import ModelFileError, RequestError
 from engine.messages import Sampling
 
 
+# Below this the best token is certain to far more digits than a float has, and dividing overflows.
+_COLDEST = 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Tokens still in the draw, most likely first."""
@@ -115,7 +119,7 @@ class Sampler:
                 "The model computed values that are not numbers.",
                 "Its file is probably damaged; download it again.",
             )
-        if sampling.temperature == 0:
+        if sampling.temperature < _COLDEST:
             return best  # argmax takes the lowest id of a tie
         candidates = _sorted(logits, sampling.top_k)
         for narrow in self._filters:

@@ -154,3 +154,10 @@ def test_values_that_are_not_numbers_are_refused(bad: float) -> None:
 def test_options_out_of_range_are_named(field: str, value: float, named: str) -> None:
     with pytest.raises(RequestError, match=named):
         check(replace(Sampling(), **{field: value}))
+
+
+@pytest.mark.parametrize("cold", [1e-45, 1e-300, 1e-7, 1e-5])
+def test_the_coldest_temperatures_take_the_best_token(cold: float) -> None:
+    logits = torch.tensor([30.0, 31.0, -2.0, 30.5])
+    sampler = Sampler(Sampling(temperature=cold, top_k=0, top_p=1.0, min_p=0.0, seed=1))
+    assert {sampler.draw(logits, []) for _ in range(20)} == {1}
