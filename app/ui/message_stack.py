@@ -29,6 +29,7 @@ class MessageStack:
         self._colour_later = colour_later
         self._tops: list[float] = []
         self._index: dict[int, int] = {}
+        self._stale: int | None = None  # from this message on, places do not fit the heights yet
         self._unbuilt = 0  # messages above this index may not be laid out for this column
 
     def __len__(self) -> int:
@@ -96,12 +97,19 @@ class MessageStack:
 
     def refresh(self, first: int) -> None:
         """Find the places of the messages from `first` on again."""
+        first = first if self._stale is None else min(first, self._stale)
+        self._stale = None
         y = self._tops[first - 1] + self.views[first - 1].height if first else TOP
         del self._tops[first:]
         for view in self.views[first:]:
             self._tops.append(y)
             y += view.height
         self.height = y + FOOT
+
+    def catch_up(self) -> None:
+        """Find the places again after `build_some`."""
+        if self._stale is not None:
+            self.refresh(self._stale)
 
     def top(self, index: int) -> float:
         """Where a message begins."""
@@ -139,15 +147,15 @@ class MessageStack:
         return False
 
     def build_some(self, seconds: float) -> bool:
-        """Lay out messages, the last first, for about so long; whether any are left."""
+        """Lay out messages, the last first, for about so long; whether any are left.
+
+        Their places are found by `catch_up`: until then what is in sight stays where it is.
+        """
         until = time.perf_counter() + seconds
-        lowest = len(self.views)
         self._unbuilt = min(self._unbuilt, len(self.views))
         while self._unbuilt > 0 and time.perf_counter() < until:
             self._unbuilt -= 1
             if not self.is_built(self._unbuilt):
                 self.views[self._unbuilt].build(self.column)
-                lowest = self._unbuilt
-        if lowest < len(self.views):
-            self.refresh(lowest)
+                self._stale = self._unbuilt
         return self._unbuilt > 0

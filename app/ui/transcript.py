@@ -42,6 +42,7 @@ from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as the composer has them
 SLICE = 0.008  # seconds of layout between two events
+SETTLE = 0.06  # seconds between two corrections of the scroll bar meanwhile
 _RESIZED = 120  # milliseconds after the last change of size
 
 
@@ -80,6 +81,7 @@ class Transcript(QAbstractScrollArea):
         self.pointer = Pointer(self)
         self.tools = Tools(self)
         self._updates = Updates(self, self._show_text)
+        self._settled = 0.0
         self._uncoloured: list[CodeView] = []
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
@@ -313,7 +315,9 @@ class Transcript(QAbstractScrollArea):
             return
         until = time.perf_counter() + SLICE
         more = self.stack.build_some(SLICE)
-        self.scroller.settle()
+        if not more or until - self._settled > SETTLE:
+            self._settled = until
+            self.scroller.settle()
         ready = [code for code in self._uncoloured if code.can_colour]
         while ready and time.perf_counter() < until:
             if not ready[0].colour_some(lambda: time.perf_counter() < until):

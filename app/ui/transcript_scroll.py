@@ -80,6 +80,7 @@ class Scroller:
         bar, page = self._bar, self._viewport.height()
         held, built = self._held, False
         anchor = anchor or held
+        self._stack.catch_up()
         self.settling = True
         try:
             while True:
