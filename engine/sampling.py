@@ -16,7 +16,6 @@ from torch import Tensor
 from engine.errors import ModelFileError, RequestError
 from engine.messages import Sampling
 
-
 # Below this the best token is certain to far more digits than a float has, and dividing overflows.
 _COLDEST = 1e-6
 
