@@ -30,7 +30,6 @@ class _Field(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setAccessibleName("Edit your message")
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.document().setDocumentMargin(0)
 
     def inputMethodEvent(self, arg__1: QInputMethodEvent) -> None:
         self._composing = bool(arg__1.preeditString())
@@ -69,7 +68,7 @@ class MessageEditor(QFrame):
         buttons.addWidget(self._cancel)
         buttons.addWidget(self._send)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 11, 8, 8)
+        layout.setContentsMargins(12, 8, 8, 8)  # the field has 4 pixels of its own
         layout.setSpacing(4)
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
@@ -80,9 +79,13 @@ class MessageEditor(QFrame):
         self._field.textChanged.connect(self._changed)
         self.apply_style(style)
         self._changed()
+
+    def place_cursor(self) -> None:
+        """Put the cursor at the end, once the lines are broken."""
         cursor = self._field.textCursor()
         cursor.movePosition(cursor.MoveOperation.End)
         self._field.setTextCursor(cursor)
+        self._field.horizontalScrollBar().setValue(0)
 
     def apply_style(self, style: ReadingStyle) -> None:
         """Look like the card it stands in for, with the ring of what is being written in."""
@@ -102,9 +105,12 @@ class MessageEditor(QFrame):
 
     def wanted_height(self, width: int, most: int) -> int:
         """The height that shows all of the text, up to `most`."""
-        self._field.resize(width - 26, self._field.height())
+        self.resize(width, self.height())
+        layout = self.layout()
+        if layout:
+            layout.activate()
         lines = max(int(self._field.document().size().height()), 1)  # plain text counts lines
-        height = lines * self._field.fontMetrics().lineSpacing() + 32 + _BUTTONS
+        height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
         bars = Qt.ScrollBarPolicy
         fits = height <= most
         self._field.setVerticalScrollBarPolicy(

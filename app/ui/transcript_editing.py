@@ -50,8 +50,9 @@ class Editing:
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.resized.connect(self.fit)
+        self.editor.show()  # only a shown field breaks its lines
         self.fit()
-        self.editor.show()
+        self.editor.place_cursor()
         self.editor.setFocus()
 
     def end(self) -> None:

@@ -314,3 +314,14 @@ def test_screen_readers_find_each_message(view: Transcript) -> None:
     assert access.childCount() == 2
     texts = [access.child(n).text(QAccessible.Text.Name) for n in range(2)]
     assert texts == ["You: Ask", "Answer, stopped: Sa"]
+
+
+def test_the_editor_shows_all_of_a_long_message(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "several words that need more than one line " * 8, own=True)])
+    view.edit_message(1)
+    field = view.findChild(QPlainTextEdit)
+    assert isinstance(field, QPlainTextEdit)
+    lines = field.document().size().height()
+    assert lines > 4
+    assert field.viewport().height() >= lines * field.fontMetrics().lineSpacing()
+    assert field.horizontalScrollBar().maximum() == 0
