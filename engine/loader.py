@@ -6,13 +6,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from engine.beside import Beside
 from engine.cache import Cache
 from engine.chat import ChatTemplate
 from engine.device import MemoryPlan, available_memory, physical_cores, plan_memory
@@ -26,8 +25,6 @@ from engine.session import Session
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
 from kernels import ops
-
-_PATIENCE = 0.02  # seconds between two looks at Cancel while the tokenizer is built
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,21 +162,17 @@ def _read(
     checkpoint: Callable[[], None],
 ) -> tuple[Decoder, Tokenizer]:
     """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
-    try:
-        tokenizer = pool.submit(_tokenizer, file, config)
+    tokenizer = Beside(lambda: _tokenizer(file, config), "tokenizer")
 
-        def look() -> None:
-            checkpoint()
-            if tokenizer.done():
-                tokenizer.result()  # a faulty vocabulary ends the load at once
+    def look() -> None:
+        checkpoint()
+        if tokenizer.failed:
+            raise tokenizer.failed  # a faulty vocabulary ends the load at once
 
-        weights = Weights(file, progress, look)
-        decoder = build(file, weights)
-        weights.refuse_leftovers()
-        return decoder, _wait(tokenizer, checkpoint)
-    finally:
-        pool.shutdown(wait=False)
+    weights = Weights(file, progress, look)
+    decoder = build(file, weights)
+    weights.refuse_leftovers()
+    return decoder, tokenizer.result(checkpoint)
 
 
 def _tokenizer(file: GGUFFile, config: Config) -> Tokenizer:
@@ -192,12 +185,3 @@ def _tokenizer(file: GGUFFile, config: Config) -> Tokenizer:
             "The file is damaged or made by a faulty converter; get another copy.",
         )
     return tokenizer
-
-
-def _wait(future: Future[Tokenizer], checkpoint: Callable[[], None]) -> Tokenizer:
-    while True:
-        checkpoint()
-        try:
-            return future.result(timeout=_PATIENCE)
-        except NotYet:
-            continue

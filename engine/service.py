@@ -178,10 +178,12 @@ class Engine:
             give_back_memory()
 
     def _generate(self, command: Generate) -> None:
+        from engine.beside import Beside
         from engine.chat import prompt_ids
         from engine.generate import Answer
 
-        self._checkpoint(command.request)()
+        checkpoint = self._checkpoint(command.request)
+        checkpoint()
         if self._model is None or self._session is None:
             raise RequestError("No model is loaded.", "Choose a model first.")
         template, tokenizer = self._model.template, self._model.tokenizer
@@ -191,10 +193,12 @@ class Engine:
             if continued
             else template.render(command.turns)
         )
+        # A pasted book takes seconds to cut into tokens.
+        prompt = Beside(lambda: prompt_ids(tokenizer, text), "prompt").result(checkpoint)
         answer = Answer(
             self._session,
             tokenizer,
-            prompt_ids(tokenizer, text),
+            prompt,
             command.sampling,
             max_tokens=command.max_tokens,
             stop=command.stop,
