@@ -92,7 +92,7 @@ class Settings:
             low=0.5,
             high=2,
         ),
-    ] = _ENGINE.repeat_penalty
+    ] = 1.1  # a small model left at 1 repeats whole lines of a poem for ever
     max_tokens: Annotated[
         int,
         Setting(
