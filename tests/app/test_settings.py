@@ -23,7 +23,7 @@ def _everything_changed():
         top_k=0,
         top_p=1.0,
         min_p=0.5,
-        repeat_penalty=1.1,
+        repeat_penalty=1.25,
         max_tokens=7,
         context=4096,
         threads=3,
@@ -140,9 +140,9 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
 
 
 def test_sampling_is_what_the_settings_say():
-    assert sampling(Settings()) == Sampling()
+    assert sampling(Settings()) == Sampling(repeat_penalty=1.1)
     assert sampling(_everything_changed()) == Sampling(
-        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.1
+        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.25
     )
 
 
