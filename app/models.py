@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     installed_models,
+    model_name,
     starter_path,
 )
 
@@ -110,10 +110,3 @@ def model_file(path: Path) -> ModelFile:
     """A model file as the picker lists it."""
     size = path.stat().st_size if path.is_file() else 0
     return ModelFile(path, model_name(path), size)
-
-
-def model_name(path: Path) -> str:
-    """What to call a model before its file has been read: its name, without the layout's."""
-    return re.sub(
-        r"[-_.](?:i?q\d\w*|[bf]\d{2}|f16|f32)$", "", path.stem, flags=re.IGNORECASE
-    ).replace("-", " ")

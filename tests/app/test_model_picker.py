@@ -8,7 +8,6 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.models import model_name
 from app.state import ModelFile
 from app.ui.model_picker import size_in_words
 from fakes import MODEL
@@ -149,17 +148,3 @@ def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
 )
 def test_sizes_are_said_as_people_say_them(size: int, words: str) -> None:
     assert size_in_words(size) == words
-
-
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [
-        ("SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2 135M Instruct"),
-        ("gemma-3-270m-q4_k_m.gguf", "gemma 3 270m"),
-        ("Bonsai-8B-Q1_0.gguf", "Bonsai 8B"),
-        ("model.F16.gguf", "model"),
-        ("Qwen3-4B.gguf", "Qwen3 4B"),
-    ],
-)
-def test_a_file_is_called_by_its_model(file: str, name: str) -> None:
-    assert model_name(Path(file)) == name
