@@ -135,6 +135,7 @@ class Composer(QFrame):
     def set_model_name(self, name: str) -> None:
         """Say whom the message goes to."""
         self.editor.setPlaceholderText(f"Message {name}" if name else "Write a message")
+        self.editor.viewport().update()  # Qt repaints only when it comes or goes
 
     def set_limit(self, pixels: int) -> None:
         """How tall the text may get before it scrolls."""
