@@ -109,7 +109,10 @@ async def _session(
         await quitting.wait()
         controller.change_settings(window_geometry=window.geometry_text())
     window.hide()
-    await asyncio.get_running_loop().run_in_executor(None, controller.close)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, controller.stop_engine)
+    controller.save()
+    await loop.run_in_executor(None, controller.close_store)
     window.finish()
     return status
 

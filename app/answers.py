@@ -10,6 +10,8 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 
+from PySide6.QtCore import QTimer
+
 from app.archive import Archive
 from app.engine_link import EngineLink
 from app.state import Generation, ModelPhase, State
@@ -26,7 +28,7 @@ from engine import (
     Turn,
 )
 
-_SAVE_SECONDS = 0.3
+_SAVE_MILLISECONDS = 300
 _SPEED_SECONDS = 0.25  # how often the speed shown may change
 _ENDS = {
     FinishReason.END: MessageState.COMPLETE,
@@ -60,7 +62,8 @@ class Answers:
         self._link = link
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
-        self._saved_at = 0.0
+        self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
+        self._saving.timeout.connect(self.save)
         self._first_text: tuple[float, int] | None = None  # when it came, and tokens by then
         self._speed_at = 0.0
 
@@ -107,7 +110,7 @@ class Answers:
             text, message, numbers = "".join(self._unsaved), current.message, self._archive.messages
             self._archive.write(lambda store: store.append_text(numbers.stored(message), text))
             self._unsaved.clear()
-        self._saved_at = time.monotonic()
+        self._saving.stop()
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -143,8 +146,8 @@ class Answers:
                 tokens_per_second=speed,
             )
         )
-        if now - self._saved_at > _SAVE_SECONDS:
-            self.save()
+        if not self._saving.isActive():
+            self._saving.start()
 
     def on_finished(self, event: Finished) -> None:
         """The answer is complete, or was stopped."""
@@ -185,7 +188,7 @@ class Answers:
 
     def _begin(self, job: _Job) -> None:
         self._unsaved.clear()
-        self._first_text, self._speed_at, self._saved_at = None, 0.0, time.monotonic()
+        self._first_text, self._speed_at = None, 0.0
         request = self._link.send(
             lambda number: Generate(number, job.turns, job.sampling, job.max_tokens)
         )

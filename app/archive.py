@@ -99,6 +99,7 @@ class Archive(QObject):
         """Bring what is queued to the disk, if that works, and end the thread; may block."""
         if not self._closed:
             self._closed = True
+            self._retry.stop()
             closing: Future[object] = self._thread.submit(self._close)
             closing.add_done_callback(_log_fault)
             self._thread.shutdown(wait=True)
@@ -137,11 +138,7 @@ class Archive(QObject):
         try:
             store = self._open()
             while self._writes:
-                try:
-                    self._writes[0](store)
-                except Gone:
-                    _log.warning("a change was dropped: what it was for is gone")
-                self._writes.popleft()
+                self._write_next(store)
         except StoreError as error:
             self._report(error)
             return False
@@ -149,6 +146,17 @@ class Archive(QObject):
             self._failing = False
             self._post(lambda: self.fault_changed.emit(None))
         return True
+
+    def _write_next(self, store: Store) -> None:
+        """Do one change; it is queued again only when trying again can help."""
+        operation = self._writes.popleft()
+        try:
+            operation(store)
+        except Gone:
+            _log.warning("a change was dropped: what it was for is gone")
+        except StoreError:
+            self._writes.appendleft(operation)
+            raise
 
     def _read(self, operation: Callable[[Store], T], then: Callable[[T], None]) -> None:
         if not self._drain() and self._store is None:
@@ -188,15 +196,25 @@ class Archive(QObject):
 
         self._post(tell)
 
-    def _close(self) -> object:
-        if not self._drain() and self._writes:
+    def _close(self) -> None:
+        left = len(self._writes)
+        try:
+            self._drain()
+        finally:
+            if len(self._writes) < left and self._writes:
+                self._close()  # a mistake of ours ended the drain, and is out of the queue
+            else:
+                self._close_store()
+
+    def _close_store(self) -> None:
+        if self._writes:
             _log.error("%d changes could not be saved", len(self._writes))
         if self._store is not None:
             try:
                 self._store.close()
             except StoreError:
                 _log.warning("the store did not close cleanly")
-        return None
+            self._store = None
 
     def _post(self, call: Callable[[], None]) -> None:
         if not self._closed:
@@ -217,6 +235,7 @@ class Archive(QObject):
         if error is not None:
 
             def fail() -> None:
+                self._retry.start()  # what was queued behind it
                 raise error
 
             self._post(fail)

@@ -86,9 +86,22 @@ class Controller(QObject):
         self._link.drain()
 
     def close(self) -> None:
-        """Save what is being written, then end both threads; may block."""
-        self._answers.save()
+        """End the engine, save all it wrote, then close the store; may block."""
+        self.stop_engine()
+        self.save()
+        self._archive.close()
+
+    def stop_engine(self) -> None:
+        """End the engine's thread; the one step of `close` that another thread may take."""
         self._link.stop()
+
+    def save(self) -> None:
+        """Show what the engine wrote to its end, and hand it to the store."""
+        self._link.drain()
+        self._answers.save()
+
+    def close_store(self) -> None:
+        """Bring everything to the disk and end the store's thread; may block, on any thread."""
         self._archive.close()
 
     def report_soon(self, error: BaseException) -> None:
@@ -175,7 +188,7 @@ class Controller(QObject):
         state.set_conversations([c for c in state.conversations if c.id not in ids])
         state.set_found(state.query, [c for c in state.found if c.id not in ids])
         self._archive.write(lambda store: store.delete([number(each) for each in ids]))
-        state.set_deleted(ids)
+        state.set_deleted((*state.deleted, *ids))  # one Undo for all that are deleted in a row
         self._undo.start()
         if state.current in ids:
             self.new_conversation()
@@ -224,12 +237,13 @@ class Controller(QObject):
         text = text.strip()
         if not text or self.state.busy:
             return False
-        conversation_id = self.state.current
-        self.keep_draft(conversation_id, "")
-        if conversation_id is None:
-            conversation_id = self._begin_conversation(text)
+        shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
+        conversation_id = self._begin_conversation(text) if shown is None else shown
         self._ask(conversation_id, parent, text)
+        self.keep_draft(shown, "")  # behind the message, so that a crash between them loses none
+        if shown is None:
+            self.state.show(conversation_id)
         return True
 
     def stop(self) -> None:
@@ -351,7 +365,6 @@ class Controller(QObject):
         archive.write(create)
         made = Conversation(number, title, now, now, None)
         self.state.set_conversations([made, *self.state.conversations])
-        self.state.show(number, ())
         return number
 
     def _ask(self, conversation_id: int, parent: int | None, text: str, sibling: int = 1) -> None:

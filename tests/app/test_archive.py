@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,19 @@ from app.archive import Archive
 from app.store import MessageState, Store, StoreError
 from engine import FinishReason, Role
 from fakes import MODEL
-from stage import Stage, until
+from stage import Stage, flush, until
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
+    """A store of its own, closed afterwards and deleted on the thread it belongs to."""
+    made = Archive(tmp_path / "a.sqlite")
+    yield made
+    made.close()
+    made.deleteLater()
+    flush()
 
 
 def test_a_locked_store_is_told_and_tried_again(
@@ -63,8 +75,7 @@ def test_a_damaged_store_can_be_moved_aside_from_the_window(
     assert titles == ["A new beginning"]
 
 
-def test_changes_are_made_in_order(qtbot: object, tmp_path: Path) -> None:
-    archive = Archive(tmp_path / "a.sqlite")
+def test_changes_are_made_in_order(archive: Archive, tmp_path: Path) -> None:
     made: list[int] = []
     for number in range(50):
         archive.write(lambda store, number=number: made.append(number))
@@ -73,9 +84,8 @@ def test_changes_are_made_in_order(qtbot: object, tmp_path: Path) -> None:
 
 
 def test_a_change_that_can_never_succeed_holds_up_nothing(
-    qtbot: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive = Archive(tmp_path / "a.sqlite")
     archive.write(lambda store: store.rename(999, "Nothing there"))
     archive.write(lambda store: archive.messages.stored(-5))
     archive.write(lambda store: store.create_conversation("After it"))
@@ -85,8 +95,34 @@ def test_a_change_that_can_never_succeed_holds_up_nothing(
     with_store.close()
 
 
-def test_what_is_queued_is_written_on_closing(qtbot: object, tmp_path: Path) -> None:
-    archive = Archive(tmp_path / "a.sqlite")
+def test_a_mistake_of_ours_holds_up_no_change_behind_it(
+    qtbot, archive: Archive, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    made: list[str] = []
+    with qtbot.captureExceptions() as caught:
+        archive.write(lambda store: store.rename(2**70, "A number no column holds"))
+        archive.write(lambda store: made.append(store.create_conversation("After it").title))
+        until(lambda: bool(made) and bool(caught))
+    assert caught[0][0] is OverflowError
+    archive.close()
+
+
+def test_closing_saves_what_is_behind_mistakes_of_ours_and_frees_the_file(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+    archive.background(gate.wait, lambda _: None)
+    for title in ("One", "Two"):
+        archive._writes.append(lambda store: store.rename(2**70, "Wrong"))
+        archive._writes.append(lambda store, title=title: store.create_conversation(title))
+    gate.set()
+    archive.close()
+    store = Store.open(tmp_path / "a.sqlite")  # the lock is free
+    assert {c.title for c in store.conversations()} == {"One", "Two"}
+    store.close()
+
+
+def test_what_is_queued_is_written_on_closing(archive: Archive, tmp_path: Path) -> None:
     archive.write(lambda store: store.create_conversation("Last words"))
     archive.close()
     archive.close()
@@ -95,8 +131,9 @@ def test_what_is_queued_is_written_on_closing(qtbot: object, tmp_path: Path) -> 
     store.close()
 
 
-def test_a_mistake_of_ours_is_raised_on_the_windows_thread(qtbot, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    archive = Archive(tmp_path / "a.sqlite")
+def test_a_mistake_of_ours_is_raised_on_the_windows_thread(
+    qtbot, archive: Archive, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     with qtbot.captureExceptions() as caught:
         archive.background(lambda: 1 // 0, lambda _: None)
         until(lambda: bool(caught))
@@ -105,9 +142,8 @@ def test_a_mistake_of_ours_is_raised_on_the_windows_thread(qtbot, tmp_path: Path
 
 
 def test_a_fault_while_reading_is_told(
-    qtbot: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    archive = Archive(tmp_path / "a.sqlite")
     faults: list[StoreError | None] = []
     archive.fault_changed.connect(faults.append)
 
@@ -187,3 +223,30 @@ def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
     stage.engine.finish(FinishReason.END)
     stage.settle()
     assert stage.state.messages[-1].text == "1 2 3 4"
+
+
+def test_text_that_nothing_follows_is_saved_all_the_same(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("1 2 3")
+    stage.drain()
+    number = stage.state.messages[-1].id
+    held: list[str] = []
+
+    def saved() -> bool:
+        stored = stage.archive.messages.stored
+        stage.archive.read(lambda store: store.message(stored(number)).text, held.append)
+        return "1 2 3" in held
+
+    until(saved)
+
+
+def test_what_the_engine_says_while_it_ends_is_saved(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("1 2 3")
+    stage.controller.close()
+    store = Store.open(stage.archive.path)
+    last = store.branch(store.conversations()[0].id)[-1]
+    store.close()
+    assert last.text == "1 2 3"
