@@ -27,6 +27,7 @@ from PySide6.QtWidgets import QApplication
 from app import __version__, log, paths, smoke
 from app.archive import Archive
 from app.controller import Controller
+from app.instance import Instance
 from app.settings import Settings, load
 from app.state import State
 from app.ui.theme import Theme
@@ -75,13 +76,21 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     application.setApplicationVersion(__version__)
     application.setDesktopFileName("tokonoma")
     application.setQuitOnLastWindowClosed(False)
+    instance = Instance(paths.data())
+    if not smoke_test and instance.call(model):
+        print("Tokonoma is already open; this is its window.")
+        return 0
     loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))
     with closing(loop):
-        return loop.run_until_complete(_session(application, model, settings, smoke_test))
+        return loop.run_until_complete(_session(application, instance, model, settings, smoke_test))
 
 
 async def _session(
-    application: QApplication, model: Path | None, settings: Settings, smoke_test: bool
+    application: QApplication,
+    instance: Instance,
+    model: Path | None,
+    settings: Settings,
+    smoke_test: bool,
 ) -> int:
     theme = Theme(application, settings.theme)
     state = State()
@@ -91,12 +100,22 @@ async def _session(
     window = Window(state)
     connect(window, controller, theme)
     quitting = asyncio.Event()
-    window.closing.connect(quitting.set)
+    window.closing.connect(controller.ask_to_quit)
+    controller.may_quit.connect(quitting.set)
     application.aboutToQuit.connect(quitting.set)
     if sys.platform != "win32":  # there the loop has no signal handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, quitting.set)
     window.painted.connect(lambda: controller.start(model))
+
+    def come_forward(path: str) -> None:
+        window.come_forward()
+        if path:
+            controller.load_model(Path(path))
+
+    instance.called.connect(come_forward)
+    if not smoke_test:
+        instance.listen()
     window.show()
     status = 0
     if smoke_test:
@@ -107,7 +126,9 @@ async def _session(
             status = 1
     else:
         await quitting.wait()
+        window.leave_draft()
         controller.change_settings(window_geometry=window.geometry_text())
+    instance.close()
     window.hide()
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, controller.stop_engine)

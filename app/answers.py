@@ -48,6 +48,7 @@ class _Job:
 
     conversation: int
     message: int
+    text: str  # that is there already
     turns: tuple[Turn, ...]
     sampling: Sampling
     max_tokens: int
@@ -62,6 +63,7 @@ class Answers:
         self._link = link
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
+        self._written: list[str] = []  # all of the answer that is being written
         self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
         self._first_text: tuple[float, int] | None = None  # when it came, and tokens by then
@@ -69,7 +71,9 @@ class Answers:
 
     def ask(self, message: Message, turns: tuple[Turn, ...], sampling: Sampling, most: int) -> None:
         """Write `message` as the answer to `turns` as soon as its turn comes."""
-        self._jobs.append(_Job(message.conversation, message.id, turns, sampling, most))
+        self._jobs.append(
+            _Job(message.conversation, message.id, message.text, turns, sampling, most)
+        )
         self._state.set_waiting(message.id, message.conversation, self._note())
         self.go_on()
 
@@ -112,6 +116,16 @@ class Answers:
             self._unsaved.clear()
         self._saving.stop()
 
+    def with_newest_text(self, messages: list[Message]) -> list[Message]:
+        """A branch as the store knew it, with what came since of the answer being written."""
+        current = self._state.generation
+        return [
+            replace(message, text="".join(self._written))
+            if current and message.id == current.message
+            else message
+            for message in messages
+        ]
+
     # --- events ---------------------------------------------------------------------------------
 
     def on_prompt(self, event: PromptProgress) -> None:
@@ -130,6 +144,7 @@ class Answers:
             return
         text = "".join(event.text for event in events)
         self._unsaved.append(text)
+        self._written.append(text)
         self._state.add_text(current.conversation, current.message, text)
         speed = current.tokens_per_second
         if self._first_text is None:
@@ -188,6 +203,7 @@ class Answers:
 
     def _begin(self, job: _Job) -> None:
         self._unsaved.clear()
+        self._written = [job.text]
         self._first_text, self._speed_at = None, 0.0
         request = self._link.send(
             lambda number: Generate(number, job.turns, job.sampling, job.max_tokens)

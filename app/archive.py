@@ -75,9 +75,28 @@ class Archive(QObject):
         self._writes.append(operation)
         self._drain_soon()
 
-    def read(self, operation: Callable[[Store], T], then: Callable[[T], None]) -> None:
-        """Look something up after the changes queued so far; `then` gets it, unless it fails."""
-        self._submit(lambda: self._read(operation, then))
+    def read(
+        self,
+        operation: Callable[[Store], T],
+        then: Callable[[T], None],
+        *,
+        only_if_saved: bool = False,
+    ) -> None:
+        """Look something up after the changes queued so far; `then` gets it, unless it fails.
+
+        With `only_if_saved`, nothing is looked up while changes cannot be saved.
+        """
+        self._submit(lambda: self._read(operation, then, only_if_saved))
+
+    def flush(self, then: Callable[[int], None]) -> None:
+        """Try to save what is queued now; `then` gets how many changes could not be saved."""
+
+        def run() -> None:
+            self._drain()
+            left = len(self._writes)
+            self._post(lambda: then(left))
+
+        self._submit(run)
 
     def background(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run something else that may touch the disk; `then` gets its result."""
@@ -158,8 +177,10 @@ class Archive(QObject):
             self._writes.appendleft(operation)
             raise
 
-    def _read(self, operation: Callable[[Store], T], then: Callable[[T], None]) -> None:
-        if not self._drain() and self._store is None:
+    def _read(
+        self, operation: Callable[[Store], T], then: Callable[[T], None], only_if_saved: bool
+    ) -> None:
+        if not self._drain() and (only_if_saved or self._store is None):
             return
         try:
             result = operation(self._open())

@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.answers import Answers, turns_of
 from app.archive import Archive
+from app.drafts import Drafts
 from app.engine_link import EngineLink
 from app.models import Models, first_model
 from app.settings import Settings, SettingsError, sampling, save
@@ -43,6 +44,7 @@ class Controller(QObject):
     """Carries out what the window asks for."""
 
     settings_changed = Signal()
+    may_quit = Signal()  # all is saved, or the person does not mind
     _faulted = Signal(object)  # an exception nobody caught, from any thread
 
     def __init__(
@@ -61,6 +63,7 @@ class Controller(QObject):
         self._archive = archive
         self._link = EngineLink(engine, self.receive, self)
         self._answers = Answers(state, archive, self._link)
+        self._drafts = Drafts(state, archive)
         self.models = Models(state, archive, self._link)
         self._last_number = 0  # of conversations and messages made here; they count downwards
         self._opening: int | None = None
@@ -75,7 +78,7 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
         self._read_conversations()
-        self._archive.read(lambda store: store.draft(None), self._on_first_draft)
+        self._drafts.read_first()
         self.models.find()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
@@ -90,6 +93,19 @@ class Controller(QObject):
         self.stop_engine()
         self.save()
         self._archive.close()
+
+    def ask_to_quit(self) -> None:
+        """Say `may_quit` when all is saved, or tell the person that it is not."""
+
+        def flushed(left: int) -> None:
+            if left:
+                sentence = "Quitting now would lose the last changes, which could not be saved."
+                self.state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
+            else:
+                self.may_quit.emit()
+
+        self.save()
+        self._archive.flush(flushed)
 
     def stop_engine(self) -> None:
         """End the engine's thread; the one step of `close` that another thread may take."""
@@ -126,6 +142,8 @@ class Controller(QObject):
         """The person pressed the button of a line of trouble."""
         if kind == "store":
             self._archive.repair(self._on_repaired)
+        elif kind == "quit":
+            self.may_quit.emit()
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them."""
@@ -220,15 +238,7 @@ class Controller(QObject):
 
     def keep_draft(self, conversation_id: int | None, text: str) -> None:
         """Keep what is typed in a conversation and not sent."""
-        if self.state.drafts.get(conversation_id, "") == text:
-            return
-        self.state.set_draft(conversation_id, text)
-        number = self._archive.conversations.stored
-        self._archive.write(
-            lambda store: store.set_draft(
-                None if conversation_id is None else number(conversation_id), text
-            )
-        )
+        self._drafts.keep(conversation_id, text)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -289,9 +299,9 @@ class Controller(QObject):
 
         def selected(branch: list[Message]) -> None:
             if self.state.current == shown:
-                self.state.show(shown, branch)
+                self.state.show(shown, self._answers.with_newest_text(branch))
 
-        self._archive.read(select, selected)
+        self._archive.read(select, selected, only_if_saved=True)
 
     # --- the model ------------------------------------------------------------------------------
 
@@ -436,12 +446,6 @@ class Controller(QObject):
 
         self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
 
-    def _on_first_draft(self, text: str) -> None:
-        if text and not self.state.drafts.get(None):
-            self.state.set_draft(None, text)
-            if self.state.current is None:
-                self.state.show(None)
-
     def _on_settings_saved(self, error: SettingsError | None) -> None:
         self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)
 
@@ -456,7 +460,9 @@ class Controller(QObject):
     def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None:
             self.state.set_notice("store", None)
+            self.state.set_notice("quit", None)
             self._read_conversations()
+            self._drafts.read_first()
             return
         action = "Move it aside" if isinstance(error, DamagedStore) else ""
         self.state.set_notice("store", Notice(str(error), error.remedy, action))

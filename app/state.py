@@ -86,6 +86,7 @@ class State(QObject):
     model_changed = Signal()
     generation_changed = Signal()
     notices_changed = Signal()
+    draft_found = Signal(str)  # typed last time for a conversation not begun
     deleted_changed = Signal()  # what Undo would bring back
 
     def __init__(self, parent: QObject | None = None) -> None:

@@ -146,6 +146,7 @@ class Window(QWidget):
     def _connect(self) -> None:
         state = self._state
         state.conversation_changed.connect(self._show_conversation)
+        state.draft_found.connect(self._show_found_draft)
         state.conversations_changed.connect(self._show_title)
         state.message_added.connect(self.transcript.append_message)
         state.message_added.connect(self._show_page)
@@ -226,6 +227,17 @@ class Window(QWidget):
         if text:
             self.restoreGeometry(QByteArray.fromBase64(text.encode("ascii")))
 
+    def leave_draft(self) -> None:
+        """Tell what is typed, without the pause that typing is given."""
+        self.draft_left.emit(self._shown, self.composer.text())
+
+    def come_forward(self) -> None:
+        """Put the window in front of the others, as a second start wants it."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
     def finish(self) -> None:
         """Really close, without asking anyone."""
         self._may_close = True
@@ -278,6 +290,12 @@ class Window(QWidget):
         self._show_page()
         self._show_busy()
         self._show_title()
+
+    def _show_found_draft(self, text: str) -> None:
+        if self._shown is None:
+            typed = self.composer.text()
+            self.composer.set_text(f"{text}\n{typed}" if typed.strip() else text)
+            self.leave_draft()  # with what was typed since the last pause
 
     def _show_page(self) -> None:
         page = self.transcript if self._state.messages else self.empty_view
@@ -396,6 +414,7 @@ class Window(QWidget):
             event.accept()
         else:
             event.ignore()  # first the answer and the settings are saved
+            self.leave_draft()
             self.closing.emit()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

@@ -250,3 +250,77 @@ def test_what_the_engine_says_while_it_ends_is_saved(stage: Stage) -> None:
     last = store.branch(store.conversations()[0].id)[-1]
     store.close()
     assert last.text == "1 2 3"
+
+
+def test_quitting_asks_first_when_something_cannot_be_saved(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    quits: list[bool] = []
+    stage.controller.may_quit.connect(lambda: quits.append(True))
+    other = Store.open(stage.archive.path)
+    stage.ready(MODEL)
+    assert stage.controller.send("Is this kept?")
+    stage.controller.ask_to_quit()
+    until(lambda: "quit" in stage.state.notices)
+    assert stage.state.notices["quit"].action == "Quit anyway"
+    assert quits == []
+    stage.controller.act_on_notice("quit")
+    assert quits == [True]
+    other.close()
+    until(lambda: not stage.state.notices)
+    stage.controller.ask_to_quit()
+    until(lambda: len(quits) == 2)
+
+
+def test_a_sibling_shown_while_an_answer_grows_costs_no_text(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.drain()
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    stage.engine.write("1 2 ")
+    stage.drain()
+    growing = stage.state.messages[-1].id
+    stage.controller.show_sibling(growing, -1)
+    stage.engine.write("3 ")
+    stage.settle()
+    assert stage.state.messages[-1].text == "one"
+    stage.engine.write("4 ")
+    stage.drain()
+    stage.controller.show_sibling(stage.state.messages[-1].id, 1)
+    stage.engine.write("5 ")
+    stage.drain()
+    stage.engine.write("6")
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4 5 6"
+    stage.engine.finish()
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4 5 6"
+
+
+def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.drain()
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    stage.settle()
+    full = [True]
+
+    def fail(store: Store) -> None:
+        if full[0]:
+            raise StoreError("The disk is full.", "Free some space.")
+
+    stage.archive.write(fail)
+    stage.engine.write("two")
+    stage.engine.finish()
+    stage.settle()
+    shown = [m.text for m in stage.state.messages]
+    stage.controller.show_sibling(stage.state.messages[-1].id, 0)
+    stage.settle()
+    assert [m.text for m in stage.state.messages] == shown == ["Count", "two"]
+    full[0] = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 from app.settings import Settings, load
@@ -13,16 +12,6 @@ from fakes import MODEL
 from stage import Stage, until
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
-
-
-class _Stop:
-    """A change that takes until the test says it is over."""
-
-    def __init__(self) -> None:
-        self.over = threading.Event()
-
-    def __call__(self, store: Store) -> None:
-        assert self.over.wait(10)
 
 
 def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
@@ -61,30 +50,6 @@ def test_a_message_is_sent_and_its_answer_arrives(stage: Stage) -> None:
         (USER, "Why is the sky blue?", MessageState.COMPLETE),
         (ASSISTANT, "Because of the air.", MessageState.COMPLETE),
     ]
-
-
-def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -> None:
-    stage.ready(MODEL)
-    stage.window.composer.insert("Why is the sky blue?")
-    stage.controller.keep_draft(None, "Why is the sky blue?")
-    stage.settle()
-    stage.archive.write(stop := _Stop())
-    stage.window.composer.submitted.emit("Why is the sky blue?")
-    kept: list[tuple[int, str]] = []
-
-    def note(store: Store) -> None:
-        messages = [m for c in store.conversations() for m in store.branch(c.id)]
-        kept.append((len(messages), store.draft(None)))
-
-    queued = [write for write in stage.archive._writes if write is not stop]
-    for write in queued:
-        stage.archive._writes.remove(write)
-        stage.archive._writes.extend((write, note))
-    stop.over.set()
-    stage.settle()
-    assert kept
-    assert all(messages or draft for messages, draft in kept)
-    assert kept[-1] == (2, "")
 
 
 def test_the_whole_branch_is_sent(stage: Stage) -> None:

@@ -1,0 +1,67 @@
+"""One window for one profile: a second start hands over what it was given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.instance import Instance
+from stage import flush, until
+
+ROOT = Path(__file__).parents[2]
+SECOND = """
+import sys
+from pathlib import Path
+from PySide6.QtCore import QCoreApplication
+from app.instance import Instance
+application = QCoreApplication([])
+model = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+sys.exit(0 if Instance(Path(sys.argv[1])).call(model) else 3)
+"""
+
+
+@pytest.fixture
+def first(qtbot: object, tmp_path: Path) -> Iterator[Instance]:
+    made = Instance(tmp_path)
+    made.listen()
+    yield made
+    made.close()
+    made.deleteLater()
+    flush()
+
+
+def start(*arguments: Path | str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SECOND, *map(str, arguments)], cwd=ROOT)
+
+
+def ended(child: subprocess.Popen[bytes]) -> int:
+    until(lambda: child.poll() is not None)
+    return child.wait()
+
+
+def test_a_second_start_is_heard_and_ends(first: Instance, tmp_path: Path) -> None:
+    heard: list[str] = []
+    first.called.connect(heard.append)
+    assert ended(start(tmp_path)) == 0
+    assert ended(start(tmp_path, "/models/Ein Mädchen.gguf")) == 0
+    assert heard == ["", "/models/Ein Mädchen.gguf"]
+
+
+def test_another_profile_is_another_app(first: Instance, tmp_path: Path) -> None:
+    assert ended(start(tmp_path / "other")) == 3
+
+
+def test_an_app_that_has_closed_does_not_answer(first: Instance, tmp_path: Path) -> None:
+    first.close()
+    assert ended(start(tmp_path)) == 3
+
+
+def test_a_name_that_a_crash_left_behind_is_taken_over(first: Instance, tmp_path: Path) -> None:
+    again = Instance(tmp_path, first)
+    again.listen()
+    assert ended(start(tmp_path)) == 0
+    again.close()
