@@ -46,6 +46,14 @@ class Numbers:
             raise Gone
         return self._stored[local]
 
+    def last(self) -> int:
+        """The largest number in the store that is known to stand for a row made here."""
+        return max(self._local, default=0)
+
+    def known(self, local: int) -> int:
+        """The number in the store, or 0 when the row never reached it."""
+        return local if local >= 0 else self._stored.get(local, 0)
+
     def local(self, stored: int) -> int:
         """The number this run knows the row by."""
         return self._local.get(stored, stored)
@@ -107,12 +115,32 @@ class Archive(QObject):
 
         self._submit(run)
 
-    def repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
+    def repair(self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]) -> None:
         """Move a damaged store aside and copy what can be read of it into a new one.
 
+        The new one gives no number of a conversation and of a message up to `known` to another.
         `then` gets where the old file is now and what was found in it, if it could be read.
         """
-        self._submit(lambda: self._repair(then))
+        self._submit(lambda: self._repair(known, then))
+
+    def put_back(self, conversation: Conversation, branch: Sequence[Message]) -> None:
+        """Write again what the window shows of a conversation, where the store has lost it."""
+        conversations, messages = self.conversations, self.messages
+
+        def write(store: Store) -> None:
+            place = conversations.known(conversation.id)
+            number = store.put_back_conversation(replace(conversation, id=place))
+            conversations.pair(conversation.id, number)
+            for message in branch:
+                added = replace(
+                    message,
+                    id=messages.known(message.id),
+                    parent=None if message.parent is None else messages.stored(message.parent),
+                    conversation=number,
+                )
+                messages.pair(message.id, store.put_back_message(added))
+
+        self.write(write)
 
     def close(self) -> None:
         """Bring what is queued to the disk, if that works, and end the thread; may block."""
@@ -189,20 +217,20 @@ class Archive(QObject):
             return
         self._post(lambda: then(result))
 
-    def _repair(self, then: Callable[[Path, Salvaged | None], None]) -> None:
-        found: Salvaged | None = None
+    def _repair(
+        self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]
+    ) -> None:
         try:
             if self._store is not None:
                 self._store.close()
                 self._store = None
-            aside = Store.set_aside(self.path)
+            aside, found = Store.repair(self.path)
+            self._open().reserve(
+                max(known[0], self.conversations.last()), max(known[1], self.messages.last())
+            )
         except StoreError as error:
             self._report(error)
             return
-        try:
-            found = Store.salvage(aside, self.path)
-        except StoreError as error:
-            _log.warning("nothing could be read of the damaged store: %s", type(error).__name__)
         self._post(lambda: then(aside, found))
         self._drain()
 

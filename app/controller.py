@@ -141,7 +141,12 @@ class Controller(QObject):
     def act_on_notice(self, kind: str) -> None:
         """The person pressed the button of a line of trouble."""
         if kind == "store":
-            self._archive.repair(self._on_repaired)
+            shown = self.state.branches.values()
+            known = (
+                max((c.id for c in self.state.conversations), default=0),
+                max((m.id for branch in shown for m in branch), default=0),
+            )
+            self._archive.repair(known, self._on_repaired)
         elif kind == "quit":
             self.may_quit.emit()
 
@@ -454,6 +459,10 @@ class Controller(QObject):
             sentence = "Nothing could be read of the damaged file; a new one was begun."
         else:
             sentence = f"{found.conversations} conversations with {found.messages} messages were recovered."
+        self._answers.save()
+        for conversation in self.state.conversations:
+            if branch := self.state.branches.get(conversation.id):
+                self._archive.put_back(conversation, branch)
         self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
         self._read_conversations()
 

@@ -7,6 +7,8 @@ A store belongs to the thread that opened it.
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
 import time
 from collections.abc import Generator, Sequence
@@ -23,6 +25,7 @@ from app.store_rows import (
     MessageState,
     find,
     fold_chunks,
+    put_back,
     set_leaf,
     sibling_ids,
     to_message,
@@ -43,6 +46,8 @@ __all__ = [
     "StoreError",
 ]
 
+_log = logging.getLogger(__name__)
+
 
 class Store:
     """The conversations of one file; every method raises `StoreError` and nothing else."""
@@ -61,6 +66,9 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(path)
             try:
+                salvaged = _salvaged(path)
+                if salvaged.exists() and not path.exists():  # a repair was cut off
+                    os.replace(salvaged, path)
                 store = cls(path, lock, connect(path))
             except BaseException:
                 lock.release()
@@ -87,6 +95,59 @@ class Store:
                     f"There is already a file at {path_to}.", "Move it aside first, then try again."
                 )
             return salvage(path_from, path_to)
+
+    @staticmethod
+    def repair(path: Path) -> tuple[Path, Salvaged | None]:
+        """Put a new store in the place of a damaged one; where that is now, and what was in it.
+
+        What can be read is complete beside it before it moves, so that a crash loses nothing.
+        """
+        found: Salvaged | None = None
+        with translated(path):
+            salvaged = _salvaged(path)
+            salvaged.unlink(missing_ok=True)
+            try:
+                found = Store.salvage(path, salvaged)
+            except StoreError as error:
+                _log.warning("nothing could be read of a damaged store: %s", type(error).__name__)
+            aside = set_aside(path)
+            if found is not None:
+                os.replace(salvaged, path)
+        return aside, found
+
+    def reserve(self, conversation_id: int, message_id: int) -> None:
+        """Never give these numbers, or smaller ones, to something new."""
+        with self._writing(durable=True) as database:
+            for table, last in (("conversation", conversation_id), ("message", message_id)):
+                known = database.execute(
+                    "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (last, table)
+                )
+                if not known.rowcount:
+                    database.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, last))
+
+    def put_back_conversation(self, conversation: Conversation) -> int:
+        """Add a conversation under its number (0: a new one), unless it is there; its number."""
+        title = clean(conversation.title)
+        with self._writing(durable=True) as database:
+            added = database.execute(
+                "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (
+                    conversation.id or None,
+                    title,
+                    fold(title),
+                    conversation.created,
+                    conversation.updated,
+                ),
+            )
+            return conversation.id or added.lastrowid or 0
+
+    def put_back_message(self, message: Message) -> int:
+        """Add a message as `put_back_conversation` does, and make it the leaf."""
+        with self._writing(durable=True) as database:
+            number = put_back(database, message)
+            set_leaf(database, message.conversation, number)
+            return number
 
     def close(self) -> None:
         """Close the file and let others open it; closing twice is allowed."""
@@ -318,3 +379,8 @@ class Store:
                 "SELECT text FROM draft WHERE conversation = ?", (conversation_id or 0,)
             ).fetchone()
             return row[0] if row else ""
+
+
+def _salvaged(path: Path) -> Path:
+    """Where a repair keeps what it read until the damaged store has moved."""
+    return path.with_name(path.name + ".salvaged")

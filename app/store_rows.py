@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from app.store_schema import Gone
-from app.store_search import index
+from app.store_search import clean, index
 from engine import Role
 
 
@@ -149,3 +149,30 @@ def touch(database: sqlite3.Connection, conversation: int) -> None:
     database.execute(
         "UPDATE conversation SET updated = ? WHERE id = ?", (time.time(), conversation)
     )
+
+
+def put_back(database: sqlite3.Connection, message: Message) -> int:
+    """Add a message under its number (0: a new one), unless it is there; returns its number."""
+    text = clean(message.text)
+    added = database.execute(
+        "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"
+        " error, prompt_tokens, generated_tokens, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            message.id or None,
+            message.conversation,
+            message.parent,
+            message.role.value,
+            text,
+            message.state.value,
+            message.created,
+            clean(message.model),
+            clean(message.error),
+            message.prompt_tokens,
+            message.generated_tokens,
+            message.seconds,
+        ),
+    )
+    number = message.id or added.lastrowid or 0
+    if added.rowcount and message.state is not MessageState.STREAMING:
+        index(database, number, text)
+    return number

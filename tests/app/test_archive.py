@@ -324,3 +324,51 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
     stage.settle()
     assert [m.text for m in stage.state.messages] == shown == ["Count", "two"]
     full[0] = False
+
+
+def test_what_is_shown_is_written_again_when_its_store_is_damaged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store.open(stage.archive.path)
+    old = store.create_conversation("From last time")
+    store.add_message(old.id, None, Role.USER, "Yesterday")
+    store.close()
+    stage.ready(MODEL)
+    stage.controller.open_conversation(old.id)
+    stage.settle()
+    stage.controller.send("Today")
+    stage.engine.write("one ")
+    stage.settle()
+
+    def damage(store: Store) -> None:
+        store.close()
+        stage.archive._store = None
+        stage.archive.path.write_bytes(b"no database " * 4000)
+
+    stage.archive.write(damage)
+    stage.settle()
+    stage.controller.rename_conversation(old.id, "Renamed meanwhile")
+    until(lambda: "store" in stage.state.notices)
+    stage.engine.write("two ")
+    stage.drain()
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices and "store" not in stage.state.notices)
+    stage.engine.write("three")
+    stage.engine.finish()
+    stage.settle()
+    stage.controller.new_conversation()
+    stage.controller.send("A new one")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.settle()
+    held: dict[str, list[str]] = {}
+
+    def read(store: Store) -> None:
+        held.update({c.title: [m.text for m in store.branch(c.id)] for c in store.conversations()})
+
+    stage.archive.write(read)
+    stage.settle()
+    assert held == {
+        "Renamed meanwhile": ["Yesterday", "Today", "one two three"],
+        "A new one": ["A new one", "one"],
+    }

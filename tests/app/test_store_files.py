@@ -484,3 +484,12 @@ def test_salvage_never_overwrites(path, tmp_path):
 def test_a_killed_app_loses_nothing_it_had_saved(tmp_path):
     kills = rounds(tmp_path, kills=3, seed=5)
     assert [kill for kill in kills if not kill.kept] == []
+
+
+def test_a_repair_cut_off_when_the_damaged_file_had_moved_is_completed(path):
+    held = fill(path)
+    Store.salvage(path, path.with_name(path.name + ".salvaged"))
+    Store.set_aside(path)
+    store = Store.open(path)
+    assert contents(store) == held
+    store.close()
