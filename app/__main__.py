@@ -78,7 +78,7 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     application.setQuitOnLastWindowClosed(False)
     instance = Instance(paths.data())
     if not smoke_test and instance.call(model):
-        print("Tokonoma is already open; this is its window.")
+        print("Tokonoma is already open: its window comes to the front.")
         return 0
     loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))
     with closing(loop):

@@ -7,6 +7,7 @@ after. Engine events arrive in batches and are taken apart in one `match`.
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -38,6 +39,8 @@ from engine import (
 
 UNDO_MILLISECONDS = 8000
 _TITLE_LENGTH = 60
+_TITLE_SOURCE = 4000  # characters a title is made of
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of direction
 
 
 class Controller(QObject):
@@ -193,7 +196,7 @@ class Controller(QObject):
 
     def rename_conversation(self, conversation_id: int, title: str) -> None:
         """Give a conversation another title; an empty one changes nothing."""
-        title = " ".join(title.split())
+        title = one_line(title)
         if not title:
             return
         self._change_conversation(conversation_id, title=title)
@@ -477,9 +480,19 @@ class Controller(QObject):
         self.state.set_notice("store", Notice(str(error), error.remedy, action))
 
 
+def one_line(text: str) -> str:
+    """Text as a row of the list can show it: no line ends, nothing that has no shape of its own."""
+    shown = (
+        " " if unicodedata.category(letter) == "Cc" else letter
+        for letter in text
+        if letter not in _TURNS
+    )
+    return " ".join("".join(shown).split())
+
+
 def title_of(text: str) -> str:
     """A conversation's title: the first words of its first message."""
-    words = " ".join(text.split())
+    words = one_line(text[:_TITLE_SOURCE]) or one_line(text)
     if len(words) <= _TITLE_LENGTH:
         return words
     cut = words[:_TITLE_LENGTH].rsplit(" ", 1)[0]

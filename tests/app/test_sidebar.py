@@ -160,6 +160,23 @@ def test_the_shown_conversation_is_the_current_row(stage: Stage, sidebar: Sideba
     assert not sidebar.list.currentIndex().isValid()
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("a\x00b\x07c\n\td", "a b c d"),
+        ("safe \u202etxt.exe\u202c", "safe txt.exe"),
+        ("👩\u200d🚀 مرحبا 你好", "👩\u200d🚀 مرحبا 你好"),
+    ],
+)
+def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: str) -> None:
+    stage.ready(MODEL)
+    stage.controller.send(text)
+    stage.settle()
+    assert [c.title for c in stage.state.conversations] == [title]
+    stage.controller.rename_conversation(stage.state.conversations[0].id, f"{text} again")
+    assert [c.title for c in stage.state.conversations] == [f"{title} again"]
+
+
 def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     for title in ("One", "Two"):
