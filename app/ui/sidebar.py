@@ -228,6 +228,8 @@ class Sidebar(QWidget):
         if moved:
             self._select(selected)
             self.list.verticalScrollBar().setValue(place)
+        tab = Qt.FocusPolicy.StrongFocus if conversations else Qt.FocusPolicy.NoFocus
+        self.list.setFocusPolicy(tab)  # nothing in it could show the focus
         self.nothing.setVisible(not conversations and bool(state.query))
         self.nothing.setText(f"Nothing found for “{state.query[:60]}”")
         self._show_current()

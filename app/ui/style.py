@@ -68,6 +68,7 @@ QAbstractButton[look="quiet"]:hover, QAbstractButton[look="icon"]:hover,
 QAbstractButton[look="quiet"][open="true"] {{
     background: {p.accent_soft};
 }}
+QAbstractButton {{ outline: none; }}
 QAbstractButton[look="outlined"] {{
     background: {p.surface}; border: {line}px solid {p.hairline}; padding: 4px 10px;
     min-height: 22px; text-align: left;

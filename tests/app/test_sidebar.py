@@ -177,6 +177,15 @@ def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: 
     assert [c.title for c in stage.state.conversations] == [f"{title} again"]
 
 
+def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert not stage.window.sidebar.list.focusPolicy() & Qt.FocusPolicy.TabFocus
+    stage.controller.send("A first message")
+    stage.settle()
+    policy = stage.window.sidebar.list.focusPolicy()
+    assert policy & Qt.FocusPolicy.TabFocus == Qt.FocusPolicy.TabFocus
+
+
 def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     for title in ("One", "Two"):
