@@ -33,7 +33,7 @@ Record = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was found: for the sentence that tells the user."""
+    """What was found, but for what was deleted: for the sentence that tells the user."""
 
     conversations: int
     messages: int
@@ -66,7 +66,9 @@ def salvage(source: Path, target: Path) -> Salvaged:
     with closing(connect(unfinished)) as database:
         _write(database, found)
     os.replace(unfinished, target)
-    return Salvaged(len(found.conversations), len(found.messages), partly)
+    listed = {number for number, record in found.conversations.items() if record[5] is None}
+    messages = [record for record in found.messages.values() if record[1] in listed]
+    return Salvaged(len(listed), len(messages), partly)
 
 
 class _Pages:

@@ -372,3 +372,14 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
         "Renamed meanwhile": ["Yesterday", "Today", "one two three"],
         "A new one": ["A new one", "one"],
     }
+
+
+def test_what_was_deleted_is_not_counted_as_recovered(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "old.sqlite")
+    for title in ("Kept", "Deleted"):
+        made = store.create_conversation(title)
+        store.add_message(made.id, None, Role.USER, title)
+    store.delete([made.id])
+    store.close()
+    counts = Store.salvage(tmp_path / "old.sqlite", tmp_path / "new.sqlite")
+    assert (counts.conversations, counts.messages) == (1, 1)
