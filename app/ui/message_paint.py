@@ -208,7 +208,8 @@ def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QP
         return
     point = view.end_point() + at
     if view.parts:
-        _dot(painter, style, point + QPointF(10, 0))
+        behind = -10 if view.parts[-1].view.right_to_left else 10
+        _dot(painter, style, point + QPointF(behind, 0))
         return
     _dot(painter, style, point + QPointF(DOT / 2, 0))
     if view.note:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QAccessible, QGuiApplication, QInputMethodEvent
+from PySide6.QtGui import QAccessible, QColor, QGuiApplication, QInputMethodEvent
 from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
@@ -20,6 +20,7 @@ from reader import (
     click,
     clipboard,
     drag,
+    laid_out,
     message,
     open_transcript,
     part_point,
@@ -325,3 +326,32 @@ def test_the_editor_shows_all_of_a_long_message(view: Transcript, qtbot: QtBot) 
     assert lines > 4
     assert field.viewport().height() >= lines * field.fontMetrics().lineSpacing()
     assert field.horizontalScrollBar().maximum() == 0
+
+
+def accent_columns(view: Transcript) -> list[int]:
+    """Where along the width the green of the streaming dot is, in pixels."""
+    image = view.viewport().grab().toImage()
+
+    def green(color: QColor) -> bool:
+        return color.green() - color.red() > 30
+
+    return [
+        x
+        for x in range(image.width())
+        if any(green(image.pixelColor(x, y)) for y in range(image.height()))
+    ]
+
+
+def test_the_streaming_dot_stands_behind_the_text_in_its_own_direction(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    """In Arabic the end of a line is on its left; the dot stood on the last letter."""
+    for number, text in ((1, "The sky is blue"), (2, "السماء زرقاء")):
+        view.set_messages([streaming(number)])
+        stream_in(view, qtbot, number, text)
+        laid_out(view, qtbot)
+        shown = view.stack.views[0]
+        end = shown.end_point().x() + view.column_left()
+        dot = accent_columns(view)
+        assert dot
+        assert (min(dot) > end) if number == 1 else (max(dot) < end)
