@@ -250,7 +250,9 @@ class Window(QWidget):
     def open_file(self) -> None:
         """Ask for a model file; returns at once."""
         self.picker_card.close_card()
-        dialog = QFileDialog(self, "Open a model", str(Path.home()))
+        beside = self._state.model.path
+        folder = beside.parent if beside is not None else Path.home()
+        dialog = QFileDialog(self, "Open a model", str(folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilters(["Models (*.gguf *.GGUF)", "All files (*)"])

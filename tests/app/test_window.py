@@ -202,6 +202,18 @@ def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:
     flush()
 
 
+def test_the_dialog_opens_beside_the_model_in_use(
+    qtbot: QtBot, stage: Stage, tmp_path: Path
+) -> None:
+    stage.ready(tmp_path / "model.gguf")
+    press(qtbot, stage, "open")
+    dialog = stage.window.findChild(QFileDialog)
+    assert dialog is not None
+    assert Path(dialog.directory().absolutePath()) == tmp_path
+    dialog.close()
+    flush()
+
+
 def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     assert not stage.window.sidebar.isHidden()
