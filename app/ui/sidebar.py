@@ -35,7 +35,7 @@ class ConversationList(QListView):
     opened = Signal(int)
     delete_requested = Signal(list)  # of ids
 
-    def __init__(self, painter: RowPainter, parent: QWidget) -> None:
+    def __init__(self, painter: RowPainter, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._painter = painter
         self.setItemDelegate(painter)
@@ -162,12 +162,13 @@ class Sidebar(QWidget):
         )
         self.model = Conversations(self)
         self.painter = RowPainter(self)
-        self.list = ConversationList(self.painter, self)
+        # No parent yet: the layout gives each its place, and Tab goes as the eye does.
+        self.list = ConversationList(self.painter)
         self.list.setModel(self.model)
         self.nothing = label("", "secondary", SMALL)
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setWordWrap(True)
-        self.undo = UndoLine(self)
+        self.undo = UndoLine()
         self._typing = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
         self._lay_out()
         self._connect()

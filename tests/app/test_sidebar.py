@@ -257,3 +257,13 @@ def test_thousands_of_conversations_cost_only_what_is_seen(stage: Stage) -> None
     sidebar.list.viewport().grab()
     assert sidebar.model.rowCount() > 5000
     assert 0 < len(painted) < 60
+
+
+def test_tab_goes_as_the_eye_does(stage: Stage, sidebar: Sidebar) -> None:
+    order = [sidebar.new_button, sidebar.hide_button, sidebar.search, sidebar.list]
+    found, widget = [], sidebar.nextInFocusChain()
+    while len(found) < len(order):
+        if widget in order:
+            found.append(widget)
+        widget = widget.nextInFocusChain()
+    assert found == order
