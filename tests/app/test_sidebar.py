@@ -38,6 +38,16 @@ def rows(sidebar: Sidebar) -> list[str]:
     return [str(sidebar.model.index(row).data()) for row in range(sidebar.model.rowCount())]
 
 
+def begin(stage: Stage, *titles: str) -> None:
+    """Start, and have one saved conversation of each title."""
+    stage.start()
+    for title in titles:
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.controller.stop()
+    stage.settle()
+
+
 def select(sidebar: Sidebar, *numbers: int) -> None:
     for number in numbers:
         sidebar.list.selectionModel().select(
@@ -122,12 +132,7 @@ def test_f2_renames_in_place(
 
 
 def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, stage: Stage) -> None:
-    stage.start()
-    for title in ("One", "Two"):
-        stage.controller.new_conversation()
-        stage.controller.send(title)
-        stage.controller.stop()
-    stage.settle()
+    begin(stage, "One", "Two")
     view = stage.window.sidebar.list
     first = stage.state.conversations[1]
     place = view.visualRect(stage.window.sidebar.model.find(first.id)).center()
@@ -187,12 +192,7 @@ def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
 
 
 def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
-    stage.start()
-    for title in ("One", "Two"):
-        stage.controller.new_conversation()
-        stage.controller.send(title)
-        stage.controller.stop()
-    stage.settle()
+    begin(stage, "One", "Two")
     sidebar = stage.window.sidebar
     assert sidebar.undo.isHidden()
     sidebar.delete_requested.emit([c.id for c in stage.state.conversations])
@@ -206,12 +206,7 @@ def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -
 
 
 def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: Stage) -> None:
-    stage.start()
-    for title in ("About tea", "About rice"):
-        stage.controller.new_conversation()
-        stage.controller.send(title)
-        stage.controller.stop()
-    stage.settle()
+    begin(stage, "About tea", "About rice")
     sidebar = stage.window.sidebar
     sidebar.start_search()
     qtbot.keyClicks(sidebar.search, "tea")
