@@ -13,6 +13,7 @@ from typing import assert_never
 from PySide6.QtCore import QObject, Qt, QTimer
 
 from engine import (
+    AdaptersSet,
     Cancel,
     Command,
     Engine,
@@ -24,6 +25,8 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    SnapshotLoaded,
+    SnapshotSaved,
     Text,
     UnloadModel,
 )
@@ -97,6 +100,8 @@ class EngineLink(QObject):
         """Whether the request is over with this event."""
         match event:
             case ModelLoaded() | Finished() | Failed():
+                return True
+            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
             case ModelUnloaded():
                 # A load that fails says first that the model before it is gone.

@@ -4,12 +4,14 @@ This surface imports neither torch nor a model file reader, so a window can open
 """
 
 from engine.errors import (
+    AdapterError,
     Cancelled,
     EngineError,
     ModelFileError,
     OutOfMemory,
     PromptTooLong,
     RequestError,
+    SnapshotError,
     TemplateError,
     UnsupportedModel,
 )
@@ -22,6 +24,10 @@ from engine.library import (
     starter_path,
 )
 from engine.messages import (
+    AdapterInfo,
+    AdaptersSet,
+    AdapterUse,
+    CacheType,
     Cancel,
     Command,
     Event,
@@ -31,11 +37,16 @@ from engine.messages import (
     Generate,
     LoadModel,
     LoadProgress,
+    LoadSnapshot,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
     Role,
     Sampling,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
     Text,
     Turn,
     UnloadModel,
@@ -43,6 +54,11 @@ from engine.messages import (
 from engine.service import Engine
 
 __all__ = [
+    "AdapterError",
+    "AdapterInfo",
+    "AdapterUse",
+    "AdaptersSet",
+    "CacheType",
     "Cancel",
     "Cancelled",
     "Command",
@@ -55,6 +71,7 @@ __all__ = [
     "Generate",
     "LoadModel",
     "LoadProgress",
+    "LoadSnapshot",
     "ModelFileError",
     "ModelLoaded",
     "ModelUnloaded",
@@ -64,6 +81,11 @@ __all__ = [
     "RequestError",
     "Role",
     "Sampling",
+    "SaveSnapshot",
+    "SetAdapters",
+    "SnapshotError",
+    "SnapshotLoaded",
+    "SnapshotSaved",
     "TemplateError",
     "Text",
     "Turn",

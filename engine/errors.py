@@ -3,6 +3,8 @@
 EngineError
 ├── ModelFileError        the file is not a model, is damaged, or asks for absurd amounts
 │   └── UnsupportedModel  a sound file of an architecture, format or tokenizer we do not run
+├── AdapterError          not an adapter, a damaged one, or one for another model
+├── SnapshotError         a saved session that is damaged, or of another model, stack or version
 ├── OutOfMemory           the weights or the key/value cache do not fit this machine
 ├── PromptTooLong         the prompt leaves no room for an answer in the context
 ├── TemplateError         the chat template is missing, refuses the conversation, or runs away
@@ -35,6 +37,14 @@ class ModelFileError(EngineError):
 
 class UnsupportedModel(ModelFileError):
     """A sound file that needs something this engine does not have."""
+
+
+class AdapterError(EngineError):
+    """The file is no adapter, is damaged, or does not fit the model that is loaded."""
+
+
+class SnapshotError(EngineError):
+    """A saved session that cannot be used: damaged, or of another model, stack or version."""
 
 
 class OutOfMemory(EngineError):

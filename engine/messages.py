@@ -20,6 +20,14 @@ class Role(Enum):
     ASSISTANT = "assistant"
 
 
+class CacheType(Enum):
+    """How keys and values are held; the value is the name a command line and a snapshot use."""
+
+    F32 = "f32"  # exact: what the reference computes
+    F16 = "f16"
+    Q8_0 = "q8_0"  # 8 bits in blocks of 32 with an f16 scale
+
+
 class FinishReason(Enum):
     """Why generation ended."""
 
@@ -59,6 +67,28 @@ class Sampling:
     seed: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class AdapterUse:
+    """One adapter of a stack: a GGUF file or a PEFT folder, and how strongly it is applied."""
+
+    path: Path
+    strength: float = 1.0  # -2 to 2; 0 changes nothing
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInfo:
+    """An adapter that is loaded."""
+
+    path: Path
+    name: str
+    sha256: str  # of its tensors' file
+    kind: str  # "GGUF" or "PEFT"
+    rank: int  # the largest of its pairs
+    targets: int  # matrices it changes
+    size_bytes: int  # held in memory
+    strength: float
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 
@@ -70,6 +100,7 @@ class LoadModel:
     path: Path
     context: int = 0  # tokens; 0: the model's own, lowered until the cache fits in memory
     threads: int = 0  # 0: physical cores
+    cache: CacheType = CacheType.F16
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +126,43 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAdapters:
+    """Make this the stack of adapters, the first applied first; an empty one clears it.
+
+    Files that are loaded already are not read again. What was read of a conversation is forgotten
+    exactly when the stack has another effect than before. A new model begins without adapters.
+    """
+
+    request: int
+    adapters: tuple[AdapterUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """Bring the session as near to a conversation as what was saved of it, or of a branch, allows."""
+
+    request: int
+    turns: tuple[Turn, ...]
+    conversation: str  # the sender's name for it, as it was saved
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Write what the session holds to a file, beside other work; nothing is written twice."""
+
+    request: int
+    conversation: str  # whose it is
+    budget_bytes: int  # of all snapshots together; the least recently used go first
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop the request with this number; overtakes every other command."""
 
     request: int
 
 
-Command = LoadModel | UnloadModel | Generate | Cancel
+Command = LoadModel | UnloadModel | Generate | SetAdapters | LoadSnapshot | SaveSnapshot | Cancel
 
 
 # --- events -------------------------------------------------------------------------------------
@@ -135,6 +196,8 @@ class ModelLoaded:
     ]  # ops that run on the reference though a faster backend was asked for
     has_template: bool
     seconds: float
+    resident_bytes: int = 0  # memory of the whole process, measured now
+    cache: CacheType = CacheType.F16
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +205,8 @@ class ModelUnloaded:
     """No model is loaded any more."""
 
     request: int
+    freed_bytes: int = 0  # measured: what the process gave back
+    resident_bytes: int = 0  # memory of the whole process, measured now
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +244,40 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptersSet:
+    """The stack is as asked; `adapters` are those of the command, strengths included."""
+
+    request: int
+    adapters: tuple[AdapterInfo, ...]
+    changed: bool  # whether answers differ from now on
+    forgotten_tokens: int  # of the session, that must be read again
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """What of the conversation need not be read again, whatever it comes from."""
+
+    request: int
+    restored_tokens: int  # read from a file now; 0: there was none, or the session held more
+    ready_tokens: int  # of the conversation, that the session holds
+    total_tokens: int  # of the conversation
+    seconds: float  # that restoring took
+    reading_seconds: float  # estimate: what reading the rest will take with the next message
+    refused: str  # one sentence: why what was saved could not be used; empty: nothing was refused
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSaved:
+    """The session is on the disk. Comes when writing is done, other commands may end before it."""
+
+    request: int
+    tokens: int  # 0: there was nothing new to save
+    size_bytes: int
+    seconds: float
+    evicted: int  # older snapshots that made room
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The request could not be carried out; the engine goes on."""
 
@@ -187,4 +286,15 @@ class Failed:
     remedy: str  # one sentence: what to do
 
 
-Event = LoadProgress | ModelLoaded | ModelUnloaded | PromptProgress | Text | Finished | Failed
+Event = (
+    LoadProgress
+    | ModelLoaded
+    | ModelUnloaded
+    | PromptProgress
+    | Text
+    | Finished
+    | AdaptersSet
+    | SnapshotLoaded
+    | SnapshotSaved
+    | Failed
+)
