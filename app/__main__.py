@@ -126,7 +126,7 @@ async def _session(
             status = 1
     else:
         await quitting.wait()
-        window.leave_draft()
+        window.chat.leave_draft()
         controller.change_settings(window_geometry=window.geometry_text())
     instance.close()
     window.hide()

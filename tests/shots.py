@@ -356,7 +356,7 @@ def dragging(stage: Stage) -> None:
 def keyboard_focus(stage: Stage) -> None:
     ready(stage)
     stage.window.activateWindow()
-    stage.window.empty_view.suggestions[0].setFocus(Qt.FocusReason.TabFocusReason)
+    stage.window.chat.empty_view.suggestions[0].setFocus(Qt.FocusReason.TabFocusReason)
     flush()
 
 

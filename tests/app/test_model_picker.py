@@ -25,11 +25,11 @@ def with_two(stage: Stage) -> None:
 
 def test_the_button_says_which_model(stage: Stage) -> None:
     stage.start()
-    assert stage.window.model_button.text() == "Choose a model"
+    assert stage.window.top_bar.model_button.text() == "Choose a model"
     stage.controller.load_model(MODEL)
     stage.engine.finish_load("Small Model 135M")
     stage.drain()
-    assert stage.window.model_button.text() == "Small Model 135M"
+    assert stage.window.top_bar.model_button.text() == "Small Model 135M"
 
 
 def test_the_second_line_says_layout_and_size(stage: Stage) -> None:
@@ -120,7 +120,9 @@ def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
     stage.drain()
     assert not stage.window.picker.failure.isHidden()
     assert stage.window.picker.failure.text() == "The file is cut short. Download it again."
-    assert stage.window.banners.shown["model"].words.text().startswith("The file is cut short.")
+    assert (
+        stage.window.chat.banners.shown["model"].words.text().startswith("The file is cut short.")
+    )
 
 
 def test_a_model_from_elsewhere_is_listed_while_it_is_loaded(stage: Stage) -> None:

@@ -12,11 +12,11 @@ from stage import Stage
 
 
 def words(stage: Stage) -> str:
-    return stage.window.status_line.words.text()
+    return stage.window.chat.status_line.words.text()
 
 
 def line(stage: Stage) -> StatusLine:
-    return stage.window.status_line
+    return stage.window.chat.status_line
 
 
 def test_without_a_model_it_says_so(stage: Stage) -> None:

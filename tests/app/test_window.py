@@ -104,7 +104,7 @@ def test_escape_and_typing_anywhere_go_to_the_composer(qtbot: QtBot, stage: Stag
 
 def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
-    button = stage.window.empty_view.suggestions[1]
+    button = stage.window.chat.empty_view.suggestions[1]
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     stage.drain()
     assert stage.engine.asked.turns[0].text == button.text()
@@ -112,7 +112,7 @@ def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
 
 def test_without_a_model_the_empty_view_says_how_to_get_one(stage: Stage) -> None:
     stage.start()
-    view = stage.window.empty_view
+    view = stage.window.chat.empty_view
     assert "GGUF" in view.sentence.text()
     assert not view.open_button.isHidden()
     assert all(button.isHidden() for button in view.suggestions)
@@ -219,7 +219,7 @@ def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) ->
     assert not stage.window.sidebar.isHidden()
     press(qtbot, stage, "sidebar")
     assert stage.window.sidebar.isHidden()
-    assert not stage.window.show_button.isHidden()
+    assert not stage.window.top_bar.show_button.isHidden()
     stage.settle()
     assert load(stage.folder / "settings.json").sidebar_open is False
     press(qtbot, stage, "search")
@@ -269,17 +269,17 @@ def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
 def test_trouble_is_a_line_that_can_be_closed(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("store", Notice("The disk is full.", "Free some space.", "Try"))
-    banner = stage.window.banners.shown["store"]
+    banner = stage.window.chat.banners.shown["store"]
     assert banner.words.text() == "The disk is full. Free some space."
     qtbot.mouseClick(banner.close_button, Qt.MouseButton.LeftButton)
-    assert stage.window.banners.shown == {}
-    assert stage.window.banners.isHidden()
+    assert stage.window.chat.banners.shown == {}
+    assert stage.window.chat.banners.isHidden()
 
 
 def test_words_of_trouble_are_never_markup(stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("x", Notice("<b>bold</b> <img src='http://example.org/x.png'>"))
-    assert stage.window.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
+    assert stage.window.chat.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_closing_asks_before_it_closes(qtbot: QtBot, stage: Stage) -> None:
