@@ -3,6 +3,7 @@
 This surface imports neither torch nor a model file reader, so a window can open before either.
 """
 
+from engine.device import available_memory, resident_memory
 from engine.errors import (
     AdapterError,
     Cancelled,
@@ -91,10 +92,12 @@ __all__ = [
     "Turn",
     "UnloadModel",
     "UnsupportedModel",
+    "available_memory",
     "data_folder",
     "find_model",
     "installed_models",
     "model_name",
     "models_folder",
+    "resident_memory",
     "starter_path",
 ]

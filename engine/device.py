@@ -79,6 +79,18 @@ def available_memory() -> int:
     return linux_memory()
 
 
+def resident_memory() -> int:
+    """Bytes this process keeps from others: what it wrote, without pages of files it only maps.
+
+    A model file that is mapped or a library costs nothing that the system cannot take back.
+    """
+    if sys.platform == "darwin":
+        return _macos_footprint()
+    if sys.platform == "win32":
+        return _windows_footprint()
+    return linux_resident()
+
+
 def memory_error(error: BaseException) -> OutOfMemory | None:
     """What to tell a person when `error` means that memory ran out; None for other errors."""
     # torch reports a failed allocation as a plain RuntimeError.
@@ -110,6 +122,19 @@ def linux_memory(root: Path = Path("/")) -> int:
     """The kernel's estimate, or what is left of this process's control groups if that is less."""
     free = _meminfo(root / "proc/meminfo")
     return min([free, *_group_memory(root)])
+
+
+def linux_resident(root: Path = Path("/")) -> int:
+    """Anonymous and shared pages; where the kernel tells no kinds, all resident but file pages."""
+    kinds = {"RssAnon:": 0, "RssShmem:": 0}
+    for line in _text(root / "proc/self/status").splitlines():
+        name, _, value = line.partition("\t")
+        if name in kinds:
+            kinds[name] = int(value.split()[0]) * 1024
+    if kinds["RssAnon:"]:
+        return sum(kinds.values())
+    resident, shared = _text(root / "proc/self/statm").split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
@@ -235,6 +260,21 @@ def _macos_memory() -> int:
     return (free + inactive + purgeable) * page
 
 
+def _macos_footprint() -> int:
+    """The figure Activity Monitor shows as memory.
+
+    Source: task_vm_info in xnu's osfmk/mach/task_info.h; TASK_VM_INFO is flavor 22.
+    """
+    system = ctypes.CDLL(None)
+    system.mach_task_self.restype = ctypes.c_uint
+    counts = (ctypes.c_uint32 * 128)()
+    size = ctypes.c_uint32(len(counts))
+    if system.task_info(system.mach_task_self(), 22, counts, ctypes.byref(size)):
+        raise OutOfMemory("macOS does not say how much memory is in use.", "Restart the program.")
+    # virtual_size, two 32-bit counts, then sixteen sizes of 64 bits: phys_footprint comes next.
+    return ctypes.c_uint64.from_buffer(counts, 8 + 2 * 4 + 16 * 8).value
+
+
 def _macos_cores() -> int:
     """Performance cores where there are two kinds: the slow ones hold up every shared loop."""
     system = ctypes.CDLL(None)
@@ -267,3 +307,33 @@ def _windows_memory() -> int:
     if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise OutOfMemory("Windows does not say how much memory is free.", "Restart the program.")
     return int(status.available)
+
+
+class _MemoryCounters(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS_EX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("page_faults", ctypes.c_uint32),
+        ("peak_working_set", ctypes.c_size_t),
+        ("working_set", ctypes.c_size_t),
+        ("peak_paged_pool", ctypes.c_size_t),
+        ("paged_pool", ctypes.c_size_t),
+        ("peak_nonpaged_pool", ctypes.c_size_t),
+        ("nonpaged_pool", ctypes.c_size_t),
+        ("page_file", ctypes.c_size_t),
+        ("peak_page_file", ctypes.c_size_t),
+        ("private", ctypes.c_size_t),
+    )
+
+
+def _windows_footprint() -> int:
+    """What the process has committed for itself; the working set falls when a window is hidden."""
+    counters = _MemoryCounters(length=ctypes.sizeof(_MemoryCounters))
+    kernel = ctypes.CDLL("kernel32")
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    if not kernel.K32GetProcessMemoryInfo(
+        ctypes.c_void_p(kernel.GetCurrentProcess()), ctypes.byref(counters), counters.length
+    ):
+        raise OutOfMemory("Windows does not say how much memory is in use.", "Restart the program.")
+    return int(counters.private)

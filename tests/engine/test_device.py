@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from engine.device import (
     available_memory,
     linux_cores,
     linux_memory,
+    linux_resident,
     physical_cores,
     plan_memory,
+    resident_memory,
 )
 from engine.errors import OutOfMemory
 
@@ -187,3 +190,37 @@ def test_a_version_1_share_of_time_caps_cores(root: Path, quota: str, cores: int
     put(top / "cpu/app/cpu.cfs_quota_us", quota)
     put(top / "cpu/app/cpu.cfs_period_us", "100000")
     assert linux_cores(frozenset(range(4)), root) == cores
+
+
+# --- what this process holds --------------------------------------------------------------------
+
+
+def test_resident_memory_grows_and_shrinks_with_what_is_held() -> None:
+    before = resident_memory()
+    held = bytearray(os.urandom(1 << 20)) * 64
+    grown = resident_memory() - before
+    del held
+    left = resident_memory() - before
+    assert 64 << 20 <= grown < 72 << 20
+    assert left < 8 << 20
+
+
+def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(bytes(1 << 26))
+    before = resident_memory()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE]) == 0
+        assert resident_memory() - before < 8 << 20
+
+
+def test_a_kernel_that_tells_no_kinds_of_pages_is_asked_for_all_but_shared_ones(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "proc/self"
+    folder.mkdir(parents=True)
+    (folder / "status").write_text("Name:\tpython\nVmRSS:\t  4000 kB\n")
+    (folder / "statm").write_text("90000 1000 300 1 0 500 0\n")
+    assert linux_resident(tmp_path) == 700 * mmap.PAGESIZE
+    (folder / "status").write_text("RssAnon:\t    3000 kB\nRssFile:\t 900 kB\nRssShmem:\t   7 kB\n")
+    assert linux_resident(tmp_path) == 3007 * 1024
