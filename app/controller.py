@@ -7,24 +7,25 @@ after. Engine events arrive in batches and are taken apart in one `match`.
 from __future__ import annotations
 
 import time
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, assert_never
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.answers import Answers, turns_of
 from app.archive import Archive
+from app.conversations import Conversations
 from app.drafts import Drafts
 from app.engine_link import EngineLink
 from app.models import Models, first_model
 from app.settings import Settings, SettingsError, sampling, save
 from app.state import UNFINISHED, ModelPhase, Notice, State
-from app.store import Conversation, DamagedStore, Message, MessageState, Salvaged, Store, StoreError
+from app.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
 from engine import (
+    AdaptersSet,
     Engine,
     Event,
     Failed,
@@ -34,13 +35,10 @@ from engine import (
     ModelUnloaded,
     PromptProgress,
     Role,
+    SnapshotLoaded,
+    SnapshotSaved,
     Text,
 )
-
-UNDO_MILLISECONDS = 8000
-_TITLE_LENGTH = 60
-_TITLE_SOURCE = 4000  # characters a title is made of
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of direction
 
 
 class Controller(QObject):
@@ -68,10 +66,9 @@ class Controller(QObject):
         self._answers = Answers(state, archive, self._link)
         self._drafts = Drafts(state, archive)
         self.models = Models(state, archive, self._link)
+        self.conversations = Conversations(state, archive, self._number)
         self._last_number = 0  # of conversations and messages made here; they count downwards
         self._opening: int | None = None
-        self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
-        self._undo.timeout.connect(lambda: state.set_deleted(()))
         archive.fault_changed.connect(self._on_store_fault)
         self._faulted.connect(self.report)
 
@@ -80,7 +77,7 @@ class Controller(QObject):
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
-        self._read_conversations()
+        self.conversations.read()
         self._drafts.read_first()
         self.models.find()
         chosen = model or first_model(self.settings.last_model)
@@ -194,55 +191,21 @@ class Controller(QObject):
 
         self._archive.read(read, shown)
 
-    def rename_conversation(self, conversation_id: int, title: str) -> None:
-        """Give a conversation another title; an empty one changes nothing."""
-        title = one_line(title)
-        if not title:
-            return
-        self._change_conversation(conversation_id, title=title)
-        number = self._archive.conversations.stored
-        self._archive.write(lambda store: store.rename(number(conversation_id), title))
-
     def delete_conversations(self, conversation_ids: Sequence[int]) -> None:
-        """Take conversations out of the list; `undo_delete` brings them back for some seconds."""
-        ids = tuple(conversation_ids)
-        if not ids:
+        """Stop what is written in them and take them out of the list."""
+        if not conversation_ids:
             return
-        for conversation_id in ids:
+        for conversation_id in conversation_ids:
             self._answers.stop(conversation_id)
-        state, number = self.state, self._archive.conversations.stored
-        state.set_conversations([c for c in state.conversations if c.id not in ids])
-        state.set_found(state.query, [c for c in state.found if c.id not in ids])
-        self._archive.write(lambda store: store.delete([number(each) for each in ids]))
-        state.set_deleted((*state.deleted, *ids))  # one Undo for all that are deleted in a row
-        self._undo.start()
-        if state.current in ids:
+        self.conversations.delete(conversation_ids)
+        if self.state.current in conversation_ids:
             self.new_conversation()
 
     def undo_delete(self) -> None:
-        """Bring back what was deleted last."""
-        ids, number = self.state.deleted, self._archive.conversations.stored
-        self._undo.stop()
-        self.state.set_deleted(())
-        if ids:
-            self._archive.write(lambda store: store.restore([number(each) for each in ids]))
-            self._read_conversations()
-            if len(ids) == 1:
-                self.open_conversation(ids[0])
-
-    def search(self, query: str) -> None:
-        """List the conversations that hold the query's words; an empty one lists all."""
-        query = query.strip()
-        self.state.query = query
-        if not query:
-            self.state.set_found("", ())
-            return
-
-        def found(conversations: list[Conversation]) -> None:
-            if self.state.query == query:
-                self.state.set_found(query, conversations)
-
-        self._archive.read(lambda store: self._archive.listed(store.conversations(query)), found)
+        """Bring back what was deleted last, and show it when it is one."""
+        ids = self.conversations.undo()
+        if len(ids) == 1:
+            self.open_conversation(ids[0])
 
     def keep_draft(self, conversation_id: int | None, text: str) -> None:
         """Keep what is typed in a conversation and not sent."""
@@ -257,7 +220,7 @@ class Controller(QObject):
             return False
         shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
-        conversation_id = self._begin_conversation(text) if shown is None else shown
+        conversation_id = self.conversations.begin(text) if shown is None else shown
         self._ask(conversation_id, parent, text)
         self.keep_draft(shown, "")  # behind the message, so that a crash between them loses none
         if shown is None:
@@ -350,6 +313,8 @@ class Controller(QObject):
             case Failed():
                 if not self._answers.on_failed(event):
                     self._on_load_failed(event)
+            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved():
+                pass  # nobody asks for them yet
             case _:
                 assert_never(event)
 
@@ -373,22 +338,10 @@ class Controller(QObject):
         self._last_number -= 1
         return self._last_number
 
-    def _begin_conversation(self, text: str) -> int:
-        """A new conversation, named after its first message."""
-        archive, number, title, now = self._archive, self._number(), title_of(text), time.time()
-
-        def create(store: Store) -> None:
-            archive.conversations.pair(number, store.create_conversation(title).id)
-
-        archive.write(create)
-        made = Conversation(number, title, now, now, None)
-        self.state.set_conversations([made, *self.state.conversations])
-        return number
-
     def _ask(self, conversation_id: int, parent: int | None, text: str, sibling: int = 1) -> None:
         own = self._add(conversation_id, parent, Role.USER, text, sibling)
         self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, "", 1))
-        self._change_conversation(conversation_id, updated=time.time())
+        self.conversations.change(conversation_id, updated=time.time())
 
     def _add(
         self, conversation_id: int, parent: int | None, role: Role, text: str, sibling: int
@@ -430,29 +383,9 @@ class Controller(QObject):
                 return place, message
         return -1, None
 
-    def _change_conversation(self, conversation_id: int, **values: Any) -> None:
-        def changed(conversations: Sequence[Conversation]) -> list[Conversation]:
-            result = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
-            return sorted(result, key=lambda c: c.updated, reverse=True)
-
-        state = self.state
-        state.set_conversations(changed(state.conversations))
-        if state.query:
-            state.set_found(state.query, changed(state.found))
-
     def _touch_ended(self) -> None:
         """The dot of a finished answer goes out."""
         self.state.conversations_changed.emit()
-
-    def _read_conversations(self) -> None:
-        def listed(conversations: list[Conversation]) -> None:
-            known = {conversation.id for conversation in conversations}
-            gone = self.state.deleted
-            kept = [c for c in conversations if c.id not in gone]
-            unsaved = [c for c in self.state.conversations if c.id < 0 and c.id not in known]
-            self.state.set_conversations([*unsaved, *kept])
-
-        self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
 
     def _on_settings_saved(self, error: SettingsError | None) -> None:
         self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)
@@ -467,33 +400,14 @@ class Controller(QObject):
             if branch := self.state.branches.get(conversation.id):
                 self._archive.put_back(conversation, branch)
         self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
-        self._read_conversations()
+        self.conversations.read()
 
     def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None:
             self.state.set_notice("store", None)
             self.state.set_notice("quit", None)
-            self._read_conversations()
+            self.conversations.read()
             self._drafts.read_first()
             return
         action = "Move it aside" if isinstance(error, DamagedStore) else ""
         self.state.set_notice("store", Notice(str(error), error.remedy, action))
-
-
-def one_line(text: str) -> str:
-    """Text as a row of the list can show it: no line ends, nothing that has no shape of its own."""
-    shown = (
-        " " if unicodedata.category(letter) == "Cc" else letter
-        for letter in text
-        if letter not in _TURNS
-    )
-    return " ".join("".join(shown).split())
-
-
-def title_of(text: str) -> str:
-    """A conversation's title: the first words of its first message."""
-    words = one_line(text[:_TITLE_SOURCE]) or one_line(text)
-    if len(words) <= _TITLE_LENGTH:
-        return words
-    cut = words[:_TITLE_LENGTH].rsplit(" ", 1)[0]
-    return f"{cut}…"

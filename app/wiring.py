@@ -45,10 +45,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
-    sidebar.renamed.connect(controller.rename_conversation)
+    sidebar.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.delete_conversations)
     sidebar.undo_requested.connect(controller.undo_delete)
-    sidebar.searched.connect(controller.search)
+    sidebar.searched.connect(controller.conversations.search)
 
     transcript.regenerate_requested.connect(controller.regenerate)
     transcript.edit_submitted.connect(controller.edit)

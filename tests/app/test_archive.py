@@ -347,7 +347,7 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
 
     stage.archive.write(damage)
     stage.settle()
-    stage.controller.rename_conversation(old.id, "Renamed meanwhile")
+    stage.controller.conversations.rename(old.id, "Renamed meanwhile")
     until(lambda: "store" in stage.state.notices)
     stage.engine.write("two ")
     stage.drain()

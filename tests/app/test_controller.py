@@ -367,8 +367,8 @@ def test_renaming_reaches_the_store(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     assert stage.state.current is not None
-    stage.controller.rename_conversation(stage.state.current, "  A   better name ")
-    stage.controller.rename_conversation(stage.state.current, "   ")
+    stage.controller.conversations.rename(stage.state.current, "  A   better name ")
+    stage.controller.conversations.rename(stage.state.current, "   ")
     stage.settle()
     assert stage.state.conversations[0].title == "A better name"
     titles: list[str] = []
@@ -384,10 +384,10 @@ def test_search_finds_words_of_messages(stage: Stage) -> None:
     stage.controller.new_conversation()
     ask(stage, "About cooking")
     answer(stage, "Boil water.")
-    stage.controller.search("rayleigh")
+    stage.controller.conversations.search("rayleigh")
     stage.settle()
     assert [c.title for c in stage.state.shown_conversations] == ["About colours"]
-    stage.controller.search("")
+    stage.controller.conversations.search("")
     assert len(stage.state.shown_conversations) == 2
 
 

@@ -178,7 +178,7 @@ def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: 
     stage.controller.send(text)
     stage.settle()
     assert [c.title for c in stage.state.conversations] == [title]
-    stage.controller.rename_conversation(stage.state.conversations[0].id, f"{text} again")
+    stage.controller.conversations.rename(stage.state.conversations[0].id, f"{text} again")
     assert [c.title for c in stage.state.conversations] == [f"{title} again"]
 
 
