@@ -26,6 +26,7 @@ from app.state import UNFINISHED, ModelPhase, Notice, State
 from app.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
 from engine import (
     AdaptersSet,
+    CacheType,
     Engine,
     Event,
     Failed,
@@ -280,8 +281,13 @@ class Controller(QObject):
         """Load a model file in place of the one that is loaded; an answer being written stops."""
         self._answers.stop_writing()
         self.state.set_notice("model", None)
-        self.models.load(path, self.settings.context, self.settings.threads)
+        self.models.load(path, self.settings.context, self.settings.threads, CacheType.F16)
         self._answers.go_on()
+
+    def unload_model(self) -> None:
+        """Drop the loaded model; an answer being written stops."""
+        self._answers.stop_writing()
+        self.models.unload()
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ from app.archive import Archive
 from app.engine_link import EngineLink
 from app.state import ModelFile, ModelPhase, ModelStatus, State
 from engine import (
+    CacheType,
     Failed,
     LoadModel,
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
+    UnloadModel,
     installed_models,
     model_name,
     starter_path,
@@ -28,6 +30,7 @@ class Models:
         self._archive = archive
         self._link = link
         self._request = 0  # the newest load's; 0: none is under way
+        self._unloading = 0
 
     def find(self) -> None:
         """Look again for installed models."""
@@ -35,19 +38,27 @@ class Models:
             lambda: [model_file(path) for path in installed_models()], self._state.set_installed
         )
 
-    def load(self, path: Path, context: int, threads: int) -> None:
+    def load(self, path: Path, context: int, threads: int, cache: CacheType) -> None:
         """Load a model file in place of the one that is loaded."""
         self.cancel()
         loaded = self._state.model.loaded
         self._state.set_model(
             ModelStatus(ModelPhase.LOADING, path, model_name(path), loaded=loaded)
         )
-        self._request = self._link.send(lambda number: LoadModel(number, path, context, threads))
+        self._request = self._link.send(
+            lambda number: LoadModel(number, path, context, threads, cache)
+        )
 
     def cancel(self) -> None:
         """Give up the load that is under way; the engine says which model is left."""
         if self._request:
             self._link.cancel(self._request)
+
+    def unload(self) -> None:
+        """Give the model's memory back; answers wait until another one is chosen."""
+        self.cancel()
+        self._request = 0
+        self._unloading = self._link.send(UnloadModel)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -73,7 +84,10 @@ class Models:
 
     def on_unloaded(self, event: ModelUnloaded) -> None:
         """No model is left: the load was given up, or `Failed` follows."""
-        if event.request == self._request and self._link.gave_up(event.request):
+        if event.request == self._unloading and not self._request:
+            self._unloading = 0
+            self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
+        elif event.request == self._request and self._link.gave_up(event.request):
             self._request = 0
             self._state.set_model(ModelStatus())
         else:

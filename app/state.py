@@ -36,6 +36,7 @@ class ModelStatus:
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
     loaded: ModelLoaded | None = None  # set while READY
+    freed_bytes: int = 0  # by the last unload; until another model is chosen
     error: str = ""  # of the last load, even when the model before it is still there
     remedy: str = ""
 

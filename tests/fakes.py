@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine import (
+    AdapterInfo,
+    AdaptersSet,
     Cancel,
     Command,
     Event,
@@ -15,10 +17,16 @@ from engine import (
     Generate,
     LoadModel,
     LoadProgress,
+    LoadSnapshot,
     ModelLoaded,
     ModelUnloaded,
     PromptProgress,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
     Text,
+    UnloadModel,
 )
 
 CONTEXT = 8192
@@ -103,6 +111,33 @@ class FakeEngine:
         """What a cancelled load ends with when no model was there before."""
         assert self.last(Cancel).request == self.load.request
         self.deliver(ModelUnloaded(self.load.request))
+
+    def finish_unload(self, freed_bytes: int = 612_000_000) -> None:
+        self.deliver(ModelUnloaded(self.last(UnloadModel).request, freed_bytes, 90_000_000))
+
+    def set_adapters(self, *, changed: bool = True, forgotten_tokens: int = 0) -> None:
+        """The stack that was asked for is in force."""
+        asked = self.last(SetAdapters)
+        infos = tuple(
+            AdapterInfo(
+                use.path, use.path.stem, "5a" * 32, "GGUF", 16, 210, 4_900_000, use.strength
+            )
+            for use in asked.adapters
+        )
+        self.deliver(AdaptersSet(asked.request, infos, changed, forgotten_tokens))
+
+    def fail_adapters(self, message: str, remedy: str) -> None:
+        self.deliver(Failed(self.last(SetAdapters).request, message, remedy))
+
+    def load_snapshot(
+        self, restored: int, ready: int, total: int, *, reading: float = 0.0, refused: str = ""
+    ) -> None:
+        """What was saved of the conversation is there, or was refused."""
+        request = self.last(LoadSnapshot).request
+        self.deliver(SnapshotLoaded(request, restored, ready, total, 0.2, reading, refused))
+
+    def save_snapshot(self, tokens: int = 4096) -> None:
+        self.deliver(SnapshotSaved(self.last(SaveSnapshot).request, tokens, 96_000_000, 0.3, 0))
 
     def read_prompt(self, done: int, total: int) -> None:
         self.deliver(PromptProgress(self.asked.request, done, total, 0))
