@@ -21,6 +21,7 @@ from engine.library import (
     find_model,
     installed_models,
     model_name,
+    model_parts,
     models_folder,
     starter_path,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "find_model",
     "installed_models",
     "model_name",
+    "model_parts",
     "models_folder",
     "resident_memory",
     "starter_path",

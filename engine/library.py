@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from engine.errors import RequestError
 # What a file name says of its layout: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
 _LAYOUT = re.compile(r"[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_DEEPEST = 6  # folders below one that is looked through; a cache of the hub is five deep
+_MOST_PARTS = 1000  # of one model; a name may claim any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,32 @@ def starter_path() -> Path:
     return models_folder() / STARTER.file
 
 
-def installed_models() -> list[Path]:
-    """Every installed model by name, the starter first; a split model is its first part."""
-    folder = models_folder()
-    files = (
-        sorted(folder.rglob("*.gguf"), key=lambda path: path.name.lower())
-        if folder.is_dir()
-        else []
-    )
+def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
+    """Every model by name, the starter first; a split model is its first part.
+
+    Looks in the app's own folder and in `folders`, which may be missing or unreadable, and in what
+    lies below them. A file that is reached twice is listed once, hidden files and folders never.
+    """
+    found: dict[Path, Path] = {}
+    for folder in (models_folder(), *folders):
+        for path in _models_below(folder):
+            found.setdefault(_real(path), path)
     return sorted(
-        (path for path in files if _is_first_part(path)), key=lambda path: path.name != STARTER.file
+        found.values(),
+        key=lambda path: (path.name != STARTER.file, path.name.lower(), str(path)),
     )
+
+
+def model_parts(path: Path) -> list[Path]:
+    """The files that make up a model, in order; parts that are missing are left out."""
+    part = _PART.search(path.name)
+    if part is None:
+        return [path]
+    wanted = (
+        path.with_name(f"{path.name[: part.start()]}-{number:05}-of-{part[2]}{path.name[-5:]}")
+        for number in range(1, min(int(part[2]), _MOST_PARTS) + 1)
+    )
+    return [each for each in wanted if each == path or each.is_file()]
 
 
 def find_model(name: str) -> Path:
@@ -95,6 +113,26 @@ def model_name(path: Path) -> str:
     """
     stem = _PART.sub("", path.name).removesuffix(path.suffix)
     return _LAYOUT.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
+
+
+def _models_below(folder: Path) -> Iterator[Path]:
+    """Model files in a folder and below it, links to files included, links to folders not."""
+    for place, folders, files in os.walk(folder):  # what cannot be read is passed over
+        here = Path(place)
+        deep = len(here.relative_to(folder).parts) >= _DEEPEST
+        folders[:] = [] if deep else [name for name in folders if not name.startswith(".")]
+        for name in files:
+            path = here / name
+            if path.suffix.lower() == ".gguf" and name[0] != "." and _is_first_part(path):
+                yield path
+
+
+def _real(path: Path) -> Path:
+    """The file itself, whatever links lead to it."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a circle of links
+        return path
 
 
 def _is_first_part(path: Path) -> bool:

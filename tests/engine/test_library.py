@@ -11,6 +11,7 @@ from engine import (
     find_model,
     installed_models,
     model_name,
+    model_parts,
     models_folder,
     starter_path,
 )
@@ -43,6 +44,60 @@ def test_a_split_model_is_listed_once(folder: Path) -> None:
     for part in (1, 2, 3):
         (folder / f"big-{part:05}-of-00003.gguf").touch()
     assert [path.name for path in installed_models()] == ["big-00001-of-00003.gguf"]
+
+
+def test_several_folders_are_looked_through_and_a_missing_one_costs_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
+    drive, gone = tmp_path / "drive", tmp_path / "unplugged"
+    (drive / "deep" / "er").mkdir(parents=True)
+    for path in (folder / "own.gguf", drive / "deep" / "er" / "Other.GGUF", drive / "readme.md"):
+        path.touch()
+    names = [path.name for path in installed_models([gone, drive])]
+    assert names == ["Other.GGUF", "own.gguf"]
+
+
+def test_a_file_reached_twice_is_listed_once(folder: Path, tmp_path: Path) -> None:
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    (own := folder / "model.gguf").touch()
+    (drive / "link.gguf").symlink_to(own)
+    assert installed_models([drive, folder, folder.parent]) == [own]
+
+
+def test_links_that_lead_nowhere_or_round_in_circles_do_no_harm(
+    folder: Path, tmp_path: Path
+) -> None:
+    (folder / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
+    (folder / "round.gguf").symlink_to(folder / "round.gguf")
+    (folder / "up").symlink_to(folder.parent)
+    (folder / "model.gguf").touch()
+    names = {path.name for path in installed_models()}
+    assert names == {"gone.gguf", "model.gguf", "round.gguf"}
+
+
+def test_hidden_files_and_folders_are_never_listed(folder: Path) -> None:
+    (folder / ".deleted.gguf").touch()
+    (folder / ".trash").mkdir()
+    (folder / ".trash" / "model.gguf").touch()
+    assert installed_models() == []
+
+
+def test_a_split_model_consists_of_the_parts_that_are_there(folder: Path) -> None:
+    parts = [folder / f"big-{part:05}-of-00003.gguf" for part in (1, 2, 3)]
+    for path in parts:
+        path.touch()
+    (folder / "big-00001-of-00004.gguf").touch()
+    assert model_parts(parts[0]) == parts
+    assert model_parts(parts[2]) == parts
+    parts[1].unlink()
+    assert model_parts(parts[0]) == [parts[0], parts[2]]
+    assert model_parts(folder / "one.gguf") == [folder / "one.gguf"]
+
+
+def test_a_name_that_claims_countless_parts_is_no_trap(folder: Path) -> None:
+    (path := folder / "big-00001-of-99999.gguf").touch()
+    assert model_parts(path) == [path]
 
 
 def test_a_model_is_found_by_path_name_stem_and_starter(folder: Path, tmp_path: Path) -> None:
