@@ -15,6 +15,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from app import store_adapters
+from app.store_adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store_files import FileLock, set_aside
 from app.store_rows import (
     BRANCH,
@@ -37,6 +39,7 @@ from app.store_search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
 from engine import Role
 
 __all__ = [
+    "AdapterMark",
     "Conversation",
     "DamagedStore",
     "Message",
@@ -44,6 +47,8 @@ __all__ = [
     "Salvaged",
     "Store",
     "StoreError",
+    "StoredAdapters",
+    "StoredUse",
 ]
 
 _log = logging.getLogger(__name__)
@@ -379,6 +384,33 @@ class Store:
                 "SELECT text FROM draft WHERE conversation = ?", (conversation_id or 0,)
             ).fetchone()
             return row[0] if row else ""
+
+    # --- adapters ---------------------------------------------------------------------------
+
+    def adapters(self) -> StoredAdapters:
+        """Adapter files that were added, the stacks of all conversations, and the mixes."""
+        with self._reading() as database:
+            return store_adapters.read_adapters(database)
+
+    def set_adapter_stack(self, conversation_id: int | None, uses: Sequence[StoredUse]) -> None:
+        """Keep the stack of a conversation; None is the conversation not begun yet."""
+        with self._writing(durable=False) as database:
+            store_adapters.set_stack(database, conversation_id or 0, uses)
+
+    def set_adapter_mix(self, name: str, uses: Sequence[StoredUse]) -> None:
+        """Keep a mix under a name; without adapters, delete it."""
+        with self._writing(durable=True) as database:
+            store_adapters.set_mix(database, name, uses)
+
+    def set_known_adapter(self, path: Path, name: str | None) -> None:
+        """Remember an adapter file by a name, or with None forget it."""
+        with self._writing(durable=False) as database:
+            store_adapters.set_known(database, path, name)
+
+    def mark_message(self, message_id: int, marks: Sequence[AdapterMark]) -> None:
+        """Say with which adapters an answer is written."""
+        with self._writing(durable=False) as database:
+            store_adapters.set_marks(database, message_id, marks)
 
 
 def _salvaged(path: Path) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from app.store_adapters import AdapterMark, marks_of, marks_text
 from app.store_schema import Gone
 from app.store_search import clean, index
 from engine import Role
@@ -55,6 +56,7 @@ class Message:
     seconds: float
     sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
     siblings: int
+    adapters: tuple[AdapterMark, ...] = ()  # it was written with, the first applied first
 
 
 CONVERSATION = "SELECT id, title, created, updated, leaf FROM conversation"
@@ -64,7 +66,8 @@ MESSAGE = """
         (SELECT count(*) FROM message AS s
             WHERE s.conversation = m.conversation AND s.parent IS m.parent AND s.id <= m.id),
         (SELECT count(*) FROM message AS s
-            WHERE s.conversation = m.conversation AND s.parent IS m.parent)
+            WHERE s.conversation = m.conversation AND s.parent IS m.parent),
+        m.adapters
     FROM message AS m
 """
 BRANCH = f"""
@@ -92,10 +95,11 @@ LAST_USED_BELOW = """
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
     """A row of `MESSAGE`, with the pieces that have streamed in so far."""
-    message_id, conversation, parent, role, text, state, *rest = row
+    message_id, conversation, parent, role, text, state, *rest, adapters = row
     if state == MessageState.STREAMING.value:
         text += chunks(database, message_id)
-    return Message(message_id, conversation, parent, Role(role), text, MessageState(state), *rest)
+    known = (Role(role), text, MessageState(state), *rest)
+    return Message(message_id, conversation, parent, *known, adapters=marks_of(adapters))
 
 
 def find(database: sqlite3.Connection, message_id: int) -> Message:
@@ -156,7 +160,8 @@ def put_back(database: sqlite3.Connection, message: Message) -> int:
     text = clean(message.text)
     added = database.execute(
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"
-        " error, prompt_tokens, generated_tokens, seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " error, prompt_tokens, generated_tokens, seconds, adapters)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             message.id or None,
             message.conversation,
@@ -170,6 +175,7 @@ def put_back(database: sqlite3.Connection, message: Message) -> int:
             message.prompt_tokens,
             message.generated_tokens,
             message.seconds,
+            marks_text(message.adapters),
         ),
     )
     number = message.id or added.lastrowid or 0

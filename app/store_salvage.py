@@ -52,6 +52,9 @@ class _Found:
     places: dict[int, tuple[int, int | None]] = field(  # message to its conversation and parent
         default_factory=dict[int, tuple[int, int | None]]
     )
+    known: dict[str, Record] = field(default_factory=dict[str, Record])  # adapters, by path
+    uses: dict[tuple[int, int], Record] = field(default_factory=dict[tuple[int, int], Record])
+    mixes: dict[tuple[str, int], Record] = field(default_factory=dict[tuple[str, int], Record])
 
 
 def salvage(source: Path, target: Path) -> Salvaged:
@@ -200,9 +203,10 @@ def _sort(found: _Found, rowid: int | None, record: Record) -> None:
     """Put a record where it belongs, by its shape alone."""
     match record:
         case (None, int(), None | int(), str(role), str(state), _, *_) if (
-            rowid and len(record) == 13 and role in _ROLES and state in _STATES
+            rowid and len(record) in (13, 14) and role in _ROLES and state in _STATES
         ):
-            found.messages[rowid] = record
+            marks = record[13:] or ("",)  # a row older than the column ends with its text
+            found.messages[rowid] = (*record[:13], *marks)
         case (None, str(), str(), int() | float(), int() | float(), _, _, int()) if rowid:
             found.conversations[rowid] = record
         case (None, int() | float(), str()) if rowid is not None:
@@ -211,6 +215,12 @@ def _sort(found: _Found, rowid: int | None, record: Record) -> None:
             found.folded[rowid] = text
         case (int(message), int(seq), str(text)) if rowid is None:
             found.pieces.setdefault(message, {})[seq] = text
+        case (str(path), str(), int() | float()) if rowid is None and path:
+            found.known[path] = record
+        case (int(conversation), int(place), str(), int(), int() | float()) if rowid is None:
+            found.uses[conversation, place] = record
+        case (str(name), int(place), str(), int(), int() | float()) if rowid is None:
+            found.mixes[name, place] = record
         case (int(conversation), None | int() as parent, int(message)) if (
             rowid is None and parent != message
         ):
@@ -263,7 +273,7 @@ def _stand_in(found: _Found, message: int, conversation: int, parent: int | None
     role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
     state, text = MessageState.INTERRUPTED.value, found.folded.get(message, LOST)
     created = above[5] if above else 0.0
-    return (None, conversation, parent, role.value, state, created, "", "", 0, 0, 0.0, 0, text)
+    return (None, conversation, parent, role.value, state, created, "", "", 0, 0, 0.0, 0, text, "")
 
 
 def _write(database: sqlite3.Connection, found: _Found) -> None:
@@ -297,14 +307,29 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
         "INSERT INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
         [(number, _number(saved), text) for number, (_, saved, text) in found.drafts.items()],
     )
+    _write_adapters(database, found)
     database.execute("COMMIT")
+
+
+def _write_adapters(database: sqlite3.Connection, found: _Found) -> None:
+    """Add the adapter files that were known, the stacks of what was found, and the mixes."""
+    database.executemany("INSERT INTO adapter VALUES (?, ?, ?)", found.known.values())
+    database.executemany(
+        "INSERT INTO adapter_use VALUES (?, ?, ?, ?, ?)",
+        [
+            record
+            for (conversation, _), record in found.uses.items()
+            if not conversation or conversation in found.conversations
+        ],
+    )
+    database.executemany("INSERT INTO adapter_mix VALUES (?, ?, ?, ?, ?)", found.mixes.values())
 
 
 def _write_message(
     database: sqlite3.Connection, found: _Found, number: int, record: Record
 ) -> None:
     """Add one message, with the pieces that had streamed in."""
-    _, conversation, parent, role, state, created, *counted, text = record
+    _, conversation, parent, role, state, created, *counted, text, adapters = record
     model, error, prompt_tokens, generated_tokens, seconds, used = counted
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
@@ -312,7 +337,7 @@ def _write_message(
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
     database.execute(
-        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             conversation,
@@ -327,6 +352,7 @@ def _write_message(
             _number(seconds),
             int(_number(used)),
             whole,
+            str(adapters),
         ),
     )
     index(database, number, whole)

@@ -72,6 +72,32 @@ MIGRATIONS = (
     INSERT INTO search(rowid, folded)
         SELECT id, fold(text) FROM message WHERE text <> '' AND state <> 'streaming';
     """,
+    """
+    ALTER TABLE message ADD COLUMN adapters TEXT NOT NULL DEFAULT '';  -- JSON; read with the text
+    CREATE TABLE adapter (
+        path TEXT PRIMARY KEY,  -- of the file or folder
+        name TEXT NOT NULL,
+        added REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE adapter_use (
+        conversation INTEGER NOT NULL,  -- 0: the conversation that is not begun yet
+        position INTEGER NOT NULL,  -- from 0, the first is applied first
+        path TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        strength REAL NOT NULL,
+        PRIMARY KEY (conversation, position)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER conversation_adapters AFTER DELETE ON conversation
+        BEGIN DELETE FROM adapter_use WHERE conversation = old.id; END;
+    CREATE TABLE adapter_mix (
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        strength REAL NOT NULL,
+        PRIMARY KEY (name, position)
+    ) WITHOUT ROWID;
+    """,
 )
 
 
