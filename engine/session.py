@@ -22,7 +22,7 @@ class Session:
         self.model = model
         self.tokens: list[int] = []
         self._cache = cache
-        self._chunk = _chunk_size(max(block.weights for block in model.blocks))
+        self._chunk = chunk_size(max(block.weights for block in model.blocks))
 
     @property
     def context(self) -> int:
@@ -72,7 +72,7 @@ class Session:
         return self.logits(hidden)[0]
 
 
-def _chunk_size(layer_weights: int) -> int:
+def chunk_size(layer_weights: int) -> int:
     """A power of two of tokens such that one layer of one chunk stays near 100 ms."""
     fitting = max(_WEIGHTS_TIMES_TOKENS // max(layer_weights, 1), 1)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)
