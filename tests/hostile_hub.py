@@ -1,0 +1,300 @@
+"""A model hub on this machine that behaves, or misbehaves as a test tells it to.
+
+It answers under the paths of the real one: /owner/name/resolve/main/file sends the request on to a
+store, /cdn/..., which knows Range and If-Range; /api/models lists and searches. A `Fault` spoils the
+answers to come, one each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import struct
+import threading
+import urllib.parse
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+PIECE = 1 << 14  # bytes sent at once
+
+
+def model_bytes(size: int, seed: int = 1) -> bytes:
+    """Something that begins as a model file does; another for every seed."""
+    block = hashlib.sha256(str(seed).encode()).digest() * 64
+    return (b"GGUF" + block * (size // len(block) + 1))[:size]
+
+
+@dataclass
+class Stored:
+    """A file the hub holds."""
+
+    content: bytes
+    etag: str = '"v1"'
+    hashed: bool = True  # the hub names its SHA-256
+    resumable: bool = True
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass
+class Fault:
+    """What goes wrong with one answer of the store."""
+
+    status: int = 0  # instead of the file
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    reset_after: int = -1  # bytes, then the connection is reset
+    stall_after: int = -1  # bytes, then nothing until `Hub.release`
+    close_after: int = -1  # bytes, then a clean end
+    extra: bytes = b""  # behind the end
+    no_length: bool = False
+    content: bytes | None = None  # other bytes of any length
+    shift: int = 0  # a partial answer begins so many bytes too late
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+class Hub:
+    """The server; `faults` are used up by answers of the store, `hub_faults` by those before it."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Stored] = {}  # "owner/name/file"
+        self.faults: deque[Fault] = deque()
+        self.hub_faults: deque[Fault] = deque()
+        self.api: dict[str, Fault] = {}  # path of the API to what it answers
+        self.asked: list[Asked] = []
+        self.sent_bytes = 0  # of file contents
+        self.gate: Callable[[int], None] | None = None  # called with bytes sent so far, may block
+        self.redirect = "/cdn/{path}"  # where the hub sends requests for files
+        self.released = threading.Event()
+        self.stalled = threading.Event()
+        self.lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.hub = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def put(self, path: str, content: bytes, **settings: object) -> Stored:
+        """Hold a file "owner/name/file"."""
+        self.files[path] = Stored(content, **settings)  # type: ignore[arg-type]
+        return self.files[path]
+
+    def url(self, path: str) -> str:
+        """The address of a file "owner/name/file"."""
+        owner, name, file = path.split("/", 2)
+        return f"{self.endpoint}/{owner}/{name}/resolve/main/{file}"
+
+    def asked_of_store(self) -> list[Asked]:
+        with self.lock:
+            return [one for one in self.asked if one.path.startswith("/cdn/")]
+
+    def close(self) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    hub: Hub
+    daemon_threads = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that hang up are what these tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = 20
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        hub = self.server.hub
+        self.close_connection = True
+        with hub.lock:
+            hub.asked.append(Asked(self.command, self.path, dict(self.headers)))
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
+        if path.startswith("/api/"):
+            self._api(path)
+        elif path.startswith("/cdn/"):
+            self._store(hub.files.get(path.removeprefix("/cdn/")))
+        elif path.startswith("/loop"):
+            self._plain(302, {"Location": f"/loop{len(path)}"})
+        elif match:
+            self._resolve(f"{match[1]}/{match[2]}")
+        else:
+            self._store(hub.files.get(path.removeprefix("/")))
+
+    def _api(self, path: str) -> None:
+        hub = self.server.hub
+        fault = hub.api.get(path)
+        match = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/[^/]+", path)
+        if fault is not None:
+            self._plain(fault.status or 200, fault.headers, fault.body)
+        elif match and (rows := self._rows(match[1])):
+            self._plain(200, {}, json.dumps(rows).encode())
+        else:
+            self._plain(404, {"X-Error-Code": "RepoNotFound"})
+
+    def _rows(self, repository: str) -> list[dict[str, object]]:
+        held = self.server.hub.files.items()
+        return [
+            {
+                "type": "file",
+                "oid": "0" * 40,
+                "path": path.removeprefix(f"{repository}/"),
+                "size": len(one.content),
+                "lfs": {"oid": one.sha256, "size": len(one.content), "pointerSize": 135},
+            }
+            for path, one in held
+            if path.startswith(f"{repository}/")
+        ]
+
+    def _resolve(self, path: str) -> None:
+        """What the hub says of a file, and where it is."""
+        hub = self.server.hub
+        stored = hub.files.get(path)
+        fault = hub.hub_faults.popleft() if hub.hub_faults else None
+        if fault is not None:
+            self._plain(fault.status, fault.headers, fault.body)
+        elif stored is None:
+            self._plain(404, {"X-Error-Code": "EntryNotFound"})
+        else:
+            headers = {
+                "Location": hub.redirect.format(path=urllib.parse.quote(path)),
+                "X-Repo-Commit": "c" * 40,
+            }
+            if stored.hashed:
+                headers |= {
+                    "X-Linked-Etag": f'"{stored.sha256}"',
+                    "X-Linked-Size": str(len(stored.content)),
+                }
+            self._plain(302, headers)
+
+    def _plain(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def _store(self, stored: Stored | None) -> None:
+        hub = self.server.hub
+        head = self.command == "HEAD"
+        fault = hub.faults.popleft() if hub.faults and not head else Fault()
+        if fault.status:
+            self._plain(fault.status, fault.headers, fault.body)
+            return
+        if stored is None:
+            self._plain(404, {})
+            return
+        content = stored.content if fault.content is None else fault.content
+        start = self._start(stored)
+        if start is not None and start >= len(content):
+            self._plain(416, {"Content-Range": f"bytes */{len(content)}"})
+            return
+        headers = {"ETag": stored.etag, "Content-Type": "application/octet-stream"}
+        body = content[start or 0 :]
+        if start is not None:
+            first = start + fault.shift
+            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+        if not fault.no_length:
+            headers["Content-Length"] = str(len(body))
+        self.send_response(200 if start is None else 206)
+        for name, value in {**headers, **fault.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if not head:
+            self._send(body + fault.extra, fault)
+
+    def _start(self, stored: Stored) -> int | None:
+        """Where a partial answer begins; None for a whole one."""
+        match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        valid = self.headers.get("If-Range", stored.etag) == stored.etag
+        return int(match[1]) if match and stored.resumable and valid else None
+
+    def _send(self, body: bytes, fault: Fault) -> None:
+        hub = self.server.hub
+        stops = [
+            one for one in (fault.reset_after, fault.stall_after, fault.close_after) if one >= 0
+        ]
+        end = min([len(body), *stops])
+        for at in range(0, end, PIECE):
+            piece = body[at : min(at + PIECE, end)]
+            if hub.gate is not None:
+                hub.gate(hub.sent_bytes)
+            self.wfile.write(piece)
+            with hub.lock:
+                hub.sent_bytes += len(piece)
+        if fault.stall_after >= 0:
+            hub.stalled.set()
+            hub.released.wait(20)
+        if fault.reset_after >= 0:
+            linger = struct.pack("ii", 1, 0)  # close with a reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.connection.close()
+
+
+@contextmanager
+def running() -> Iterator[Hub]:
+    """A hub for one test."""
+    hub = Hub()
+    try:
+        yield hub
+    finally:
+        hub.close()
+
+
+@contextmanager
+def only_loopback() -> Iterator[list[object]]:
+    """Fail any connection that would leave this machine; yields those that were tried."""
+    strays: list[object] = []
+    connect = socket.socket.connect
+    look_up = socket.getaddrinfo
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if isinstance(address, tuple) and not str(address[0]).startswith(("127.", "::1")):
+            strays.append(address)
+            raise OSError("a test tried to leave this machine")
+        connect(self, address)  # type: ignore[arg-type]
+
+    def guarded_look_up(host: object, *args: object, **settings: object) -> object:
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            strays.append(host)
+            raise socket.gaierror(socket.EAI_NONAME, "a test tried to leave this machine")
+        return look_up(host, *args, **settings)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        patch.setattr(socket, "getaddrinfo", guarded_look_up)
+        yield strays
