@@ -16,6 +16,7 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
+from engine.inspect import ModelFacts, inspect_model, predict_memory
 from engine.library import (
     data_folder,
     find_model,
@@ -25,6 +26,7 @@ from engine.library import (
     models_folder,
     starter_path,
 )
+from engine.memory import MemoryPlan, ModelShape
 from engine.messages import (
     AdapterInfo,
     AdaptersSet,
@@ -74,8 +76,11 @@ __all__ = [
     "LoadModel",
     "LoadProgress",
     "LoadSnapshot",
+    "MemoryPlan",
+    "ModelFacts",
     "ModelFileError",
     "ModelLoaded",
+    "ModelShape",
     "ModelUnloaded",
     "OutOfMemory",
     "PromptProgress",
@@ -96,10 +101,12 @@ __all__ = [
     "available_memory",
     "data_folder",
     "find_model",
+    "inspect_model",
     "installed_models",
     "model_name",
     "model_parts",
     "models_folder",
+    "predict_memory",
     "resident_memory",
     "starter_path",
 ]

@@ -1,4 +1,4 @@
-"""How much memory and how many cores this process may use, and what of a model fits into that.
+"""How much memory this process holds, and how much of it and how many cores it may use.
 
 The operating system's own figures are corrected by what a container or a service manager allows:
 a program that believes in 256 GB inside a 4 GB limit is ended without a word.
@@ -10,64 +10,9 @@ import ctypes
 import math
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import OutOfMemory
-
-_SHARE = 0.9  # of the available memory that a model may fill; the rest is for everything else
-_LEAST_CONTEXT = 512  # tokens; below this a conversation is not one
-_GB = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
-    """What a model will hold in memory, in bytes, and the context that leaves room for."""
-
-    weights_bytes: int
-    cache_bytes: int
-    scratch_bytes: int
-    total_bytes: int
-    available_bytes: int
-    context: int  # tokens
-
-
-def plan_memory(
-    *,
-    weights_bytes: int,
-    cache_bytes_per_token: int,
-    fixed_cache_bytes: int,
-    context_wanted: int,
-    context_model: int,
-    available: int,
-    scratch_bytes: int,
-) -> MemoryPlan:
-    """Choose the context and add up what the model needs with it.
-
-    `context_wanted` 0 takes the model's own, halved until everything fits into nine tenths of
-    `available`, but never below 512 tokens. Raises OutOfMemory when the weights do not fit, or not
-    with the context that was asked for.
-    """
-    assert context_wanted >= 0, context_wanted
-    assert context_model > 0, context_model
-    budget = int(available * _SHARE)
-    fixed = weights_bytes + fixed_cache_bytes + scratch_bytes
-    context = context_wanted or context_model
-    least = context if context_wanted else min(_LEAST_CONTEXT, context_model)
-    while fixed + cache_bytes_per_token * context > budget and context > least:
-        context = max(context // 2, least)
-    total = fixed + cache_bytes_per_token * context
-    if total > budget:
-        room = max(budget - fixed, 0) // cache_bytes_per_token if cache_bytes_per_token else 0
-        raise _too_large(total, available, context, room if context_wanted else 0)
-    return MemoryPlan(
-        weights_bytes=weights_bytes,
-        cache_bytes=fixed_cache_bytes + cache_bytes_per_token * context,
-        scratch_bytes=scratch_bytes,
-        total_bytes=total,
-        available_bytes=available,
-        context=context,
-    )
 
 
 def available_memory() -> int:
@@ -142,21 +87,6 @@ def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
     folder = root / "sys/devices/system/cpu"
     cores = {_core(folder / f"cpu{number}/topology", number) for number in allowed}
     return max(1, min([len(cores), *_group_cores(root)]))
-
-
-def _too_large(total: int, available: int, context: int, room: int) -> OutOfMemory:
-    """`room` is how many tokens would fit, 0 where a smaller context is no way out."""
-    if room >= _LEAST_CONTEXT:
-        return OutOfMemory(
-            f"A context of {context:,} tokens needs {total / _GB:.1f} GB with this model; "
-            f"{available / _GB:.1f} GB of memory are free.",
-            f"Ask for at most {room:,} tokens, or close other programs.",
-        )
-    return OutOfMemory(
-        f"The model needs {total / _GB:.1f} GB with a context of {context:,} tokens; "
-        f"{available / _GB:.1f} GB of memory are free.",
-        "Close other programs, or choose a smaller model.",
-    )
 
 
 # --- Linux --------------------------------------------------------------------------------------

@@ -86,6 +86,16 @@ class GGUFFile:
         view = memoryview(self._parts[info.part].buffer)
         return view[info.offset : info.offset + info.size_bytes]
 
+    def let_go(self, name: str) -> None:
+        """Say that a tensor's pages may leave memory; its data is read anew if asked for again."""
+        info = self.tensors[name]
+        self._parts[info.part].let_go(info.offset, info.size_bytes)
+
+    def length(self, key: str) -> int:
+        """How many elements a list has, without reading it; 0 where there is no list."""
+        found = self.metadata.stored.get(key)
+        return found.length if isinstance(found, Array) else 0
+
     def close(self) -> None:
         """Let go of the file; views that are alive stay valid and keep the mapping to the end."""
         self._closed = True

@@ -59,6 +59,12 @@ class Part:
         except BufferError:
             return
 
+    def let_go(self, offset: int, size_bytes: int) -> None:
+        """Drop the pages of so many bytes from this process; where that is not known, keep them."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            start = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            self.buffer.madvise(mmap.MADV_DONTNEED, start, offset + size_bytes - start)
+
 
 def read_part(path: Path, index: int) -> Part:
     """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +12,26 @@ import torch
 from engine.beside import Beside
 from engine.cache import Cache
 from engine.chat import ChatTemplate
-from engine.device import MemoryPlan, available_memory, physical_cores, plan_memory
-from engine.errors import ModelFileError, RequestError
+from engine.device import physical_cores
+from engine.errors import RequestError
+from engine.examination import (
+    Build,
+    check,
+    identify,
+    kernels_in_use,
+    layout,
+    parameters,
+    plan,
+)
 from engine.gguf import GGUFFile
 from engine.library import model_name
-from engine.models import architecture
-from engine.models.config import Config, read_config
+from engine.memory import MemoryPlan
+from engine.messages import CacheType
+from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.session import Session
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
-from kernels import ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     template: ChatTemplate
     plan: MemoryPlan
+    cache: CacheType
     layout: str  # the main weight format in words
     parameters: int
     file_bytes: int
@@ -57,8 +65,8 @@ class LoadedModel:
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
-        config = self.config
-        cache = Cache(config.layers, config.kv_heads, config.head_width, self.plan.context)
+        config, context = self.config, self.plan.context
+        cache = Cache(config.layers, config.kv_heads, config.head_width, context)
         return Session(self.decoder, cache)
 
 
@@ -67,6 +75,7 @@ def load(
     *,
     context: int = 0,
     threads: int = 0,
+    cache: CacheType = CacheType.F16,
     reclaimable: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     checkpoint: Callable[[], None] = lambda: None,
@@ -82,11 +91,12 @@ def load(
     set_threads(threads)
     # Weights are copied out while they are decoded: nothing needs the file afterwards.
     with GGUFFile.open(path) as file:
-        build, config = architecture(file), read_config(file)
-        memory = plan(file, config, context, reclaimable)
+        build, config = identify(file)
+        memory = plan(file, config, context, cache, reclaimable)
+        check(file, config, build)
         checkpoint()
         before_weights()
-        decoder, tokenizer = _read(file, config, build, progress, checkpoint)
+        decoder, tokenizer = _read(file, build, progress, checkpoint)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -95,6 +105,7 @@ def load(
             tokenizer=tokenizer,
             template=ChatTemplate.from_metadata(file.metadata, tokenizer),
             plan=memory,
+            cache=cache,
             layout=layout(file),
             parameters=parameters(file),
             file_bytes=file.file_bytes,
@@ -112,57 +123,14 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads or physical_cores())
 
 
-def plan(file: GGUFFile, config: Config, context: int, reclaimable: int = 0) -> MemoryPlan:
-    """What the model will hold in memory; raises OutOfMemory when that is more than there is.
-
-    `reclaimable` bytes are in use now but will be free by then. Raises RequestError for a context
-    below 0.
-    """
-    if context < 0:
-        raise RequestError(
-            f"The context is {context} tokens.", "Give 0 for the model's own, or more."
-        )
-    return plan_memory(
-        weights_bytes=4 * parameters(file),  # the reference holds float32
-        cache_bytes_per_token=Cache.bytes_per_token(
-            config.layers, config.kv_heads, config.head_width
-        ),
-        fixed_cache_bytes=0,
-        context_wanted=context,
-        context_model=config.context,
-        available=available_memory() + reclaimable,
-        scratch_bytes=4 * config.vocabulary * 8,
-    )
-
-
-def layout(file: GGUFFile) -> str:
-    """In words, the format that most bytes of the blocks' matrices are in."""
-    held: Counter[str] = Counter()
-    for info in file.tensors.values():
-        if len(info.shape) > 1 and info.name.startswith("blk."):
-            held[info.format.words] += info.size_bytes
-    return held.most_common(1)[0][0] if held else ""
-
-
-def kernels_in_use(file: GGUFFile) -> dict[str, str]:
-    """Which backend runs each op on the formats of this file."""
-    return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
-
-
-def parameters(file: GGUFFile) -> int:
-    """How many numbers the file's tensors hold."""
-    return sum(math.prod(info.shape) for info in file.tensors.values())
-
-
 def _read(
     file: GGUFFile,
-    config: Config,
-    build: Callable[[GGUFFile, Weights], Decoder],
+    build: Build,
     progress: Callable[[int, int], None],
     checkpoint: Callable[[], None],
 ) -> tuple[Decoder, Tokenizer]:
     """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
-    tokenizer = Beside(lambda: _tokenizer(file, config), "tokenizer")
+    tokenizer = Beside(lambda: Tokenizer.from_metadata(file.metadata), "tokenizer")
 
     def look() -> None:
         checkpoint()
@@ -173,15 +141,3 @@ def _read(
     decoder = build(file, weights)
     weights.refuse_leftovers()
     return decoder, tokenizer.result(checkpoint)
-
-
-def _tokenizer(file: GGUFFile, config: Config) -> Tokenizer:
-    """The file's tokenizer; raises ModelFileError when it makes ids the embedding has no row for."""
-    tokenizer = Tokenizer.from_metadata(file.metadata)
-    if tokenizer.size > config.vocabulary:
-        raise ModelFileError(
-            f"The vocabulary has {tokenizer.size:,} tokens, but the tensor 'token_embd.weight' "
-            f"only {config.vocabulary:,} rows.",
-            "The file is damaged or made by a faulty converter; get another copy.",
-        )
-    return tokenizer

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from engine.chat import has_template
-from engine.device import available_memory
-from engine.errors import OutOfMemory, RequestError
+from engine.errors import RequestError
+from engine.examination import identify, kernels_in_use, layout, parameters, predict
 from engine.gguf import GGUFFile
 from engine.library import model_name
-from engine.loader import LoadedModel, kernels_in_use, layout, parameters, plan
-from engine.models import architecture
-from engine.models.config import read_config
+from engine.loader import LoadedModel
+from engine.memory import refusal
+from engine.messages import CacheType
+from engine.models.config import Config
 from engine.session import Session
 
 _BANDWIDTH_BYTES = 1 << 29
@@ -126,11 +127,10 @@ def read_bandwidth() -> float:
     return _BANDWIDTH_BYTES / min(seconds) / 1e9
 
 
-def describe(path: Path, context: int) -> dict[str, object]:
+def describe(path: Path, context: int, cache: CacheType = CacheType.F16) -> dict[str, object]:
     """What a file holds and what it would cost, without loading it."""
     with GGUFFile.open(path) as file:
-        architecture(file)
-        config = read_config(file)
+        _, config = identify(file)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
             row = formats.setdefault(info.format.name, Counter())
@@ -151,25 +151,27 @@ def describe(path: Path, context: int) -> dict[str, object]:
             "context": config.context,
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
-            "memory": _memory(file, context),
+            "memory": _memory(file, config, context, cache),
             "kernels": kernels_in_use(file),
         }
 
 
-def _memory(file: GGUFFile, context: int) -> dict[str, object]:
-    """The memory plan, or why there is none."""
-    try:
-        memory = plan(file, read_config(file), context)
-    except OutOfMemory as error:
-        return {"fits": False, "available_bytes": available_memory(), "reason": error.sentence}
-    return {
-        "fits": True,
+def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> dict[str, object]:
+    """The memory plan, and why it cannot be carried out where it cannot."""
+    memory = predict(file, config, context, cache)
+    refused = refusal(memory, context)
+    figures: dict[str, object] = {
+        "fits": memory.fits,
         "weights_bytes": memory.weights_bytes,
         "cache_bytes": memory.cache_bytes,
+        "scratch_bytes": memory.scratch_bytes,
         "total_bytes": memory.total_bytes,
         "available_bytes": memory.available_bytes,
         "context": memory.context,
+        "most_context": memory.most_context,
+        "cache_type": cache.value,
     }
+    return figures | ({"reason": refused.sentence} if refused else {})
 
 
 def _prefill_seconds(session: Session, ids: list[int], depth: int, prompt: int) -> float:

@@ -66,19 +66,12 @@ class Tokenizer:
 
     def __init__(self, metadata: Metadata) -> None:
         """Use `from_metadata`."""
-        model = metadata.get("tokenizer.ggml.model")
-        if model is None:
-            raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
-        if model not in ("gpt2", "llama"):
-            raise UnsupportedModel(
-                f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER
-            )
-        self._sentencepiece = model == "llama"
+        rule = vocabulary_rule(metadata)
+        self._sentencepiece = rule is None
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
         self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
-        rule = None if self._sentencepiece else _pre_tokenizer(metadata)
 
         self.bos = self._named("bos", metadata, 1)
         self.eos = self._named("eos", metadata, 2)
@@ -219,6 +212,19 @@ class Tokenizer:
             keep = {"<unk>", "<s>", "<|endoftext|>"}
             swallow = frozenset(t for text, t in user_defined + control if text not in keep)
         return SpecialTokens(user_defined, control, swallow)
+
+
+def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
+    """How text is cut before it is merged; None for SentencePiece, which does not cut.
+
+    Raises ModelFileError or UnsupportedModel for a vocabulary of a kind this engine does not have.
+    """
+    model = metadata.get("tokenizer.ggml.model")
+    if model is None:
+        raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
+    if model not in ("gpt2", "llama"):
+        raise UnsupportedModel(f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER)
+    return None if model == "llama" else _pre_tokenizer(metadata)
 
 
 def _well_formed(text: str) -> str:

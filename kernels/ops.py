@@ -7,12 +7,13 @@ for an operand of the wrong shape or dtype. Definitions are in `kernels.referenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from kernels.dispatch import BACKENDS, find, in_use, only
+from kernels.formats import Format
 from kernels.reference import Activation
 from kernels.weight import Weight
 
@@ -20,8 +21,10 @@ __all__ = [
     "BACKENDS",
     "Activation",
     "attention",
+    "attention_bytes",
     "embed",
     "gated",
+    "held_bytes",
     "in_use",
     "linear",
     "only",
@@ -39,6 +42,11 @@ def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> We
     `checkpoint` is called every few milliseconds and may raise to stop.
     """
     return find("prepare", weight.format.name)(weight, checkpoint)
+
+
+def held_bytes(format: Format, shape: Sequence[int]) -> int:
+    """How many bytes `prepare` will make of a weight of this format and shape."""
+    return find("held_bytes", format.name)(format, shape)
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
@@ -143,6 +151,16 @@ def attention(
     if window < 0 or softcap < 0:
         raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
     return find("attention")(q, k, v, position, scale, window, softcap)
+
+
+def attention_bytes(
+    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, exact: bool
+) -> int:
+    """How many bytes `attention` takes at most, its result included, for `tokens` queries.
+
+    `context` counts the keys they see, and `exact` says that these are float32 already.
+    """
+    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, exact)
 
 
 def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:

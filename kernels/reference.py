@@ -6,7 +6,8 @@ Shapes and errors are documented with the public ops in `kernels.ops`, which che
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.formats import FORMATS, by_name
+from kernels.formats import FORMATS, Format, by_name
 from kernels.weight import Weight
 
 # Scores of one tile of queries, all heads: bounds memory whatever the lengths.
@@ -41,6 +42,11 @@ def prepare(weight: Weight, checkpoint: Callable[[], None]) -> Weight:
         end = min(start + step, rows)
         weight.decode(start, end, dense[start:end])
     return Weight(dense, by_name("F32"), weight.shape)
+
+
+def held_bytes(format: Format, shape: Sequence[int]) -> int:
+    """What `prepare` makes of a weight, whatever its format: float32."""
+    return 4 * math.prod(shape)
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
@@ -87,6 +93,14 @@ def attention(
         tile = q[start : start + step]
         y[start : start + step] = _attend(tile, k, v, position + start, scale, window, cap)
     return y
+
+
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
+    """The largest tile's mask and queries, float32 copies of keys and values, and the result."""
+    tile = min(max(_SCORES // (H * S), 1), T)
+    mask = tile * S * (1 + 5 * H // K)  # bool, then for each head of a group bool and float32
+    copies = 0 if exact else 2 * S * K * C
+    return mask + 4 * (copies + (3 * tile + T) * H * C)
 
 
 def _attend(
@@ -139,7 +153,14 @@ Kernel = Callable[..., Any]
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, rope, attention, gated, softcap)
 
+# Not ops, but what ops take of memory: a backend has each beside the op it speaks of.
+SIZES: dict[tuple[str, str], Kernel] = {
+    **{("held_bytes", format.name): held_bytes for format in FORMATS.values()},
+    ("attention_bytes", "F32"): attention_bytes,
+}
+
 KERNELS: dict[tuple[str, str], Kernel] = {
+    **SIZES,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
     **{(op.__name__, "F32"): op for op in OTHER_OPS},
 }

@@ -1,4 +1,4 @@
-"""Memory and cores as the system and its control groups allow them, and plans that fit in them."""
+"""Memory and cores as the system and its control groups allow them, and what the process holds."""
 
 from __future__ import annotations
 
@@ -14,82 +14,10 @@ from engine.device import (
     linux_memory,
     linux_resident,
     physical_cores,
-    plan_memory,
     resident_memory,
 )
-from engine.errors import OutOfMemory
 
-GB = 10**9
 KIB = 1024
-
-
-def plan(**changed: int):
-    sizes = {
-        "weights_bytes": 4 * GB,
-        "cache_bytes_per_token": 100_000,
-        "fixed_cache_bytes": 0,
-        "context_wanted": 0,
-        "context_model": 32_768,
-        "available": 16 * GB,
-        "scratch_bytes": GB // 10,
-    }
-    return plan_memory(**(sizes | changed))
-
-
-# --- plans --------------------------------------------------------------------------------------
-
-
-def test_a_model_that_fits_keeps_its_own_context() -> None:
-    found = plan(fixed_cache_bytes=1000)
-    assert found.context == 32_768
-    assert found.cache_bytes == 1000 + 32_768 * 100_000
-    assert found.total_bytes == 4 * GB + found.cache_bytes + GB // 10
-    assert found.available_bytes == 16 * GB
-
-
-def test_the_context_is_halved_until_everything_fits_nine_tenths() -> None:
-    found = plan(available=6 * GB)
-    assert found.context == 8_192
-    assert found.total_bytes <= 0.9 * 6 * GB
-    assert plan(available=found.total_bytes * 10 // 9 + 1).context == 8_192
-    assert plan(available=found.total_bytes * 10 // 9 - 1).context == 4_096
-
-
-def test_the_context_is_not_lowered_below_512_tokens() -> None:
-    least = 4 * GB + GB // 10 + 512 * 100_000
-    assert plan(available=least * 10 // 9 + 1).context == 512
-    with pytest.raises(OutOfMemory):
-        plan(available=least * 10 // 9 - 1)
-
-
-def test_an_odd_context_stops_at_512_too() -> None:
-    least = 4 * GB + GB // 10 + 512 * 100_000
-    assert plan(available=least * 10 // 9 + 1, context_model=1_000).context == 512
-
-
-def test_a_model_with_a_short_context_keeps_it() -> None:
-    assert plan(context_model=128).context == 128
-
-
-def test_weights_that_do_not_fit_are_refused_with_figures() -> None:
-    with pytest.raises(OutOfMemory) as caught:
-        plan(available=2 * GB)
-    assert "4.2 GB" in str(caught.value)
-    assert "2.0 GB of memory are free" in str(caught.value)
-    assert "smaller model" in caught.value.remedy
-
-
-def test_a_context_asked_for_is_kept() -> None:
-    assert plan(context_wanted=1_000).context == 1_000
-
-
-def test_a_context_asked_for_that_does_not_fit_is_refused_with_what_would() -> None:
-    with pytest.raises(OutOfMemory) as caught:
-        plan(available=6 * GB, context_wanted=32_768)
-    assert "A context of 32,768 tokens needs 7.4 GB" in str(caught.value)
-    assert "6.0 GB of memory are free" in str(caught.value)
-    assert "at most 13,000 tokens" in caught.value.remedy
-    assert plan(available=6 * GB, context_wanted=13_000).context == 13_000
 
 
 # --- this machine -------------------------------------------------------------------------------
@@ -195,14 +123,17 @@ def test_a_version_1_share_of_time_caps_cores(root: Path, quota: str, cores: int
 # --- what this process holds --------------------------------------------------------------------
 
 
-def test_resident_memory_grows_and_shrinks_with_what_is_held() -> None:
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="needs private mappings")
+@pytest.mark.parametrize("kind", ["MAP_PRIVATE", "MAP_SHARED"])
+def test_resident_memory_grows_and_shrinks_with_what_is_written(kind: str) -> None:
     before = resident_memory()
-    held = bytearray(os.urandom(1 << 20)) * 64
-    grown = resident_memory() - before
-    del held
-    left = resident_memory() - before
-    assert 64 << 20 <= grown < 72 << 20
-    assert left < 8 << 20
+    flags = mmap.MAP_ANONYMOUS | getattr(mmap, kind)
+    with mmap.mmap(-1, 1 << 26, flags=flags) as held:
+        assert resident_memory() - before < 8 << 20, "memory nobody has touched yet"
+        held.write(b"x" * (1 << 26))
+        grown = resident_memory() - before
+    assert 1 << 26 <= grown < (1 << 27) + (8 << 20)
+    assert resident_memory() - before < (1 << 26) + (8 << 20), "only the text may be kept"
 
 
 def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
