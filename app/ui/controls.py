@@ -192,10 +192,13 @@ class Column(QWidget):
 
 
 class ElidedLabel(QLabel):
-    """A line that ends in an ellipsis where it does not fit; its tooltip has all of it."""
+    """A line with an ellipsis where it does not fit; its tooltip has all of it."""
 
-    def __init__(self, tone: str, face: QFont) -> None:
+    def __init__(
+        self, tone: str, face: QFont, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight
+    ) -> None:
         super().__init__()
+        self._mode = mode
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(face)
         self.setProperty("tone", tone)
@@ -205,7 +208,7 @@ class ElidedLabel(QLabel):
 
     def paintEvent(self, arg__1: QPaintEvent) -> None:
         rect = self.contentsRect()
-        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, rect.width())
+        text = self.fontMetrics().elidedText(self.text(), self._mode, rect.width())
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
