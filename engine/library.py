@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +52,16 @@ def models_folder() -> Path:
     return data_folder() / "models"
 
 
+def bundled_models_folder() -> Path | None:
+    """The folder of models inside a bundled app, which nobody may change; None outside of one."""
+    inside = getattr(sys, "_MEIPASS", None)
+    return Path(inside) / "models" if inside else None
+
+
 def starter_path() -> Path:
-    """Where the starter model is installed, whether or not it is there."""
-    return models_folder() / STARTER.file
+    """Where the starter model is installed, or belongs; the bundled one when no other is."""
+    installed, bundled = models_folder() / STARTER.file, bundled_models_folder()
+    return installed if bundled is None or installed.is_file() else bundled / STARTER.file
 
 
 def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
@@ -61,8 +69,12 @@ def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
 
     Looks in the app's own folder and in `folders`, which may be missing or unreadable, and in what
     lies below them. A file that is reached twice is listed once, hidden files and folders never.
+    A bundled starter is listed unless another one is installed.
     """
     found: dict[Path, Path] = {}
+    starter = starter_path()
+    if bundled_models_folder() == starter.parent and starter.is_file():
+        found[_real(starter)] = starter
     for folder in (models_folder(), *folders):
         for path in _models_below(folder):
             found.setdefault(_real(path), path)

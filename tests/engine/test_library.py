@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,20 @@ def test_an_unknown_name_lists_the_known_ones(folder: Path) -> None:
 )
 def test_a_file_is_called_by_its_name_without_layout(file: str, name: str) -> None:
     assert model_name(Path(file)) == name
+
+
+def test_a_bundle_brings_its_starter_until_one_is_installed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = starter_path()
+    bundled = tmp_path / "inside" / "models" / installed.name
+    bundled.parent.mkdir(parents=True)
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / "inside"), raising=False)
+    assert installed_models() == []
+    bundled.touch()
+    (folder / "a.gguf").touch()
+    assert starter_path() == find_model("starter") == bundled
+    assert installed_models() == [bundled, folder / "a.gguf"]
+    installed.touch()
+    assert starter_path() == installed
+    assert installed_models() == [installed, folder / "a.gguf"]
