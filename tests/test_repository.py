@@ -33,7 +33,9 @@ LIGHT_ENGINE = {
     "engine",
     "engine.device",
     "engine.errors",
+    "engine.inspect",
     "engine.library",
+    "engine.memory",
     "engine.messages",
     "engine.service",
 }
