@@ -98,7 +98,8 @@ def attention(
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
     """The largest tile's mask and queries, float32 copies of keys and values, and the result."""
     tile = min(max(_SCORES // (H * S), 1), T)
-    mask = tile * S * (1 + 5 * H // K)  # bool, then for each head of a group bool and float32
+    # Bool, then for each head of a group bool and float32; a single query needs none.
+    mask = tile * S * (1 + 5 * H // K) if tile > 1 else 0
     copies = 0 if exact else 2 * S * K * C
     return mask + 4 * (copies + (3 * tile + T) * H * C)
 

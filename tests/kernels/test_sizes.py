@@ -1,0 +1,59 @@
+"""What ops say they take of memory: exactly what a prepared weight holds, and no less in attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from kernels import ops
+from kernels.dispatch import BACKENDS
+from kernels.formats import FORMATS, Format
+from kernels.weight import Weight
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("shape", [(5, 512), (256,), (3, 2, 256)])
+def test_a_prepared_weight_holds_what_was_said(
+    backend: str, format: Format, shape: tuple[int, ...]
+) -> None:
+    rows = torch.Size(shape[:-1]).numel()
+    with ops.only(backend):
+        weight = Weight.from_bytes(bytes(rows * format.row_bytes(shape[-1])), format, shape)
+        assert ops.prepare(weight).size_bytes == ops.held_bytes(format, shape)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(("tokens", "context"), [(512, 4_096), (300, 300), (1, 3_000)])
+def test_attention_takes_no_more_than_was_said(
+    backend: str, exact: bool, tokens: int, context: int
+) -> None:
+    q = torch.randn(tokens, 8, 64)
+    k, v = (torch.randn(2, context, 64).to(torch.float32 if exact else torch.float16) for _ in "kv")
+    with ops.only(backend):
+        said = ops.attention_bytes(tokens, context, 8, 2, 64, exact)
+        taken = _peak_bytes(
+            lambda: ops.attention(
+                q, k.transpose(0, 1), v.transpose(0, 1), context - tokens, scale=0.1
+            )
+        )
+    assert 0.5 * said < taken <= 1.05 * said + (1 << 18)
+
+
+def _peak_bytes(work: Callable[[], object]) -> int:
+    """The most bytes of tensors alive at once while `work` runs, its result included."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
+        kept = work()
+    assert run.profiler is not None
+    assert run.profiler.kineto_results is not None
+    held = most = 0
+    for event in run.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    del kept
+    return most
