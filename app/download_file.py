@@ -158,7 +158,8 @@ class FileDownload:
     def _take_up(self) -> None:
         """Read what an earlier run left, and hash it; a part nobody can vouch for is dropped."""
         part = read_part(self._sidecar)
-        if part is None or not self._part.is_file() or not self._vouched(part):
+        keep = self._usable(part) if part is not None and self._vouched(part) else 0
+        if part is None or not keep:
             self._restart()
             return
         self._known = Part(
@@ -169,18 +170,19 @@ class FileDownload:
             self.sha256 or part.sha256,
         )
         self.size_bytes, self.sha256 = self._known.size_bytes, self._known.sha256
-        here = self._part.stat().st_size
-        # A hash finds out what a power cut did to the end of the file; without one it is dropped.
-        keep = here if self.sha256 else min(here, part.done_bytes)
-        if self.size_bytes and keep > self.size_bytes:
-            keep = 0
-        if keep < here:
+        if keep < self._part.stat().st_size:
             os.truncate(self._part, keep)
-        self._inherited = keep > 0
-        self.done_bytes = keep
-        if keep:
-            self._report(Phase.VERIFYING, "Checking what is already here.")
-            self._hash = hash_of(self._part, self._check_stop)
+        self._inherited, self.done_bytes = True, keep
+        self._report(Phase.VERIFYING, "Checking what is already here.")
+        self._hash = hash_of(self._part, self._check_stop)
+
+    def _usable(self, part: Part) -> int:
+        """How many bytes of a part can be built on."""
+        here = self._part.stat().st_size if self._part.is_file() else 0
+        # A hash finds out what a power cut did to the end of the file; without one it is dropped.
+        keep = here if self.sha256 or part.sha256 else min(here, part.done_bytes)
+        size = self.size_bytes or part.size_bytes
+        return 0 if size and keep > size else keep
 
     def _vouched(self, part: Part) -> bool:
         """Whether a part is of the file wanted now: its hash says so, or its address."""
@@ -195,7 +197,7 @@ class FileDownload:
         self._known = Part(self.url, size_bytes=self.size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
         self.done_bytes, self._inherited = 0, False
-        self._part.unlink(missing_ok=True)
+        drop_part(self.path)
 
     # --- the transfer ---------------------------------------------------------------------------
 
@@ -323,15 +325,15 @@ class FileDownload:
 
     def _expect(self, total: int | None, answer: Answer) -> None:
         """Settle size and hash: what the caller knew, else what the servers say."""
-        size = answer.linked.size_bytes or total or 0
-        wanted = self.size_bytes
-        found = total if total is not None else size
-        if wanted and found and found != wanted:
+        wanted = self.size_bytes or answer.linked.size_bytes
+        if total is not None and total != (wanted or total or 1):
             self._restart()
             raise _Wrong(
-                f"The file on {answer.host} has {found:,} bytes where {wanted:,} were expected."
+                f"The file on {answer.host} has {total:,} bytes where {wanted:,} were expected."
+                if wanted
+                else f"The file on {answer.host} is empty."
             )
-        self.size_bytes = wanted or size
+        self.size_bytes = wanted or total or 0
         self.sha256 = self.sha256 or answer.linked.sha256
         self._check_room(self._limits.margin_bytes)
 
@@ -377,8 +379,9 @@ class FileDownload:
             self._drop()
             raise _not_a_model(answer)
         if self.size_bytes and self.done_bytes + len(piece) > self.size_bytes:
+            size = self.size_bytes
             self._restart()
-            raise _Wrong(f"{answer.host} sent more than the {self.size_bytes:,} bytes of the file.")
+            raise _Wrong(f"{answer.host} sent more than the {size:,} bytes of the file.")
         view = memoryview(piece)
         while view:  # a disk that fills up takes less than it is given
             written = os.write(number, view)

@@ -64,7 +64,6 @@ class Repository:
     likes: int
     gated: bool  # its files come only after a licence was accepted on the hub
     licence: str  # as its tags name it: "apache-2.0"; "": not stated
-    architecture: str  # as the hub read it from a file, "": not stated
     files: int  # model files, a split one counted once; 0: the search did not say
     updated: str  # ISO date, "": not stated
 
@@ -159,7 +158,8 @@ def search(
     query: str, endpoint: str = HUB, proxy: str = "", limit: int = 30
 ) -> tuple[Repository, ...]:
     """Repositories with GGUF files whose names match, the most used first. Raises HubError."""
-    fields = ("downloads", "likes", "gated", "tags", "lastModified", "siblings", "gguf")
+    # Not "gguf": it brings the architecture, and every model's chat template, ten times the bytes.
+    fields = ("downloads", "likes", "gated", "tags", "lastModified", "siblings")
     asked = urllib.parse.urlencode(
         {
             "search": query,
@@ -285,8 +285,6 @@ def _repository(row: object) -> Repository | None:
         return None
     tags = [tag for tag in _list(values.get("tags")) if isinstance(tag, str)]
     licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
-    gguf = values.get("gguf")
-    shape = cast("dict[str, object]", gguf) if isinstance(gguf, dict) else {}
     siblings = (
         _text(cast("dict[str, object]", one).get("rfilename"))
         for one in _list(values.get("siblings"))
@@ -299,7 +297,6 @@ def _repository(row: object) -> Repository | None:
         _count(values.get("likes")),
         values.get("gated") not in (False, None),
         licences[0][:60] if licences else "",
-        _text(shape.get("architecture"))[:60],
         len(models),
         _text(values.get("lastModified"))[:10],
     )

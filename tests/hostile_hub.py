@@ -267,12 +267,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def running() -> Iterator[Hub]:
-    """A hub for one test."""
-    hub = Hub()
-    try:
-        yield hub
-    finally:
-        hub.close()
+    """A hub for one test, during which nothing may leave this machine."""
+    with only_loopback() as strays:
+        hub = Hub()
+        try:
+            yield hub
+        finally:
+            hub.close()
+    assert strays == []
 
 
 @contextmanager
