@@ -1,4 +1,4 @@
-"""The one command: run, test, check, bench, shots, fuzz. Makes .venv first when it must.
+"""The one command: run, test, check, bench, shots, fuzz, bundle. Makes .venv first when it must.
 
 Standard library only, because it runs before anything is installed. A step that fails gives its
 last lines and one sentence; no traceback is ever the answer.
@@ -20,10 +20,13 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import bundle
 import environment
 import fetch
 import readme
+import smoke_frozen
 from environment import ROOT, Trouble, child_environment, say, venv_python
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
@@ -91,6 +94,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("shots", shots, "Draw every screen and dialog into build/shots.")
     add("fuzz", fuzz, "Feed damaged model files to the reader.").add_argument(
         "--seconds", type=int, default=60
+    )
+    bundling = add("bundle", make_bundle, "Build the app as one folder, and see that it works.")
+    bundling.add_argument(
+        "--out", type=Path, default=bundle.FOLDER, help="where to put it (default: build/bundle)"
+    )
+    bundling.add_argument(
+        "--test", action="store_true", help="build nothing, test the one that is there"
     )
     own = list(arguments)
     passed = own[own.index("--") + 1 :] if "--" in own else []
@@ -189,6 +199,20 @@ def fuzz(options: argparse.Namespace) -> int:
     """Feed damaged model files to the reader for a while."""
     environment.ensure()
     return _python(str(ROOT / "tests" / "fuzz_gguf.py"), "--seconds", str(options.seconds))
+
+
+def make_bundle(options: argparse.Namespace) -> int:
+    """Build the bundle, start it under what display there is, and say how large it is."""
+    folder = options.out.absolute()
+    if not options.test:
+        environment.ensure()
+    program = bundle.built(folder) if options.test else bundle.build(folder)
+    say("Starting the bundle…")
+    say(smoke_frozen.smoke(program))
+    smoke_frozen.forwards(program)
+    count, files = bundle.size(bundle.root(program))
+    say(f"The bundle works: {count / 1e6:.0f} MB in {files} files. Start it with {program}")
+    return 0
 
 
 def _python(*arguments: str, **settings: str) -> int:

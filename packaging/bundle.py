@@ -1,0 +1,176 @@
+"""Builds the application as one folder for this platform, to hand to someone without Python.
+
+PyInstaller collects (bundle.spec, contents.py); what it cannot do is done around it: icons before,
+and after it symbols, desktop files, a count of it all. A finished bundle replaces the last one only
+when every step has worked.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import contents
+import fetch
+from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
+
+FOLDER = ROOT / "build" / "bundle"
+WORK = ROOT / "build" / "bundle-work"
+NAME = "Tokonoma"
+_HERE = ROOT / "packaging"
+_SPEC = _HERE / "bundle.spec"
+_NEEDED_BYTES = 3_000_000_000
+_ICON_SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
+
+
+def build(folder: Path = FOLDER) -> Path:
+    """Build the bundle as `folder`/Tokonoma; returns the program in it. Raises Trouble."""
+    _check_tools()
+    starter = fetch.ensure(fetch.starter())
+    with locked(ROOT / "build" / "bundle.lock"):
+        shutil.rmtree(WORK, ignore_errors=True)
+        inner = WORK / _SPEC.stem  # where PyInstaller works for this spec
+        inner.mkdir(parents=True)
+        _check_space(folder)
+        say("Drawing the icons…")
+        _python("draw the icons", str(_HERE / "icon_files.py"), str(inner))
+        say("Collecting the app (about a minute)…")
+        _python("collect the app", *_pyinstaller(), TOKONOMA_STARTER=str(starter))
+        made = WORK / "dist" / (f"{NAME}.app" if sys.platform == "darwin" else NAME)
+        if sys.platform == "linux":
+            say("Stripping the largest libraries…")
+            _strip(made)
+            _add_linux_files(made, inner)
+        elif sys.platform == "win32":
+            for file in sorted((_HERE / "windows").glob("*.ps1")):
+                shutil.copy(file, made)
+        final = folder / made.name
+        _replace(made, final)
+    return program(final)
+
+
+def program(bundle: Path) -> Path:
+    """The file of a bundle that starts the app."""
+    if sys.platform == "darwin":
+        return bundle / "Contents" / "MacOS" / NAME
+    return bundle / (f"{NAME}.exe" if sys.platform == "win32" else "tokonoma")
+
+
+def root(program: Path) -> Path:
+    """The bundle that a program is in."""
+    return program.parents[2] if sys.platform == "darwin" else program.parent
+
+
+def built(folder: Path = FOLDER) -> Path:
+    """The program of the bundle that was built last. Raises Trouble when there is none."""
+    found = program(folder / (f"{NAME}.app" if sys.platform == "darwin" else NAME))
+    if not found.is_file():
+        raise Trouble(
+            f"There is no bundle in {folder}. Run `python3 packaging/dev.py bundle` first."
+        )
+    return found
+
+
+def size(bundle: Path) -> tuple[int, int]:
+    """Bytes and files of a bundle; a link counts as a file of no size."""
+    files = [path for path in bundle.rglob("*") if path.is_symlink() or path.is_file()]
+    return sum(path.stat().st_size for path in files if not path.is_symlink()), len(files)
+
+
+def _check_tools() -> None:
+    """PyInstaller looks into libraries with objdump, which comes with strip."""
+    if sys.platform == "linux":
+        missing = [name for name in ("objdump", "objcopy", "strip") if shutil.which(name) is None]
+        if missing:
+            raise Trouble(
+                f"Making a bundle needs {' and '.join(missing)}: install the package binutils and "
+                "run the command again."
+            )
+
+
+def _check_space(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in (WORK, folder):
+        free = shutil.disk_usage(place).free
+        if free < _NEEDED_BYTES:
+            raise Trouble(
+                f"Making a bundle needs {_NEEDED_BYTES / 1e9:.0f} GB on the disk of {place}, and "
+                f"{free / 1e9:.1f} GB is free. Free some space and run the command again."
+            )
+
+
+def _pyinstaller() -> tuple[str, ...]:
+    places = ("--distpath", str(WORK / "dist"), "--workpath", str(WORK))
+    return ("-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", *places, str(_SPEC))
+
+
+def _python(doing: str, *command: str, **settings: str) -> None:
+    """Run .venv's interpreter quietly; its last lines are shown when it fails. Raises Trouble."""
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "app" / "__init__.py").read_text())
+    assert version is not None, "app/__init__.py states the version"
+    # The same hash seed and dates give the same archives from the same sources.
+    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "1", "TOKONOMA_VERSION": version[1]}
+    ran = subprocess.run(
+        [venv_python(), *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=child_environment(**fixed, **settings),
+        check=False,
+    )
+    if ran.returncode != 0:
+        log = WORK / "failed.log"
+        log.write_text(ran.stdout, encoding="utf-8")
+        raise Trouble(
+            f"{last_lines(ran.stdout)}\nCould not {doing}, as above; all of it is in {log}."
+        )
+
+
+def _strip(bundle: Path) -> None:
+    """Take the symbols out of the libraries where that saves much."""
+    large = [path for path in bundle.rglob("*.so*") if contents.STRIPPED.search(path.name)]
+    for path in large:
+        if not path.is_symlink():
+            subprocess.run(["strip", "--strip-unneeded", path], check=True)
+
+
+def _add_linux_files(bundle: Path, icons: Path) -> None:
+    """What a desktop wants to know: menu entry, file type, icons, and how to put them there."""
+    shutil.copy(_HERE / "linux" / "README.txt", bundle)
+    shutil.copy(_HERE / "linux" / "install.sh", bundle)
+    share = bundle / "share"
+    for place, file, name in (
+        ("applications", "tokonoma.desktop", "tokonoma.desktop"),
+        ("mime/packages", "tokonoma.mime.xml", "tokonoma.xml"),
+    ):
+        (share / place).mkdir(parents=True)
+        shutil.copy(_HERE / "linux" / file, share / place / name)
+    theme = share / "icons" / "hicolor"
+    for side in _ICON_SIZES:
+        apps = theme / f"{side}x{side}" / "apps"
+        apps.mkdir(parents=True)
+        shutil.copy(icons / f"tokonoma-{side}.png", apps / "tokonoma.png")
+    scalable = theme / "scalable" / "apps"
+    scalable.mkdir(parents=True)
+    shutil.copy(ROOT / "resources" / "icons" / "app.svg", scalable / "tokonoma.svg")
+    # The oldest system this bundle starts on is the one it was built on.
+    version = platform.libc_ver()[1] or os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
+    (bundle / "_internal" / "glibc.txt").write_text(f"{version}\n", encoding="utf-8")
+
+
+def _replace(made: Path, final: Path) -> None:
+    """Put the new bundle where the last one is; the last one stays if that cannot be done."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    old = final.with_name(f"{final.name}.old-{int(time.time())}")
+    if final.exists():
+        final.rename(old)
+    shutil.move(made, final)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,243 @@
+"""Collects the licence text of everything a bundle contains; refuses when one is missing.
+
+Every file in the bundle has an owner: a Python package, Python itself, a package of the system, or
+this project. bundle.spec calls it in .venv, whose packages describe themselves; the system's own
+package database says the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = ROOT / "packaging" / "texts"
+APACHE = ROOT / "LICENSE"
+_QT = (TEXTS / "Qt.txt", TEXTS / "LGPL-3.0.txt", TEXTS / "GPL-3.0.txt")
+# Packages whose files carry no text of their own: name to licence and texts.
+WITHOUT_TEXT: dict[str, tuple[str, tuple[Path, ...]]] = {
+    "pyside6-essentials": ("LGPL-3.0-only", _QT),
+    "shiboken6": ("LGPL-3.0-only", _QT),
+    "tokenizers": ("Apache-2.0", (APACHE,)),
+}
+# Said by the package less exactly than by its text.
+_EXACT = {"pyinstaller": "GPL-2.0-or-later WITH Bootloader-exception"}
+_TEXT = re.compile(r"licen[cs]e|copying|notice|copyright|authors", re.IGNORECASE)
+_COMMON = Path("/usr/share/common-licenses")
+
+
+class Missing(Exception):
+    """Something in the bundle has no owner or no licence text; the sentence says what to do."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One part of the bundle: texts are files, each with its place below the part's folder."""
+
+    name: str
+    version: str
+    licence: str
+    texts: tuple[tuple[Path, str], ...]
+
+
+def components(sources: Iterable[Path]) -> list[Component]:
+    """The parts that these files come from, by name. Raises Missing."""
+    owners = _files_of_distributions()
+    distributions: dict[str, metadata.Distribution] = {"pyinstaller": _pyinstaller()}
+    others: list[Path] = []
+    for source in sources:
+        owner = owners.get(os.path.normpath(source))
+        if owner is not None:
+            distributions[_normal(owner.name)] = owner
+        elif not (_is_python(source) or source.is_relative_to(ROOT) or source.suffix == ".gguf"):
+            others.append(source)
+    system, rest = of_system(others)
+    lost = [path for path in rest if not path.is_relative_to(sys.base_prefix)]
+    if lost:
+        raise Missing(
+            f"Nothing says whose {lost[0]} is, so its licence is not known. "
+            "Leave it out in packaging/contents.py, or build where a package owns it."
+        )
+    parts = [of_distribution(each) for each in distributions.values()]
+    parts += [_of_python(), _own(), _starter(), *_fonts(), *system]
+    return sorted(parts, key=lambda part: part.name.lower())
+
+
+def of_distribution(distribution: metadata.Distribution) -> Component:
+    """A Python package by what it says of itself. Raises Missing when it carries no text."""
+    name = distribution.name
+    info = next((f for f in distribution.files or () if f.name == "METADATA"), None)
+    texts: list[tuple[Path, str]] = []
+    if info is not None:
+        place = Path(str(distribution.locate_file(info))).parent
+        for path in sorted(each for each in place.rglob("*") if each.is_file()):
+            inner = path.relative_to(place).as_posix()
+            if _TEXT.search(path.name) or inner.startswith(("licenses/", "sboms/")):
+                texts.append((path, inner.removeprefix("licenses/")))
+    licence = _EXACT.get(_normal(name)) or _licence(distribution.metadata)
+    if not any(_TEXT.search(path.name) for path, _ in texts):
+        known = WITHOUT_TEXT.get(_normal(name))
+        if known is None:
+            raise Missing(
+                f"The package {name} {distribution.version} carries no licence text. Find the text "
+                "and name it in packaging/licences.py, or leave the package out of the bundle."
+            )
+        licence = known[0]
+        texts += [(path, path.name) for path in known[1]]
+    return Component(name, distribution.version, licence, tuple(texts))
+
+
+def of_system(paths: Iterable[Path]) -> tuple[list[Component], list[Path]]:
+    """The system's packages that own these files, and the files that none of them owns."""
+    packages: set[str] = set()
+    rest: list[Path] = []
+    for path in paths:
+        package = _dpkg_owner(path)
+        if package is None:
+            rest.append(path)
+        else:
+            packages.add(package)
+    return [_of_debian(package) for package in sorted(packages)], rest
+
+
+def write(found: Iterable[Component], folder: Path) -> None:
+    """Write each part's texts into a folder of its own, and the index of all."""
+    rows = [("Component", "Version", "Licence", "Texts")]
+    for part in found:
+        place = folder / re.sub(r"[^\w.+-]+", "_", part.name)
+        for path, inner in part.texts:
+            target = place / inner
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        rows.append((part.name, part.version, part.licence, f"{place.name}/"))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    ]
+    lead = (
+        "What this application is made of, and under which terms. Texts are in the folders named."
+    )
+    (folder / "index.txt").write_text("\n".join([lead, "", *lines, ""]), encoding="utf-8")
+
+
+def _files_of_distributions() -> dict[str, metadata.Distribution]:
+    """Every installed file, by its path, with the package it came with."""
+    return {
+        os.path.normpath(str(distribution.locate_file(file))): distribution
+        for distribution in metadata.distributions()
+        for file in distribution.files or ()
+    }
+
+
+def _licence(facts: metadata.PackageMetadata) -> str:
+    """The short name of a licence, from whichever field a package uses."""
+    fields = facts.get_all("License-Expression") or facts.get_all("License") or []
+    stated = str(fields[0]) if fields else ""
+    if stated and "\n" not in stated and len(stated) <= 60:
+        return stated
+    classifiers = facts.get_all("Classifier") or []
+    names = [each.split(" :: ")[-1] for each in classifiers if each.startswith("License ::")]
+    return ", ".join(names) or "see its text"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pyinstaller() -> metadata.Distribution:
+    """Its start-up program is the bundle's executable, though no file of it is listed."""
+    return metadata.distribution("pyinstaller")
+
+
+def _is_python(path: Path) -> bool:
+    """Whether a file is of the standard library; PyInstaller packs the start of it into a zip."""
+    inside = path.is_relative_to(sysconfig.get_path("stdlib"))
+    return (inside and "site-packages" not in path.parts) or path.name == "base_library.zip"
+
+
+def _of_python() -> Component:
+    base = Path(sys.base_prefix)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    places = (
+        Path(sysconfig.get_path("stdlib")) / "LICENSE.txt",
+        base / "LICENSE.txt",
+        base / "share" / "doc" / version / "copyright",
+    )
+    text = next((path for path in places if path.is_file()), None)
+    if text is None:
+        raise Missing(
+            f"This Python carries no licence text: none of {', '.join(map(str, places))} is there. "
+            "Build with a Python that has it."
+        )
+    return Component("Python", platform.python_version(), "PSF-2.0", ((text, "LICENSE.txt"),))
+
+
+def _own() -> Component:
+    said = (ROOT / "app" / "__init__.py").read_text(encoding="utf-8")
+    version = re.search(r'__version__ = "([^"]+)"', said)
+    assert version is not None, "app/__init__.py states the version"
+    return Component("Tokonoma", version[1], "Apache-2.0", ((APACHE, "LICENSE"),))
+
+
+def _starter() -> Component:
+    name = "SmolLM2-135M-Instruct (model, by Hugging Face)"
+    return Component(name, "Q4_1", "Apache-2.0", ((APACHE, "LICENSE"),))
+
+
+def _fonts() -> list[Component]:
+    """The fonts, whose licences lie beside them in resources/ and are named after them."""
+    texts = sorted((ROOT / "resources" / "licences").glob("*-OFL.txt"))
+    return [
+        Component(f"{path.stem.removesuffix('-OFL')} (font)", "", "OFL-1.1", ((path, path.name),))
+        for path in texts
+    ]
+
+
+def _dpkg_owner(path: Path) -> str | None:
+    """The Debian package that a file came with; None where there is none, or no such database."""
+    if shutil.which("dpkg-query") is None:
+        return None
+    real = path.resolve()
+    # A merged /usr shows files in two places, of which the database knows one.
+    asked = {str(path), str(real), str(real).removeprefix("/usr"), f"/usr{real}"}
+    found = subprocess.run(
+        ["dpkg-query", "--search", *sorted(asked)], capture_output=True, text=True, check=False
+    ).stdout
+    owner = re.match(r"([^:,\s]+)(?::\w+)?(?:, [^:]+)*: /", found)
+    return owner[1] if owner else None
+
+
+def _of_debian(package: str) -> Component:
+    text = Path("/usr/share/doc") / package / "copyright"
+    if not text.is_file():
+        raise Missing(
+            f"The system's package {package} has no {text}. Install it with its documents, or leave "
+            "its library out of the bundle in packaging/contents.py."
+        )
+    said = text.read_text(encoding="utf-8", errors="replace")
+    names = sorted(set(re.findall(r"^License: (\S.*)$", said, re.MULTILINE)))
+    common = sorted(set(re.findall(rf"{_COMMON}/([\w.+-]*[\w+])", said)))
+    texts = [(text, "copyright"), *((_COMMON / each, each) for each in common)]
+    licence = ", ".join(names) if len(", ".join(names)) <= 60 else "see its text"
+    return Component(
+        package,
+        _debian_version(package),
+        licence or "see its text",
+        tuple((path, inner) for path, inner in texts if path.is_file()),
+    )
+
+
+def _debian_version(package: str) -> str:
+    asked = ["dpkg-query", "--show", "--showformat=${Version}\n", package]
+    lines = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,170 @@
+"""Starts a built application as a person would, and lets nothing pass that it should not say.
+
+One run asks the model inside a question and opens the pages (`--smoke`); another is started twice,
+to see that the second start hands its file to the first. Each has a home of its own, and every line
+on stderr that is not listed here fails it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from environment import Trouble
+
+STARTER = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# What may stand on stderr, and why it is no fault of the app.
+HARMLESS = (
+    (
+        r"This plugin does not support propagateSizeHints\(\)",
+        "Qt's offscreen platform says it of every window with a smallest size",
+    ),
+)
+_LIMIT = 300  # seconds for one run; a first start reads 500 MB from the disk
+_PATIENCE = 120  # seconds until a window answers
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the app is started: its environment, and what stands before its command."""
+
+    home: Path
+    environment: dict[str, str]
+    before: tuple[str, ...] = ()
+
+
+def smoke(program: Path, before: Sequence[str] = ()) -> str:
+    """Ask the bundled model one question; returns what the app printed. Raises Trouble."""
+    with stage(before) as place:
+        ran = subprocess.run(
+            [*place.before, str(program), "--smoke"],
+            env=place.environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT,
+            check=False,
+        )
+    check_errors(ran.stderr)
+    if ran.returncode != 0:
+        raise Trouble(f"The bundle's smoke test ended with status {ran.returncode}:\n{ran.stdout}")
+    return ran.stdout.strip()
+
+
+def forwards(program: Path) -> None:
+    """Start the app twice; the second must hand its file to the first and end. Raises Trouble."""
+    with stage() as place:
+        model = place.home / "second model.gguf"
+        model.symlink_to(_bundled_starter(program))
+        errors = place.home / "errors.txt"
+        with (
+            errors.open("w", encoding="utf-8") as sink,
+            subprocess.Popen([program], env=place.environment, stderr=sink) as first,
+        ):
+            try:
+                _wait_for(lambda: any((place.home / "tmp").glob("tokonoma-*")), first, "a window")
+                second = subprocess.run(
+                    [program, model],
+                    env=place.environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=_PATIENCE,
+                    check=False,
+                )
+                if second.returncode != 0 or "already open" not in second.stdout:
+                    raise Trouble(f"The second start did not end well:\n{second.stdout}")
+                check_errors(second.stderr)
+                _wait_for(lambda: _last_model(place.home) == str(model), first, "the second model")
+                first.send_signal(signal.SIGTERM)
+                status = first.wait(_PATIENCE)
+            finally:
+                first.kill()
+        check_errors(errors.read_text(encoding="utf-8"))
+        if status != 0:
+            raise Trouble(f"The app that was asked to end did so with status {status}.")
+
+
+@contextlib.contextmanager
+def stage(before: Sequence[str] = ()) -> Iterator[Stage]:
+    """A home that is thrown away, and the display there is: this one, an Xvfb, or none."""
+    with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        for name in ("run", "tmp"):
+            (home / name).mkdir(mode=0o700)
+        kept = ("PATH", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SYSTEMROOT", "TERM")
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment |= {
+            "HOME": folder,
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(home / "tmp"),
+            "XDG_RUNTIME_DIR": os.environ.get("XDG_RUNTIME_DIR", str(home / "run")),
+        }
+        with contextlib.ExitStack() as stack:
+            if not {"DISPLAY", "WAYLAND_DISPLAY"} & environment.keys():
+                if shutil.which("Xvfb"):
+                    environment["DISPLAY"] = stack.enter_context(xvfb())
+                else:
+                    environment["QT_QPA_PLATFORM"] = "offscreen"
+            yield Stage(home, environment, tuple(before))
+
+
+@contextlib.contextmanager
+def xvfb() -> Iterator[str]:
+    """A display of its own without a screen; gives its name."""
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24", "-nolisten", "tcp"]
+    with subprocess.Popen(
+        command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        os.close(write)
+        try:
+            with os.fdopen(read) as answer:
+                number = answer.readline().strip()
+            if not number:
+                raise Trouble("Xvfb does not start; look at it, or start the test with a display.")
+            yield f":{number}"
+        finally:
+            server.terminate()
+
+
+def check_errors(text: str) -> None:
+    """Raise Trouble when stderr has a line that is not listed as harmless."""
+    unlisted = [
+        line
+        for line in text.splitlines()
+        if line.strip() and not any(re.search(pattern, line) for pattern, _ in HARMLESS)
+    ]
+    if unlisted:
+        raise Trouble("The bundle said on stderr what it should not:\n" + "\n".join(unlisted))
+
+
+def _bundled_starter(program: Path) -> Path:
+    found = sorted(program.parent.parent.rglob(STARTER)) or [program.parent / STARTER]
+    return found[0]
+
+
+def _last_model(home: Path) -> str:
+    """What the first window's settings say it loaded last."""
+    for file in home.rglob("settings.json"):
+        with contextlib.suppress(OSError, ValueError):
+            return str(json.loads(file.read_text(encoding="utf-8")).get("last_model", ""))
+    return ""
+
+
+def _wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
+    """Wait until `what()` holds. Raises Trouble when the app ends first, or takes too long."""
+    deadline = time.monotonic() + _PATIENCE
+    while not what():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Trouble(f"The bundle was started, and there was never {name}.")
+        time.sleep(0.05)
