@@ -1,5 +1,6 @@
-"""The blocks every architecture is wired from: attention, gated MLP, decoder.
+"""The blocks every architecture is wired from: projection, attention, gated MLP, decoder.
 
+Adapters come in through the stack that a call is given; an empty one leaves every bit as it is.
 Shape letters, here and in every model: T tokens, D model width, H heads, K key/value heads,
 C width of one head, F feed-forward width, V vocabulary, S tokens in the cache.
 """
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.cache import Cache
+from engine.lora import NO_ADAPTERS, BaseModel, Stack
 from kernels import ops
 from kernels.ops import Activation
 from kernels.weight import Weight
@@ -30,6 +32,18 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True)
+class Projection:
+    """A product with one matrix, and with what the adapters in use change of it."""
+
+    name: str  # in GGUF, by which adapters name it
+    weight: Weight  # [N, D]
+
+    def __call__(self, x: Tensor, stack: Stack) -> Tensor:
+        """x [T, D] f32 → [T, N] f32."""
+        return stack.apply(self.name, x, ops.linear(x, self.weight))
+
+
+@dataclass(frozen=True, slots=True)
 class Rope:
     """Rotary position embedding of one kind of layer."""
 
@@ -44,10 +58,10 @@ class Rope:
 class Attention:
     """Causal grouped-query attention over the session's cache."""
 
-    query: Weight  # [H*C, D]
-    key: Weight  # [K*C, D]
-    value: Weight  # [K*C, D]
-    output: Weight  # [D, H*C]
+    query: Projection  # [H*C, D]
+    key: Projection  # [K*C, D]
+    value: Projection  # [K*C, D]
+    output: Projection  # [D, H*C]
     rope: Rope
     head_width: int
     scale: float
@@ -55,12 +69,14 @@ class Attention:
     key_norm: Norm | None = None
     window: int = 0  # tokens a query sees back; 0: all
 
-    def __call__(self, x: Tensor, positions: Tensor, cache: Cache, layer: int) -> Tensor:
+    def __call__(
+        self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack
+    ) -> Tensor:
         """x [T, D] f32 at `positions` [T] → [T, D]; writes the layer's keys and values."""
         T, C = x.shape[0], self.head_width
-        query = ops.linear(x, self.query).view(T, -1, C)  # [T, H, C]
-        key = ops.linear(x, self.key).view(T, -1, C)  # [T, K, C]
-        value = ops.linear(x, self.value).view(T, -1, C)  # [T, K, C]
+        query = self.query(x, stack).view(T, -1, C)  # [T, H, C]
+        key = self.key(x, stack).view(T, -1, C)  # [T, K, C]
+        value = self.value(x, stack).view(T, -1, C)  # [T, K, C]
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key = self.rope(query, positions), self.rope(key, positions)
@@ -68,21 +84,21 @@ class Attention:
         mixed = ops.attention(
             query, keys, values, position=cache.length, scale=self.scale, window=self.window
         )  # [T, H*C]
-        return ops.linear(mixed, self.output)
+        return self.output(mixed, stack)
 
 
 @dataclass(frozen=True, slots=True)
 class GatedMLP:
     """down(activation(gate(x)) * up(x))."""
 
-    gate: Weight  # [F, D]
-    up: Weight  # [F, D]
-    down: Weight  # [D, F]
+    gate: Projection  # [F, D]
+    up: Projection  # [F, D]
+    down: Projection  # [D, F]
     activation: Activation
 
-    def __call__(self, x: Tensor) -> Tensor:
-        hidden = ops.gated(ops.linear(x, self.gate), ops.linear(x, self.up), self.activation)
-        return ops.linear(hidden, self.down)
+    def __call__(self, x: Tensor, stack: Stack) -> Tensor:
+        hidden = ops.gated(self.gate(x, stack), self.up(x, stack), self.activation)
+        return self.down(hidden, stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +115,26 @@ class Block:
     @property
     def weights(self) -> int:
         """Weights of its products: the multiply-adds one token costs, attention itself aside."""
-        return sum(weight.shape[0] * weight.shape[1] for weight in self._products)
+        shapes = (product.weight.shape for product in self.projections)
+        return sum(rows * columns for rows, columns in shapes)
 
     @property
     def size_bytes(self) -> int:
         """Bytes its products read, as the weights are held."""
-        return sum(weight.size_bytes for weight in self._products)
+        return sum(product.weight.size_bytes for product in self.projections)
 
     @property
-    def _products(self) -> tuple[Weight, ...]:
+    def projections(self) -> tuple[Projection, ...]:
+        """Every product of the block."""
         a, m = self.attention, self.mlp
         return (a.query, a.key, a.value, a.output, m.gate, m.up, m.down)
 
-    def __call__(self, x: Tensor, positions: Tensor, cache: Cache, layer: int) -> Tensor:
-        y = self.attention(self.attention_norm(x), positions, cache, layer)
+    def __call__(
+        self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack
+    ) -> Tensor:
+        y = self.attention(self.attention_norm(x), positions, cache, layer, stack)
         x = x + (self.after_attention(y) if self.after_attention else y)
-        y = self.mlp(self.mlp_norm(x))
+        y = self.mlp(self.mlp_norm(x), stack)
         return x + (self.after_mlp(y) if self.after_mlp else y)
 
 
@@ -125,28 +145,33 @@ class Decoder:
     embedding: Weight  # [V, D]
     blocks: tuple[Block, ...]
     norm: Norm
-    head: Weight  # [V, D]; the embedding itself where a file ties them
+    head: Projection  # [V, D]; its weight is the embedding where a file ties them
+    base: BaseModel  # what adapters must fit
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
 
     def hidden(
-        self, tokens: Tensor, cache: Cache, checkpoint: Callable[[], None] = lambda: None
+        self,
+        tokens: Tensor,
+        cache: Cache,
+        checkpoint: Callable[[], None] = lambda: None,
+        stack: Stack = NO_ADAPTERS,
     ) -> Tensor:
         """tokens [T] i64, appended to the cache → last hidden states [T, D], before the head.
 
         `checkpoint` is called between layers and may raise `Cancelled`: the cache is then as it was.
         """
         positions = torch.arange(cache.length, cache.length + tokens.shape[0])
-        x = ops.embed(tokens, self.embedding)  # [T, D]
+        x = stack.embed(tokens, ops.embed(tokens, self.embedding))  # [T, D]
         if self.embedding_scale != 1.0:
             x = x * self.embedding_scale
         for layer, block in enumerate(self.blocks):
             checkpoint()
-            x = block(x, positions, cache, layer)
+            x = block(x, positions, cache, layer, stack)
         cache.advance(tokens.shape[0])
         return x
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
         """hidden [T, D] → logits [T, V] f32."""
-        y = ops.linear(self.norm(hidden), self.head)
+        y = self.head(self.norm(hidden), stack)
         return ops.softcap(y, self.logit_cap) if self.logit_cap else y

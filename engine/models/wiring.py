@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from engine.lora import EMBEDDING, HEAD, BaseModel
 from engine.models.config import Config
-from engine.models.layers import Attention, Block, Decoder, GatedMLP, Norm, Rope
+from engine.models.layers import Attention, Block, Decoder, GatedMLP, Norm, Projection, Rope
 from engine.weights import Weights
 from kernels.ops import Activation
+from kernels.weight import Weight
+
+
+def projection(weights: Weights, tensor: str, rows: int, columns: int) -> Projection:
+    """A product with the file's matrix [rows, columns]."""
+    return Projection(tensor, weights.matrix(tensor, rows, columns))
 
 
 def attention(
@@ -21,10 +28,10 @@ def attention(
     """Attention of block `index`; `normed` where queries and keys have norms; scale 0: C^-0.5."""
     D, C, name = config.width, config.head_width, f"blk.{index}"
     return Attention(
-        query=weights.matrix(f"{name}.attn_q.weight", config.heads * C, D),
-        key=weights.matrix(f"{name}.attn_k.weight", config.kv_heads * C, D),
-        value=weights.matrix(f"{name}.attn_v.weight", config.kv_heads * C, D),
-        output=weights.matrix(f"{name}.attn_output.weight", D, config.heads * C),
+        query=projection(weights, f"{name}.attn_q.weight", config.heads * C, D),
+        key=projection(weights, f"{name}.attn_k.weight", config.kv_heads * C, D),
+        value=projection(weights, f"{name}.attn_v.weight", config.kv_heads * C, D),
+        output=projection(weights, f"{name}.attn_output.weight", D, config.heads * C),
         rope=rope,
         head_width=C,
         scale=scale or C**-0.5,
@@ -38,9 +45,9 @@ def gated_mlp(weights: Weights, config: Config, index: int, activation: Activati
     """Feed-forward part of block `index`."""
     D, F, name = config.width, config.feed_forward, f"blk.{index}"
     return GatedMLP(
-        gate=weights.matrix(f"{name}.ffn_gate.weight", F, D),
-        up=weights.matrix(f"{name}.ffn_up.weight", F, D),
-        down=weights.matrix(f"{name}.ffn_down.weight", D, F),
+        gate=projection(weights, f"{name}.ffn_gate.weight", F, D),
+        up=projection(weights, f"{name}.ffn_up.weight", F, D),
+        down=projection(weights, f"{name}.ffn_down.weight", D, F),
         activation=activation,
     )
 
@@ -73,13 +80,29 @@ def decoder(
 ) -> Decoder:
     """Embedding, blocks, final norm and head; a file without a head shares the embedding."""
     V, D = config.vocabulary, config.width
-    embedding = weights.matrix("token_embd.weight", V, D)
-    head = weights.optional_matrix("output.weight", V, D)
+    embedding = weights.matrix(EMBEDDING, V, D)
+    own_head = weights.optional_matrix(HEAD, V, D)
+    head = Projection(HEAD, embedding if own_head is None else own_head)
     return Decoder(
         embedding=embedding,
         blocks=blocks,
         norm=norm(weights, config, "output_norm.weight", D),
-        head=embedding if head is None else head,
+        head=head,
+        base=_base(config, embedding, head, blocks),
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
+    )
+
+
+def _base(
+    config: Config, embedding: Weight, head: Projection, blocks: tuple[Block, ...]
+) -> BaseModel:
+    """What adapters must fit; a tied head is one of its own to them, as it is to PEFT."""
+    products = [head, *(product for block in blocks for product in block.projections)]
+    matrices = {EMBEDDING: embedding, **{product.name: product.weight for product in products}}
+    return BaseModel(
+        architecture=config.architecture,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        shapes={name: (held.shape[0], held.shape[1]) for name, held in matrices.items()},
     )

@@ -1,0 +1,182 @@
+"""adapter_config.json of a PEFT folder: what scales each pair, and what refuses the whole.
+
+Everything PEFT can do besides plain LoRA changes answers, so each is refused by its own name.
+Keys that only matter for training are passed over. Defaults are PEFT's own.
+
+Source: https://github.com/huggingface/peft/blob/v0.18.0/src/peft/tuners/lora/config.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import AdapterError
+
+CONFIG = "adapter_config.json"
+
+_LARGEST_BYTES = 1 << 20
+_LARGEST_ALPHA = 1e6
+_MOST_PATTERNS = 4_096
+_LONGEST_PATTERN = 256
+_PLAIN = "Choose an adapter that was trained as plain LoRA."
+_DAMAGED = "The folder is damaged or incomplete; get another copy."
+
+_REFUSED = {
+    "use_dora": "DoRA",
+    "use_qalora": "QALoRA",
+    "use_bdlora": "BD-LoRA",
+    "kasa_config": "KaSA",
+    "monteclora_config": "MonteCLoRA",
+    "arrow_config": "Arrow routing",
+    "alora_invocation_tokens": "activated LoRA",
+    "lora_bias": "biases of its own",
+    "modules_to_save": "whole modules beside the pairs",
+    "trainable_token_indices": "tokens of its own",
+    "target_parameters": "changes of bare parameters",
+    "layer_replication": "repeated layers",
+    "ensure_weight_tying": "one pair for embedding and head together",
+}
+# These begin by changing the base model, so the pairs alone do not give what was trained.
+_CHANGED_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
+# A pattern is tried on hundreds of names: only those that cannot take for ever are tried at all.
+_RISKY = re.compile(r"\(\?|\)[*+?{]|\{|\\\d")
+_MOST_REPEATS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PeftConfig:
+    """The part of the file that scales follow from."""
+
+    alpha: float
+    alphas: Mapping[re.Pattern[str], float]  # for the modules a pattern matches, the first wins
+    stabilized: bool  # rsLoRA: alpha / sqrt(R) in place of alpha / R
+    ranks: frozenset[int]  # those the file names
+    base_model: str  # "" where it names none
+
+    def scale(self, module: str, rank: int) -> float:
+        """What the product of a module's pair is multiplied by."""
+        matching = (alpha for pattern, alpha in self.alphas.items() if pattern.match(module))
+        alpha = next(matching, self.alpha)
+        return alpha / (math.sqrt(rank) if self.stabilized else rank)
+
+
+def read_config(path: Path) -> PeftConfig:
+    """Read and check the file; raises AdapterError naming the key, OSError."""
+    keys = _read_keys(path)
+    kind = keys.get("peft_type")
+    if not isinstance(kind, str) or kind.upper() != "LORA":
+        raise AdapterError(
+            f"The key 'peft_type' of {CONFIG} is {_shown(kind)}; this version can use 'LORA' alone.",
+            "Choose a LoRA adapter.",
+        )
+    _refuse_variants(keys)
+    if "lora_alpha" not in keys:
+        raise AdapterError(f"The key 'lora_alpha' is missing from {CONFIG}.", _DAMAGED)
+    alphas = _mapping(keys, "alpha_pattern")
+    ranks = [keys["r"]] if "r" in keys else []
+    ranks += _mapping(keys, "rank_pattern").values()
+    base_model = keys.get("base_model_name_or_path")
+    return PeftConfig(
+        alpha=_number("lora_alpha", keys["lora_alpha"]),
+        alphas={_pattern(key): _number("alpha_pattern", value) for key, value in alphas.items()},
+        stabilized=keys.get("use_rslora") is True,
+        ranks=frozenset(rank for rank in ranks if isinstance(rank, int)),
+        base_model=base_model[:100] if isinstance(base_model, str) else "",
+    )
+
+
+def _read_keys(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        stored = file.read(_LARGEST_BYTES + 1)
+    if len(stored) > _LARGEST_BYTES:
+        raise AdapterError(f"'{CONFIG}' is larger than {_LARGEST_BYTES:,} bytes.", _DAMAGED)
+    try:
+        keys = json.loads(stored)
+    except (ValueError, RecursionError):
+        raise AdapterError(f"'{CONFIG}' is not JSON.", _DAMAGED) from None
+    if not isinstance(keys, dict):
+        raise AdapterError(f"'{CONFIG}' holds {_shown(keys)} in place of keys.", _DAMAGED)
+    return keys
+
+
+def _refuse_variants(keys: Mapping[str, Any]) -> None:
+    for key, what in _REFUSED.items():
+        if keys.get(key):
+            raise AdapterError(
+                f"The adapter uses {what} (the key '{key}' of {CONFIG}), which this version "
+                "cannot do.",
+                _PLAIN,
+            )
+    bias = keys.get("bias", "none")
+    if bias not in ("none", None):
+        raise AdapterError(
+            f"The adapter was trained with biases: the key 'bias' of {CONFIG} is {_shown(bias)}; "
+            "'none' is wanted.",
+            _PLAIN,
+        )
+    begun = keys.get("init_lora_weights")
+    if isinstance(begun, str) and _CHANGED_BASE.fullmatch(begun):
+        raise AdapterError(
+            f"The adapter was trained on a changed base model: the key 'init_lora_weights' of "
+            f"{CONFIG} is {begun!r}.",
+            "Convert it to plain LoRA with PEFT, or choose another.",
+        )
+
+
+def _mapping(keys: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = keys.get(key) or {}
+    if not isinstance(found, dict) or len(found) > _MOST_PATTERNS:
+        raise AdapterError(
+            f"The key '{key}' of {CONFIG} holds {_shown(found)}; up to {_MOST_PATTERNS:,} patterns "
+            "are wanted.",
+            _DAMAGED,
+        )
+    return found
+
+
+def _number(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise AdapterError(
+            f"The key '{key}' of {CONFIG} holds {_shown(value)}; a number is wanted.", _DAMAGED
+        )
+    # Not "> _LARGEST_ALPHA": a NaN must fail too.
+    if not -_LARGEST_ALPHA <= value <= _LARGEST_ALPHA:
+        raise AdapterError(
+            f"The key '{key}' of {CONFIG} holds {_shown(value)}; at most {_LARGEST_ALPHA:,.0f} is "
+            "wanted.",
+            _DAMAGED,
+        )
+    return float(value)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern as PEFT applies it: to the end of a module's name, from its start or after a dot."""
+    repeats = text.count("*") + text.count("+")
+    if len(text) <= _LONGEST_PATTERN and repeats <= _MOST_REPEATS and not _RISKY.search(text):
+        try:
+            return re.compile(rf"(.*\.)?({text})$")
+        except re.error:
+            pass
+    raise AdapterError(
+        f"The key 'alpha_pattern' of {CONFIG} holds the pattern {_shown(text)}, which is faulty or "
+        "too involved.",
+        "Name the modules in full, or choose another adapter.",
+    )
+
+
+def _shown(value: object) -> str:
+    """A value in few words."""
+    match value:
+        case None:
+            return "missing"
+        case dict() | list():
+            return f"a {type(value).__name__} of {len(value):,}"
+        case _:
+            text = repr(value) if not isinstance(value, int) or abs(value) < 1e18 else "huge"
+            return text if len(text) <= 64 else text[:61] + "..."
