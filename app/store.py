@@ -402,8 +402,8 @@ class Store:
         with self._writing(durable=True) as database:
             store_adapters.set_mix(database, name, uses)
 
-    def set_known_adapter(self, path: Path, name: str | None) -> None:
-        """Remember an adapter file by a name, or with None forget it."""
+    def set_known_adapter(self, path: Path, name: str) -> None:
+        """Remember an adapter file, and what it is called."""
         with self._writing(durable=False) as database:
             store_adapters.set_known(database, path, name)
 

@@ -86,17 +86,13 @@ def set_mix(database: sqlite3.Connection, name: str, uses: Sequence[StoredUse]) 
     )
 
 
-def set_known(database: sqlite3.Connection, path: Path, name: str | None) -> None:
-    """Remember an adapter file under a name, or with None forget it."""
-    text = clean(str(path))
-    if name is None:
-        database.execute("DELETE FROM adapter WHERE path = ?", (text,))
-    else:
-        database.execute(
-            "INSERT INTO adapter(path, name, added) VALUES (?, ?, ?)"
-            " ON CONFLICT(path) DO UPDATE SET name = excluded.name",
-            (text, clean(name), time.time()),
-        )
+def set_known(database: sqlite3.Connection, path: Path, name: str) -> None:
+    """Remember an adapter file, and what it is called."""
+    database.execute(
+        "INSERT INTO adapter(path, name, added) VALUES (?, ?, ?)"
+        " ON CONFLICT(path) DO UPDATE SET name = excluded.name",
+        (clean(str(path)), clean(name), time.time()),
+    )
 
 
 def set_marks(database: sqlite3.Connection, message: int, marks: Sequence[AdapterMark]) -> None:
