@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
-from app.store import Message, MessageState
+from app.store import AdapterMark, Message, MessageState
 from app.ui.icons import pixmap
 from app.ui.reading_style import ReadingStyle
 from app.ui.theme import RADIUS_CONTROL
@@ -28,7 +28,7 @@ _WORDS = {MessageState.STOPPED: "Stopped", MessageState.INTERRUPTED: "Interrupte
 class Tool:
     """One thing that can be done with a message, or a word between such things."""
 
-    name: str  # copy, regenerate, edit, continue, previous, next, word
+    name: str  # leaf, copy, regenerate, leaf_off, edit, continue, previous, next, word
     text: str  # tooltip and accessible name; of a word, the word
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -45,6 +45,8 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
     if message.state is MessageState.STREAMING:
         return []
     tools: list[Tool] = []
+    if message.adapters:
+        tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
     if message.state in _UNFINISHED:
         tools.append(Tool("word", _WORDS[message.state], lasting=True))
         if not busy:
@@ -54,11 +56,21 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
     if not busy:
         if message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", "Answer again"))
+            if message.adapters:
+                tools.append(Tool("leaf_off", "Answer again without adapters"))
         elif message.role is Role.USER:
             tools.append(Tool("edit", "Edit and send again"))
         if message.siblings > 1:
             tools += _switch(message)
     return tools
+
+
+def adapters_in_words(marks: Sequence[AdapterMark]) -> str:
+    """Which adapters an answer was written with, and how strongly each was applied."""
+    if not marks:
+        return ""
+    *before, last = (f"{mark.name} at {mark.strength:.2f}" for mark in marks)
+    return f"Written with {', '.join(before)} and {last}" if before else f"Written with {last}"
 
 
 def _switch(message: Message) -> list[Tool]:
@@ -119,9 +131,7 @@ def paint(
         painter.drawText(area, Qt.AlignmentFlag.AlignCenter, tool.text)
         return
     color = style.ink if hovered or tool.label else style.secondary
-    if tool.label:
-        color = style.accent
-    if done:
+    if tool.label or tool.name == "leaf" or done:
         color = style.accent
     painter.setOpacity(1.0 if tool.enabled else 0.35)
     ratio = painter.device().devicePixelRatio()

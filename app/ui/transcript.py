@@ -52,6 +52,8 @@ class Transcript(QAbstractScrollArea):
     regenerate_requested = Signal(int)  # message
     edit_submitted = Signal(int, str)  # message, new text
     continue_requested = Signal(int)  # message
+    compare_requested = Signal(int)  # message, to be answered again without adapters
+    adapters_requested = Signal()  # the leaf of a message was used
     sibling_requested = Signal(int, int)  # message, -1 or +1
     link_activated = Signal(str)  # address
     copied = Signal(str)  # text

@@ -9,6 +9,7 @@ from PySide6.QtGui import QAccessible, QAccessibleEvent, QAccessibleInterface, Q
 from PySide6.QtWidgets import QWidget
 
 from app.store import MessageState
+from app.ui.message_tools import adapters_in_words
 from engine import Role
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class MessageAccess(QAccessibleInterface):
         if t is QAccessible.Text.Name:
             return f"{_WRITERS[message.role]}{_STATES.get(message.state, '')}: {message.text}"
         if t is QAccessible.Text.Description:
-            return message.error
+            return "\n".join(filter(None, (adapters_in_words(message.adapters), message.error)))
         return ""
 
     def setText(self, t: QAccessible.Text, text: str) -> None:

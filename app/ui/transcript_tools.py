@@ -68,6 +68,10 @@ class Tools:
                 view.regenerate_requested.emit(message.id)
             case "edit":
                 view.edit_message(message.id)
+            case "leaf":
+                view.adapters_requested.emit()
+            case "leaf_off":
+                view.compare_requested.emit(message.id)
             case "continue":
                 view.continue_requested.emit(message.id)
             case _:
