@@ -63,11 +63,14 @@ class LoadedModel:
         slow = tuple(op for op, backend in self.kernels.items() if backend == "reference")
         return () if len(slow) == len(self.kernels) else slow
 
+    def new_cache(self) -> Cache:
+        """An empty cache of the type and context that were planned for."""
+        config, context = self.config, self.plan.context
+        return Cache(config.layers, config.kv_heads, config.head_width, context)
+
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
-        config, context = self.config, self.plan.context
-        cache = Cache(config.layers, config.kv_heads, config.head_width, context)
-        return Session(self.decoder, cache)
+        return Session(self.decoder, self.new_cache())
 
 
 def load(

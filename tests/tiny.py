@@ -25,7 +25,7 @@ CHATML = (
     "message['content'] + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # tokenizer.ggml.token_type
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6  # tokenizer.ggml.token_type
 _MERGES = 48
 _TEXT = (
     "the quick brown fox jumps over the lazy dog and then the dog sleeps under the old tree; "
@@ -66,13 +66,15 @@ def write(
     tied: bool = False,
     template: str | None = CHATML,
     tokenizer: str | None = "",
+    vocabulary: int = 0,
     metadata: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a model of `architecture` (llama, qwen3, gemma3) whose matrices are in `format`.
 
     Widths of 0 become 64, 16 and 128 (`hidden`, `head_dim`, `ffn`), or 256, 64 and 256 for formats
     of large blocks. `tokenizer` is "bpe", "spm" or None; "" is "spm" for gemma3, else "bpe".
-    `metadata` replaces or adds keys; None as a value removes one. gemma3 is always tied.
+    `vocabulary` is padded up to with tokens that are never used. `metadata` replaces or adds
+    keys; None as a value removes one. gemma3 is always tied.
     """
     wide = GGML_QUANT_SIZES[GGMLQuantizationType[format]][0] > 32
     sizes = Sizes(
@@ -86,8 +88,7 @@ def write(
     )
     kind = ("spm" if architecture == "gemma3" else "bpe") if tokenizer == "" else tokenizer
     words = _vocabulary(kind, architecture, template)
-    tokens = words.get("tokenizer.ggml.tokens")
-    vocabulary = len(tokens) if isinstance(tokens, list) else 320
+    vocabulary = _padded(words, vocabulary)
     keys = _keys(architecture, format, sizes, vocabulary) | words
     for key, value in (metadata or {}).items():
         keys[key] = value
@@ -164,6 +165,19 @@ def _vocabulary(kind: str | None, architecture: str, template: str | None) -> di
         return {}
     keys = _bpe(architecture) if kind == "bpe" else _spm()
     return keys if template is None else keys | {"tokenizer.chat_template": template}
+
+
+def _padded(words: dict[str, Any], wanted: int) -> int:
+    """Pad the token lists to `wanted`; returns how many tokens there are, or rows without any."""
+    if not words:
+        return wanted or 320
+    tokens = words["tokenizer.ggml.tokens"]
+    missing = range(len(tokens), wanted)
+    tokens += [f"[PAD{number}]" for number in missing]
+    words["tokenizer.ggml.token_type"] += [UNUSED for _ in missing]
+    if "tokenizer.ggml.scores" in words:
+        words["tokenizer.ggml.scores"] += [-float(number) for number in missing]
+    return len(tokens)
 
 
 def _bpe(architecture: str) -> dict[str, Any]:
