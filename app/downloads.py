@@ -28,7 +28,7 @@ from app.download_file import (
 from app.download_names import safe_folder, safe_name
 from app.download_part import drop_part, hash_of
 from app.download_queue import read_queue, write_queue
-from app.hub import HUB, HubError, Source
+from app.hub import HUB, HubError, Piece, Source
 from app.hub import files as hub_files
 from app.web import WebError, check_address, parse_proxy
 
@@ -163,6 +163,8 @@ class Downloads:
     def close(self) -> None:
         """Stop everything soon, keep what has arrived, and note what was running."""
         with self._wake:
+            if self._closing:
+                return
             self._closing = True
             for entry, _ in self._threads:
                 if entry.run is not None and entry.run.job is not None:
@@ -371,7 +373,7 @@ class Downloads:
             return  # each piece tells its size when it is fetched
         known = {piece.file: piece for one in found for piece in one.pieces}
         with self._wake:
-            entry.pieces = [known.get(piece.file, piece) for piece in entry.pieces]
+            entry.pieces = [_completed(piece, known.get(piece.file)) for piece in entry.pieces]
 
     def _is_here(self, entry: Entry, run: Run) -> bool:
         """Whether this very file is on the disk; another one of its name moves it to a folder."""
@@ -409,7 +411,7 @@ class Downloads:
         with self._wake:
             if same:
                 entry.done[piece.file] = size
-                entry.pieces[index] = type(piece)(piece.file, size, sha256)
+                entry.pieces[index] = Piece(piece.file, size, sha256)
         return same
 
     def _clear(self, entry: Entry) -> None:
@@ -421,3 +423,10 @@ class Downloads:
                     entry.place(index).unlink(missing_ok=True)
         except OSError as error:
             _log.warning("a cancelled download could not be removed: %s", error.strerror)
+
+
+def _completed(piece: Piece, listed: Piece | None) -> Piece:
+    """A piece with what the hub's list adds to it; what was known before counts more."""
+    if listed is None:
+        return piece
+    return Piece(piece.file, piece.size_bytes or listed.size_bytes, piece.sha256 or listed.sha256)

@@ -452,9 +452,11 @@ def test_a_server_that_is_not_there_is_one_sentence(hub: Hub, place: Path) -> No
 
 def test_too_little_room_is_said_before_anything_arrives(hub: Hub, place: Path) -> None:
     limits = Limits(margin_bytes=1 << 20)
-    error = refused(hub, place, limits=limits, free=lambda folder: SIZE)
-    assert str(error) == "The disk has 1 MB free where 2 MB are needed."
-    assert hub.sent_bytes < SIZE
+    job = download(hub, place, limits=limits, free=lambda folder: SIZE)
+    with pytest.raises(DownloadError) as caught:
+        job.run()
+    assert str(caught.value) == "The disk has 1 MB free where 2 MB are needed."
+    assert job.received_bytes == 0
 
 
 def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
