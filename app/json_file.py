@@ -1,0 +1,84 @@
+"""One JSON object in a file of the user's: read with suspicion, replaced whole or not at all.
+
+A person may edit such a file, a disk may spoil it and a crash may come while it is written; none
+of that may keep the app from starting or cost what was there before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, cast
+
+_log = logging.getLogger(__name__)
+
+
+class JsonFileError(Exception):
+    """The file could not be written: `str(error)` says why, `remedy` what to do."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; a file that holds none is set aside, and nothing is returned."""
+    try:
+        stored: object = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        _log.warning("%s cannot be read: %s", path.name, error.strerror)
+        return {}
+    except (ValueError, RecursionError):
+        stored = None
+    if isinstance(stored, dict):
+        return cast("dict[str, Any]", stored)
+    aside = path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
+    try:
+        os.replace(path, aside)
+        _log.warning("%s is damaged and was set aside", path.name)
+    except OSError as error:
+        _log.warning("%s is damaged and cannot be set aside: %s", path.name, error.strerror)
+    return {}
+
+
+def write(path: Path, values: dict[str, Any]) -> None:
+    """Replace a file by these values so that a crash leaves the old or the new one, never half.
+
+    Keys the file has and `values` lacks stay in it. Raises `JsonFileError`.
+    """
+    text = json.dumps({**read(path), **values}, indent=2, sort_keys=True) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text.encode("ascii"))
+    except OSError as error:
+        raise JsonFileError(
+            f"The file {path} could not be written: {error.strerror or error}.",
+            "Check that the folder can be written to and that the disk is not full.",
+        ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file under another name, bring it to the disk, then give it its name."""
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if sys.platform != "win32":  # the new name itself is data of the folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
