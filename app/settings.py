@@ -6,21 +6,21 @@ becomes the default; keys of a newer version stay in the file, and a file that i
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
-import sys
-import tempfile
-import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from engine import Sampling
+from app import json_file
+from app.hub import HUB
+from app.web import WebError, check_address, parse_proxy
+from engine import CacheType, Sampling
 
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
+GROUPS = ("Look", "Answers", "Model", "Downloads", "Storage")  # in the order they are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,32 @@ class Setting:
     low: float = -math.inf
     high: float = math.inf
     choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # for people, one for each choice; empty: the choices themselves
+    exact: str = ""  # the exact term, for the tooltip
+    group: str = ""  # one of GROUPS
+    step: float = 1.0  # of the arrow keys
+    lines: int = 1  # of text
+    at_load: bool = False  # counts from the next load of a model on
+    check: Callable[[str], str] | None = None  # what is wrong with a text, in a sentence
+
+
+def wrong_endpoint(text: str) -> str:
+    """What is wrong with the address of a hub; nothing when it can be used."""
+    try:
+        parts = check_address(text)
+    except WebError as error:
+        return f"{error} Write it as https://server."
+    return "Leave out what follows the ? or the #." if parts.query or parts.fragment else ""
+
+
+def wrong_proxy(text: str) -> str:
+    """What is wrong with the address of a proxy; nothing when it can be used or is empty."""
+    try:
+        if text:
+            parse_proxy(text)
+    except WebError as error:
+        return f"{error} {error.remedy}".replace(" in the settings", "")
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +71,22 @@ class Settings:
             "Theme",
             "Follow the system, or always use one look.",
             choices=("system", "light", "dark", "high contrast"),
+            words=("System", "Light", "Dark", "High contrast"),
+            group="Look",
         ),
     ] = "system"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     sidebar_open: Annotated[bool, Setting()] = True
     window_geometry: Annotated[str, Setting()] = ""  # base64
     system_prompt: Annotated[
-        str, Setting("Instructions", "Sent to the model before every conversation.")
+        str,
+        Setting(
+            "Instructions",
+            "Sent to the model before every conversation.",
+            exact="System prompt",
+            group="Answers",
+            lines=5,
+        ),
     ] = ""
     temperature: Annotated[
         float,
@@ -60,11 +95,20 @@ class Settings:
             "How freely words are chosen; 0 always takes the likeliest.",
             low=0,
             high=2,
+            group="Answers",
+            step=0.05,
         ),
     ] = _ENGINE.temperature
     top_k: Annotated[
         int,
-        Setting("Top k", "Choose among this many likeliest tokens; 0 is all.", "tokens", 0, 1000),
+        Setting(
+            "Top k",
+            "Choose among this many likeliest tokens; 0 is all.",
+            "tokens",
+            0,
+            1000,
+            group="Answers",
+        ),
     ] = _ENGINE.top_k
     top_p: Annotated[
         float,
@@ -73,6 +117,8 @@ class Settings:
             "Choose among the likeliest tokens that together have this share; 1 is all.",
             low=0.01,
             high=1,
+            group="Answers",
+            step=0.01,
         ),
     ] = _ENGINE.top_p
     min_p: Annotated[
@@ -82,6 +128,8 @@ class Settings:
             "Leave out tokens less likely than this share of the likeliest; 0 leaves out none.",
             low=0,
             high=1,
+            group="Answers",
+            step=0.01,
         ),
     ] = _ENGINE.min_p
     repeat_penalty: Annotated[
@@ -91,6 +139,8 @@ class Settings:
             "Makes words already used less likely; 1 is off.",
             low=0.5,
             high=2,
+            group="Answers",
+            step=0.05,
         ),
     ] = 1.1  # a small model left at 1 repeats whole lines of a poem for ever
     max_tokens: Annotated[
@@ -101,29 +151,89 @@ class Settings:
             "tokens",
             0,
             1_000_000,
+            group="Answers",
+            step=64,
         ),
     ] = 0
     context: Annotated[
         int,
         Setting(
             "Context",
-            "How much of a conversation the model sees; 0 is as much as fits in memory. "
-            "Used when a model is loaded.",
+            "How much of a conversation the model sees; 0 is as much as fits in memory.",
             "tokens",
             0,
             10_000_000,
+            group="Model",
+            step=1024,
+            at_load=True,
         ),
     ] = 0
+    cache: Annotated[
+        str,
+        Setting(
+            "Memory per token",
+            "What remembering the conversation takes. Half leaves room for twice the context, "
+            "and answers may differ slightly.",
+            choices=(CacheType.F16.value, CacheType.Q8_0.value),
+            words=("Standard", "Half"),
+            exact="Key/value cache: 16-bit floats, or 8 bits in groups of 32 (Q8_0)",
+            group="Model",
+            at_load=True,
+        ),
+    ] = CacheType.F16.value
     threads: Annotated[
         int,
         Setting(
             "Threads",
-            "Processor cores to use; 0 is all of them. Used when a model is loaded.",
+            "Processor cores to use; 0 is all of them.",
             "",
             0,
             1024,
+            group="Model",
+            at_load=True,
         ),
     ] = 0
+    parallel_downloads: Annotated[
+        int,
+        Setting(
+            "Downloads at once", "The others wait for their turn.", "", 1, 4, group="Downloads"
+        ),
+    ] = 2
+    hub_endpoint: Annotated[
+        str,
+        Setting(
+            "Server of models",
+            "Where models are searched and fetched from.",
+            exact="Hub endpoint: Hugging Face, or a mirror that speaks its language",
+            group="Downloads",
+            check=wrong_endpoint,
+        ),
+    ] = HUB
+    proxy: Annotated[
+        str,
+        Setting(
+            "Proxy",
+            "Written as http://host:port. Left empty, it is as the system says.",
+            exact="HTTP proxy that passes HTTPS connections on (CONNECT)",
+            group="Downloads",
+            check=wrong_proxy,
+        ),
+    ] = ""
+    snapshot_budget_gb: Annotated[
+        float,
+        Setting(
+            "Space for saved reading",
+            "What the model has read of a conversation is kept on the disk, so that a long one goes "
+            "on at once when it is opened again. Those not opened for longest make room; 0 keeps "
+            "nothing.",
+            "GB",
+            0,
+            1000,
+            exact="Snapshots of the key/value cache",
+            group="Storage",
+            step=0.5,
+        ),
+    ] = 5.0
 
 
 SETTINGS: dict[str, Setting] = {
@@ -153,7 +263,7 @@ def sampling(settings: Settings) -> Sampling:
 
 def load(path: Path) -> Settings:
     """The settings in a file; what is missing or does not fit is the default, with a log line."""
-    stored = _read(path)
+    stored = json_file.read(path)
     fitting: dict[str, Any] = {}
     for name, default in asdict(Settings()).items():
         if name not in stored:
@@ -169,72 +279,24 @@ def load(path: Path) -> Settings:
 def save(path: Path, settings: Settings) -> None:
     """Write the settings so that a crash leaves the old file or the new one, never half of one.
 
-    Raises `SettingsError`. Keys this version does not know stay in the file.
+    Keys this version does not know stay in the file. Raises `SettingsError`.
     """
-    values = {**_read(path), **asdict(settings)}
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text.encode("ascii"))
-    except OSError as error:
-        raise SettingsError(
-            f"The settings could not be saved to {path}: {error.strerror or error}.",
-            "Check that the folder can be written to and that the disk is not full.",
-        ) from error
+        json_file.write(path, asdict(settings))
+    except json_file.JsonFileError as error:
+        raise SettingsError(f"The settings could not be saved. {error}", error.remedy) from error
 
 
 def _fit(value: object, default: object, setting: Setting) -> object | None:
-    """The value in the type of its default, or None when type, range or choices forbid it."""
+    """The value in the type of its default, or None when type, range, choices or check forbid it."""
     if isinstance(default, bool) or isinstance(value, bool):
         return value if isinstance(value, bool) and isinstance(default, bool) else None
     if isinstance(default, str):
         if not isinstance(value, str) or (setting.choices and value not in setting.choices):
             return None
-        return value
+        return None if setting.check and setting.check(value) else value
     if not isinstance(value, int | float) or not setting.low <= value <= setting.high:
         return None  # NaN is in no range either
     if isinstance(default, float):
         return float(value)
     return int(value) if value == int(value) else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; a file that holds none is set aside, and nothing is returned."""
-    try:
-        stored: object = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        _log.warning("settings cannot be read: %s", error.strerror)
-        return {}
-    except (ValueError, RecursionError):
-        stored = None
-    if isinstance(stored, dict):
-        return cast("dict[str, Any]", stored)
-    aside = path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    try:
-        os.replace(path, aside)
-        _log.warning("settings are damaged, the file was set aside")
-    except OSError as error:
-        _log.warning("settings are damaged and cannot be set aside: %s", error.strerror)
-    return {}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file under another name, bring it to the disk, then give it its name."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    if sys.platform != "win32":  # the new name itself is data of the folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -8,8 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.settings import SETTINGS, Settings, SettingsError, load, sampling, save
-from engine import Sampling
+from app.settings import (
+    GROUPS,
+    SETTINGS,
+    Settings,
+    SettingsError,
+    load,
+    sampling,
+    save,
+    wrong_endpoint,
+    wrong_proxy,
+)
+from engine import CacheType, Sampling
 
 
 def _everything_changed():
@@ -27,6 +37,11 @@ def _everything_changed():
         max_tokens=7,
         context=4096,
         threads=3,
+        cache="q8_0",
+        parallel_downloads=4,
+        hub_endpoint="https://mirror.example/models",
+        proxy="http://proxy.example:3128",
+        snapshot_budget_gb=0.0,
     )
 
 
@@ -51,7 +66,16 @@ def test_every_default_fits_its_own_row():
             assert default in setting.choices
         if isinstance(default, int | float):
             assert setting.low <= default <= setting.high
-        assert bool(setting.label) == bool(setting.help)
+        assert bool(setting.label) == bool(setting.help) == (setting.group in GROUPS)
+        assert not setting.words or len(setting.words) == len(setting.choices)
+        assert setting.check is None or setting.check(default) == ""
+
+
+def test_the_choices_of_the_cache_are_what_the_engine_calls_them():
+    assert [CacheType(choice) for choice in SETTINGS["cache"].choices] == [
+        CacheType.F16,
+        CacheType.Q8_0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +99,20 @@ def test_every_default_fits_its_own_row():
         ("top_p", 0),
         ("threads", -1),
         ("context", {}),
+        ("cache", "f64"),
+        ("parallel_downloads", 0),
+        ("parallel_downloads", 5),
+        ("snapshot_budget_gb", -1),
+        ("hub_endpoint", ""),
+        ("hub_endpoint", "huggingface.co"),
+        ("hub_endpoint", "http://mirror.example"),
+        ("hub_endpoint", "https://name:secret@mirror.example"),
+        ("hub_endpoint", "https://mirror.example/?token=1"),
+        ("hub_endpoint", "https://two words.example"),
+        ("hub_endpoint", "https://" + "a" * 5000),
+        ("proxy", "socks5://proxy.example:1080"),
+        ("proxy", "http://proxy.example:port"),
+        ("proxy", "http://"),
     ],
 )
 def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, value):
@@ -83,6 +121,29 @@ def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, v
     with caplog.at_level(logging.WARNING):
         assert load(path) == Settings(max_tokens=5)
     assert name in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hub_endpoint", "http://127.0.0.1:8080"),
+        ("hub_endpoint", "https://mirror.example/hub/"),
+        ("proxy", ""),
+        ("proxy", "proxy.example:3128"),
+        ("proxy", "http://name:secret@proxy.example:3128"),
+    ],
+)
+def test_an_address_that_can_be_used_is_kept(tmp_path, name, value):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({name: value}))
+    assert getattr(load(path), name) == value
+
+
+@pytest.mark.parametrize("check", [wrong_endpoint, wrong_proxy])
+@given(text=st.text())
+def test_whatever_is_typed_as_an_address_gets_a_sentence_or_none(check, text):
+    wrong = check(text)
+    assert wrong == "" or wrong.endswith(".")
 
 
 def test_whole_numbers_and_fractions_are_taken_for_each_other(tmp_path):
