@@ -11,6 +11,7 @@ import base64
 import functools
 import http.client
 import ipaddress
+import os
 import re
 import socket
 import ssl
@@ -350,7 +351,7 @@ def _connection(parts: urllib.parse.SplitResult, proxy: Proxy | None) -> http.cl
     host = (parts.hostname or "").encode("idna").decode("ascii")
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port or 80, timeout=CONNECT_SECONDS)
-    port, context = parts.port or 443, _context()
+    port, context = parts.port or 443, _context(os.environ.get("SSL_CERT_FILE", ""))
     if proxy is None:
         return http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
     connection = http.client.HTTPSConnection(
@@ -362,10 +363,10 @@ def _connection(parts: urllib.parse.SplitResult, proxy: Proxy | None) -> http.cl
 
 
 @functools.cache
-def _context() -> ssl.SSLContext:
-    """TLS that checks certificates, with the system's own list of who to trust."""
+def _context(certificates: str) -> ssl.SSLContext:
+    """TLS that checks certificates, with the system's list of who to trust or the file named."""
     context = ssl.create_default_context()
-    if not context.cert_store_stats()["x509_ca"]:
+    if not certificates and not context.cert_store_stats()["x509_ca"]:
         for place in _CERTIFICATES:
             if Path(place).is_file():
                 context.load_verify_locations(place)

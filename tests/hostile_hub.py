@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 import urllib.parse
@@ -73,7 +74,7 @@ class Asked:
 class Hub:
     """The server; `faults` are used up by answers of the store, `hub_faults` by those before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.files: dict[str, Stored] = {}  # "owner/name/file"
         self.faults: deque[Fault] = deque()
         self.hub_faults: deque[Fault] = deque()
@@ -82,14 +83,20 @@ class Hub:
         self.sent_bytes = 0  # of file contents
         self.gate: Callable[[int], None] | None = None  # called with bytes sent so far, may block
         self.redirect = "/cdn/{path}"  # where the hub sends requests for files
+        self.silent = False  # take requests, answer none until `released`
         self.released = threading.Event()
         self.stalled = threading.Event()
         self.lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.hub = self
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.port = int(self._server.server_address[1])
+        self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
 
     def put(self, path: str, content: bytes, **settings: object) -> Stored:
         """Hold a file "owner/name/file"."""
@@ -139,6 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         with hub.lock:
             hub.asked.append(Asked(self.command, self.path, dict(self.headers)))
+        if hub.silent:
+            hub.stalled.set()
+            hub.released.wait(20)
+            return
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
         if path.startswith("/api/"):
@@ -266,10 +277,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running() -> Iterator[Hub]:
+def running(tls: ssl.SSLContext | None = None) -> Iterator[Hub]:
     """A hub for one test, during which nothing may leave this machine."""
     with only_loopback() as strays:
-        hub = Hub()
+        hub = Hub(tls)
         try:
             yield hub
         finally:
