@@ -21,7 +21,7 @@ _MOST_PAGES = 10  # of a listing, 1,000 files each
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SILENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 20.0  # with a silent hub
 
 
 class HubError(Exception):
@@ -155,7 +155,12 @@ def parse_link(text: str, endpoint: str = HUB) -> Source | str:
 
 
 def search(
-    query: str, endpoint: str = HUB, proxy: str = "", limit: int = 30
+    query: str,
+    endpoint: str = HUB,
+    proxy: str = "",
+    limit: int = 30,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> tuple[Repository, ...]:
     """Repositories with GGUF files whose names match, the most used first. Raises HubError."""
     # Not "gguf": it brings the architecture, and every model's chat template, ten times the bytes.
@@ -171,7 +176,7 @@ def search(
         },
         doseq=True,
     )
-    found, _ = _get(f"{_checked(endpoint)}/api/models?{asked}", proxy)
+    found, _ = _get(f"{_checked(endpoint)}/api/models?{asked}", proxy, patience_seconds)
     if not isinstance(found, list):
         raise _unreadable(endpoint)
     rows = (_repository(row) for row in cast("list[object]", found)[:limit])
@@ -179,7 +184,12 @@ def search(
 
 
 def files(
-    repository: str, endpoint: str = HUB, proxy: str = "", revision: str = "main"
+    repository: str,
+    endpoint: str = HUB,
+    proxy: str = "",
+    revision: str = "main",
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> tuple[HubFile, ...]:
     """The GGUF files of a repository, the smallest model first. Raises HubError."""
     if not _REPOSITORY.fullmatch(repository):
@@ -190,7 +200,7 @@ def files(
     )
     listed: list[Piece] = []
     for _ in range(_MOST_PAGES):
-        found, following = _get(address, proxy)
+        found, following = _get(address, proxy, patience_seconds)
         if not isinstance(found, list):
             raise _unreadable(endpoint)
         pieces = (_piece(row) for row in cast("list[object]", found))
@@ -228,14 +238,14 @@ def _checked(endpoint: str) -> str:
     return endpoint.rstrip("/")
 
 
-def _get(address: str, proxy: str) -> tuple[object, str]:
+def _get(address: str, proxy: str, patience_seconds: float) -> tuple[object, str]:
     """The JSON at an address, and the address of the next page if there is one."""
     try:
         answer = ask(
             address,
             headers={"Accept": "application/json"},
             proxy=proxy,
-            stall_seconds=_SILENCE_SECONDS,
+            stall_seconds=patience_seconds,
         )
         try:
             if answer.status != 200:
