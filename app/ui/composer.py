@@ -103,7 +103,7 @@ class Composer(QFrame):
 
     def text(self) -> str:
         """What is written."""
-        return self.editor.toPlainText().replace(_FOLD, "")
+        return unfolded(self.editor.toPlainText())
 
     def set_text(self, text: str) -> None:
         """Replace what is written, without telling `edited`."""
@@ -198,7 +198,7 @@ class Composer(QFrame):
 
 
 def folded(text: str) -> str:
-    """The text with very long lines folded, at a space where there is one; `text()` unfolds them."""
+    """The text with very long lines folded, at a space where there is one."""
     if len(text) <= _LINE_LIMIT:
         return text
     lines: list[str] = []
@@ -212,3 +212,8 @@ def folded(text: str) -> str:
             start = end
         lines.append(_FOLD.join([*pieces, line[start:]]))
     return "\n".join(lines)
+
+
+def unfolded(text: str) -> str:
+    """The text as it was before `folded`."""
+    return text.replace(_FOLD, "")
