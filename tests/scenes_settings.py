@@ -1,0 +1,222 @@
+"""Scenes of the settings page and of the line about saved reading, for tests/shots.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QPoint, Qt
+
+from app.session_state import Resume, ResumePhase, SavedReading, SessionState
+from app.settings import Settings
+from app.ui.preferences import ABOUT, Preferences
+from app.ui.resume_line import ResumeLine
+from fakes import MODEL
+from stage import Stage, flush
+
+Scene = Callable[[Stage], None]
+
+CHANGED = replace(
+    Settings(),
+    system_prompt="Answer in short sentences.\nWhere a number matters, give its unit.",
+    temperature=0.2,
+    context=16_384,
+    cache="q8_0",
+    hub_endpoint="https://mirror.example/hub",
+    proxy="http://proxy.example:3128",
+)
+
+
+def page(stage: Stage, settings: Settings | None = None) -> Preferences:
+    """The page, in the place of the conversation."""
+    session_state = SessionState(stage.window)
+    preferences = Preferences(settings or Settings(), session_state, stage.window)
+    preferences.delete_requested.connect(lambda: session_state.set_saved(SavedReading(0)))
+    preferences.apply_palette(stage.theme.palette)
+    stage.ready(MODEL)
+    session_state.set_saved(SavedReading(1_236_000_000))
+    chat = stage.window.chat
+    preferences.setGeometry(
+        chat.geometry().translated(chat.parentWidget().mapTo(stage.window, QPoint()))
+    )
+    preferences.show_model(True)
+    preferences.show()
+    preferences.raise_()
+    flush()
+    return preferences
+
+
+def saved_state(preferences: Preferences) -> SessionState:
+    """The state the page listens to."""
+    state = preferences.window().findChild(SessionState)
+    assert isinstance(state, SessionState)
+    return state
+
+
+def settings_look(stage: Stage) -> None:
+    page(stage)
+
+
+def settings_model(stage: Stage) -> None:
+    page(stage).show_section("Model")
+
+
+def settings_storage(stage: Stage) -> None:
+    page(stage).show_section("Storage")
+
+
+def settings_about(stage: Stage) -> None:
+    page(stage).show_section(ABOUT)
+
+
+def settings_changed(stage: Stage) -> None:
+    page(stage, CHANGED)
+
+
+def settings_changed_below(stage: Stage) -> None:
+    preferences = page(stage, CHANGED)
+    preferences.rows["threads"].field.picked.emit(2)
+    preferences.show_section("Model")
+
+
+def settings_wrong_proxy(stage: Stage) -> None:
+    preferences = page(stage)
+    preferences.show_section("Downloads")
+    _type(preferences, "hub_endpoint", "http://mirror.example")
+    _type(preferences, "proxy", "socks5://proxy.example:1080")
+    _type(preferences, "context", "many")
+
+
+def settings_nothing_saved(stage: Stage) -> None:
+    preferences = page(stage)
+    saved_state(preferences).set_saved(
+        SavedReading(
+            0,
+            error="There is no room on the disk for 412 MB.",
+            remedy="Free some space, or give saved reading less.",
+        )
+    )
+    preferences.show_section("Storage")
+
+
+def settings_focus(stage: Stage) -> None:
+    preferences = page(stage)
+    stage.window.activateWindow()
+    preferences.rows["theme"].field.buttons["system"].setFocus(Qt.FocusReason.TabFocusReason)
+    flush()
+
+
+def settings_licences(stage: Stage) -> None:
+    page(stage).show_licences()
+    flush()
+
+
+def settings_narrow(stage: Stage) -> None:
+    _narrow(stage)
+    page(stage, CHANGED)
+
+
+def settings_narrow_below(stage: Stage) -> None:
+    _narrow(stage)
+    page(stage, CHANGED).show_section("Downloads")
+    flush()
+
+
+def settings_narrow_storage(stage: Stage) -> None:
+    _narrow(stage)
+    page(stage).show_section("Storage")
+    flush()
+
+
+def settings_arabic(stage: Stage) -> None:
+    page(stage, replace(Settings(), system_prompt="أجب بجمل قصيرة.\n用简短的句子回答。"))
+
+
+def resume_ready(stage: Stage) -> None:
+    _resume(stage, Resume(1, ResumePhase.DONE, 4096, 4096, 4096, 0.21))
+
+
+def resume_restoring(stage: Stage) -> None:
+    line = _resume(stage, Resume(1))
+    line.refresh()
+    while not line.text:
+        flush()
+
+
+def resume_part(stage: Stage) -> None:
+    _resume(stage, Resume(1, ResumePhase.DONE, 3000, 3000, 4096, 0.21, 3.4))
+
+
+def resume_refused(stage: Stage) -> None:
+    _resume(stage, _REFUSED)
+
+
+def resume_refused_narrow(stage: Stage) -> None:
+    _narrow(stage)
+    _resume(stage, _REFUSED)
+
+
+_REFUSED = Resume(
+    1,
+    ResumePhase.DONE,
+    0,
+    0,
+    4096,
+    0.0,
+    12.3,
+    "What was saved of this conversation was read by another model.",
+)
+
+
+def _resume(stage: Stage, resume: Resume) -> ResumeLine:
+    """An opened conversation with the line over its composer."""
+    session_state = SessionState(stage.window)
+    line = ResumeLine(session_state)
+    layout = stage.window.chat.layout()
+    at = layout.indexOf(stage.window.composer.parentWidget())
+    layout.insertWidget(at, line)
+    stage.ready(MODEL)
+    stage.controller.open_conversation(1)
+    stage.settle()
+    session_state.set_resume(resume)
+    flush()
+    return line
+
+
+def _narrow(stage: Stage) -> None:
+    stage.window.resize(420, 720)
+    stage.window.set_sidebar(False)
+
+
+def _type(preferences: Preferences, name: str, text: str) -> None:
+    line = preferences.rows[name].field.line
+    line.setText(text)
+    line.setModified(True)
+    line.editingFinished.emit()
+    flush()
+
+
+SCENES: dict[str, Scene] = {
+    scene.__name__: scene
+    for scene in (
+        settings_look,
+        settings_model,
+        settings_storage,
+        settings_about,
+        settings_changed,
+        settings_changed_below,
+        settings_wrong_proxy,
+        settings_nothing_saved,
+        settings_focus,
+        settings_licences,
+        settings_narrow,
+        settings_narrow_below,
+        settings_narrow_storage,
+        settings_arabic,
+        resume_ready,
+        resume_restoring,
+        resume_part,
+        resume_refused,
+        resume_refused_narrow,
+    )
+}
