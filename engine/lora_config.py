@@ -174,7 +174,7 @@ def _shown(value: object) -> str:
     """A value in few words."""
     match value:
         case None:
-            return "missing"
+            return "nothing"
         case dict() | list():
             return f"a {type(value).__name__} of {len(value):,}"
         case _:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.errors import AdapterError, ModelFileError
 from engine.gguf import GGUFFile, TensorInfo
+from engine.gguf_values import shown
 from engine.lora_pair import (
     DAMAGED,
     EMBEDDING,
@@ -66,15 +67,15 @@ def _refuse_other_kinds(file: GGUFFile) -> None:
     looks = any(name.endswith(_HALVES) for name in file.tensors)
     kind = file.string("general.type", "adapter" if looks else "model")
     if kind != "adapter":
-        what = "a complete model" if kind == "model" else f"of the kind {kind!r}"
+        what = "a complete model" if kind == "model" else f"of the kind {shown(kind)}"
         raise AdapterError(
-            f"'{file.path.name}' is {what}, not an adapter.",
+            f"{shown(file.path.name)} is {what}, not an adapter.",
             "Open a model with Open model; choose a GGUF adapter or a PEFT folder here.",
         )
     method = file.string("adapter.type", "lora")
     if method != "lora":
         raise AdapterError(
-            f"The adapter is of the type {method!r}; this version can use 'lora' alone.",
+            f"The adapter is of the type {shown(method)}; this version can use 'lora' alone.",
             "Choose a LoRA adapter.",
         )
     if _ACTIVATED_KEY in file.metadata.stored:
@@ -90,7 +91,7 @@ def _refuse_other_bases(file: GGUFFile, base: BaseModel) -> None:
     wanted = file.string("general.architecture", base.architecture)
     if wanted != base.architecture:
         raise AdapterError(
-            f"The adapter is for {wanted!r} models; the one that is loaded is {base.architecture!r}.",
+            f"The adapter is for {shown(wanted)} models; the one that is loaded is {base.architecture!r}.",
             OTHER_ADAPTER,
         )
 
@@ -104,17 +105,18 @@ def _halves(file: GGUFFile) -> Halves:
             if name.endswith(_NORM):
                 continue  # llama.cpp leaves them out as well; `_notes` says so
             raise AdapterError(
-                f"The file holds the tensor '{name}', which is no half of a LoRA pair.", DAMAGED
+                f"The file holds the tensor {shown(name)}, which is no half of a LoRA pair.",
+                DAMAGED,
             )
         other = stem + _HALVES[half == _HALVES[0]]
         if other not in file.tensors:
             raise AdapterError(
-                f"The file holds '{name}' without its other half '{other}'.", DAMAGED
+                f"The file holds {shown(name)} without its other half {shown(other)}.", DAMAGED
             )
         if half == _HALVES[0]:
             halves[stem] = (info, file.tensors[other])
     if not halves:
-        raise AdapterError(f"'{file.path.name}' holds no LoRA pairs.", _ANOTHER)
+        raise AdapterError(f"{shown(file.path.name)} holds no LoRA pairs.", _ANOTHER)
     return halves
 
 
@@ -174,7 +176,7 @@ def _notes(file: GGUFFile, ranks: set[int]) -> tuple[str, ...]:
     notes: list[str] = []
     norms = [name for name in file.tensors if name.endswith(_NORM)]
     if norms:
-        notes.append(f"{len(norms)} norm tensors, such as '{norms[0]}', are left out.")
+        notes.append(f"{len(norms)} norm tensors, such as {shown(norms[0])}, are left out.")
     for key in _RANK_KEYS:
         stated = file.metadata.stored.get(key)
         if isinstance(stated, int) and ranks != {stated}:

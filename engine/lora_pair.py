@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.device import available_memory
 from engine.errors import AdapterError, OutOfMemory
+from engine.gguf_values import shown
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
@@ -69,25 +70,25 @@ def check_halves(
     wanted = base.shapes.get(name)
     if wanted is None:
         raise AdapterError(
-            f"The adapter changes the tensor '{name}', which this model does not have.",
+            f"The adapter changes the tensor {shown(name)}, which this model does not have.",
             remedy or OTHER_ADAPTER,
         )
     if len(a) != 2 or len(b) != 2:
         raise AdapterError(
-            f"The halves for '{name}' have the shapes {list(a)} and {list(b)}; two dimensions "
+            f"The halves for {shown(name)} have the shapes {list(a)} and {list(b)}; two dimensions "
             "each are wanted.",
             DAMAGED,
         )
     if not a[0] or not b[1]:
-        raise AdapterError(f"The adapter's change of '{name}' has rank 0.", DAMAGED)
+        raise AdapterError(f"The adapter's change of {shown(name)} has rank 0.", DAMAGED)
     if a[0] != b[1]:
         raise AdapterError(
-            f"The halves for '{name}' have the ranks {a[0]:,} and {b[1]:,}; they must be equal.",
+            f"The halves for {shown(name)} have the ranks {a[0]:,} and {b[1]:,}; they must be equal.",
             DAMAGED,
         )
     if (b[0], a[1]) != wanted:
         raise AdapterError(
-            f"The adapter's change of '{name}' has the shape {[b[0], a[1]]}, but the model's "
+            f"The adapter's change of {shown(name)} has the shape {[b[0], a[1]]}, but the model's "
             f"tensor has {list(wanted)}.",
             remedy or OTHER_ADAPTER,
         )
@@ -109,7 +110,7 @@ def finite_pair(name: str, a: Tensor, b: Tensor, scale: float) -> Pair:
         # A sum is finite only if its parts are, but may overflow: look closer only then.
         if not torch.isfinite(half.sum()) and not bool(torch.isfinite(half).all()):
             raise AdapterError(
-                f"The adapter's change of '{name}' holds values that are no finite numbers.",
+                f"The adapter's change of {shown(name)} holds values that are no finite numbers.",
                 DAMAGED,
             )
     return Pair(a, b, scale)

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from engine.errors import AdapterError
+from engine.gguf_values import shown
 from engine.lora_config import CONFIG, PeftConfig, read_config
 from engine.lora_pair import (
     DAMAGED,
@@ -39,6 +40,7 @@ TENSORS = "adapter_model.safetensors"
 _PICKLED = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
 _TYPES = ("F64", "F32", "F16", "BF16")
 _OUTSIDE = ("base_model", "model", "language_model")  # what the name of a module may begin with
+_LAYER = re.compile(r"layers\.(\d{1,5})\.(.+)")
 _HALF = re.compile(r"(.+)\.lora_(?:embedding_)?([AB])(?:\.\w+)??(?:\.weight)?")
 
 
@@ -87,7 +89,7 @@ def find_folder(path: Path) -> Path | None:
     if not path.is_dir() and path.name not in (CONFIG, TENSORS):
         if path.suffix == ".safetensors":
             raise AdapterError(
-                f"{path.name!r} is not called '{TENSORS}', as the weights of an adapter are.",
+                f"{shown(path.name)} is not called '{TENSORS}', as the weights of an adapter are.",
                 f"Choose a folder that holds {TENSORS} and {CONFIG}.",
             )
         return None
@@ -103,7 +105,7 @@ def _missing(folder: Path, name: str) -> AdapterError:
     if name == TENSORS and pickled:
         return _pickled(pickled[0])
     return AdapterError(
-        f"The folder {folder.name!r} is not an adapter: it holds no '{name}'.",
+        f"The folder {shown(folder.name)} is not an adapter: it holds no '{name}'.",
         f"Choose a folder that holds {TENSORS} and {CONFIG}, or a GGUF adapter.",
     )
 
@@ -136,7 +138,9 @@ def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Conte
                 pairs[halves.name] = _read_pair(file, halves, base, family, config)
             return Contents(pairs, _notes(file, config, pairs))
     except SafetensorError as error:
-        raise AdapterError(f"'{TENSORS}' cannot be read: {error}.", DAMAGED) from error
+        raise AdapterError(
+            f"'{TENSORS}' is no safetensors file, or a damaged one.", DAMAGED
+        ) from error
 
 
 class _Slice(Protocol):
@@ -165,7 +169,7 @@ def _find_halves(file: _File, family: Family) -> list[_Halves]:
         match = _HALF.fullmatch(key)
         if match is None:
             raise AdapterError(
-                f"The adapter holds the tensor '{key}', which is no half of a LoRA pair.",
+                f"The adapter holds the tensor {_short(key)}, which is no half of a LoRA pair.",
                 "Choose an adapter that was trained as plain LoRA, without other modules.",
             )
         module, half = match.groups()
@@ -173,15 +177,24 @@ def _find_halves(file: _File, family: Family) -> list[_Halves]:
         modules[name] = module
         other = found.setdefault(name, {}).setdefault(half, key)
         if other != key:
-            raise AdapterError(f"'{other}' and '{key}' are the same half of a pair.", DAMAGED)
+            raise AdapterError(
+                f"{_short(other)} and {_short(key)} are the same half of a pair.", DAMAGED
+            )
     if not found:
         raise AdapterError(f"'{TENSORS}' holds no LoRA pairs.", DAMAGED)
     for halves in found.values():
         for half, key in halves.items():
             if len(halves) == 1:
                 other = "B" if half == "A" else "A"
-                raise AdapterError(f"The adapter holds '{key}' without its half {other}.", DAMAGED)
+                raise AdapterError(
+                    f"The adapter holds {_short(key)} without its half {other}.", DAMAGED
+                )
     return [_Halves(name, modules[name], both["A"], both["B"]) for name, both in found.items()]
+
+
+def _short(name: str) -> str:
+    """A tensor or module as a sentence names it."""
+    return shown(name.removeprefix("base_model.model."))
 
 
 def _is_copy(key: str) -> bool:
@@ -196,11 +209,11 @@ def _gguf_name(module: str, family: Family) -> str:
         parts = parts[1:]
     if len(parts) == 1 and parts[0] in _TOP:
         return _TOP[parts[0]]
-    inside = ".".join(parts[2:])
-    if parts[:1] == ["layers"] and parts[1].isdecimal() and inside in family.layer:
-        return f"blk.{int(parts[1])}.{family.layer[inside]}.weight"
+    layer = _LAYER.fullmatch(".".join(parts))
+    if layer and layer[2] in family.layer:
+        return f"blk.{int(layer[1])}.{family.layer[layer[2]]}.weight"
     raise AdapterError(
-        f"The adapter changes the module '{module}', which this model does not have.",
+        f"The adapter changes the module {_short(module)}, which this model does not have.",
         "Choose an adapter that was made for this model.",
     )
 
@@ -211,7 +224,7 @@ def _check(file: _File, halves: _Halves, base: BaseModel, config: PeftConfig) ->
         stored = file.get_slice(key).get_dtype()
         if stored not in _TYPES:
             raise AdapterError(
-                f"The tensor '{key}' is stored as {stored}, which an adapter cannot be.",
+                f"The tensor {_short(key)} is stored as {stored}, which an adapter cannot be.",
                 f"Choose one that is stored as {', '.join(_TYPES[1:])}.",
             )
     a, b = _shape(file, halves.a), _shape(file, halves.b)
@@ -250,7 +263,7 @@ def _interleaved(b: Tensor, heads: int) -> Tensor:
 
 def _notes(file: _File, config: PeftConfig, pairs: Mapping[str, Pair]) -> tuple[str, ...]:
     copies = [key for key in sorted(file.keys()) if _is_copy(key)]
-    notes = [f"The tensor '{key}' is the base model's and left out." for key in copies]
+    notes = [f"The tensor {_short(key)} is the base model's and left out." for key in copies]
     ranks = {pair.rank for pair in pairs.values()}
     if config.ranks and not ranks <= config.ranks:
         stated, found = (", ".join(map(str, sorted(these))) for these in (config.ranks, ranks))

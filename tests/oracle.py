@@ -111,6 +111,17 @@ def run_transformers(case: Case) -> dict[str, Array]:
     return {"tokens": tokens.numpy(), "logits": logits.numpy(), **state}
 
 
+def build_transformers(case: Case, state: dict[str, Array]) -> Any:
+    """The model of a case with the weights of `state`, by their transformers names."""
+    import torch
+
+    model = _model(case).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(state[name]).float())
+    return model
+
+
 def _model(case: Case) -> Any:
     import transformers as hf
 
