@@ -48,7 +48,7 @@ class StoredAdapters:
 def read_adapters(database: sqlite3.Connection) -> StoredAdapters:
     """Everything at once: it is a few rows for each conversation that uses adapters."""
     known = database.execute("SELECT path, name FROM adapter ORDER BY added, path").fetchall()
-    columns = "path, enabled, strength"
+    columns = "CAST(path AS TEXT), enabled, CAST(strength AS REAL)"  # whatever damage made of them
     stacks: dict[int, tuple[StoredUse, ...]] = {}
     mixes: dict[str, tuple[StoredUse, ...]] = {}
     rows = database.execute(

@@ -8,20 +8,12 @@ from pathlib import Path
 
 from PySide6.QtCore import QPoint
 
+from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, grant, refuse
 from app.adapters import Adapters
 from app.store import AdapterMark
 from app.ui.adapter_panel import AdapterPanel
-from engine import AdapterInfo, AdaptersSet, Failed, SetAdapters
-from fakes import FakeEngine
 from scenes_chat import ask, ready
 from stage import Stage, flush
-
-FOLDER = Path("/home/mika/adapters")
-PIRATE = FOLDER / "pirate-speech.gguf"
-FORMAL = FOLDER / "formal-german"
-SHORT = FOLDER / "short_answers.gguf"
-WRONG = "The adapter formal-german is for a model of width 2,048, this one has 576."
-REMEDY = "Choose one made for SmolLM2 135M."
 
 
 def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
@@ -29,22 +21,6 @@ def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
     panel = stage.window.adapter_panel
     panel.open()
     return panel, stage.controller.adapters
-
-
-def grant(engine: FakeEngine, request: SetAdapters | None = None) -> None:
-    """The engine takes the stack it was last asked for."""
-    asked = request or engine.last(SetAdapters)
-    assert isinstance(asked, SetAdapters)
-    infos = tuple(
-        AdapterInfo(use.path, use.path.stem, "5f3a" * 16, "GGUF", 16, 210, 4_882_432, use.strength)
-        for use in asked.adapters
-    )
-    engine.deliver(AdaptersSet(asked.request, infos, True, 128))
-
-
-def refuse(engine: FakeEngine, message: str = WRONG, remedy: str = REMEDY) -> None:
-    """The engine refuses the stack it was last asked for."""
-    engine.deliver(Failed(engine.last(SetAdapters).request, message, remedy))
 
 
 def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> None:
