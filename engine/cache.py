@@ -1,11 +1,43 @@
-"""Key/value cache of one session: append, trim, and nothing a caller could leave half done."""
+"""Key/value cache of one session: append, trim, and nothing a caller could leave half done.
+
+What attention reads is always what is held, rounding included, so a cache that was written to a
+file and read back gives the same bits as one that was never away.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from engine.messages import CacheType
 
 _FIRST_CAPACITY = 256  # tokens
+_BLOCK = 32  # channels that share a scale
+_LARGEST_HALF = 65504.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One tensor [K, S, width] of keys or values."""
+
+    suffix: str
+    dtype: torch.dtype
+    scales: bool = False  # one number per block instead of per channel
+
+    def width(self, head_width: int) -> int:
+        """Numbers per head and token."""
+        return -(-head_width // _BLOCK) if self.scales else head_width
+
+
+_PARTS: dict[CacheType, tuple[_Part, ...]] = {
+    CacheType.F32: (_Part("", torch.float32),),
+    CacheType.F16: (_Part("", torch.float16),),
+    CacheType.Q8_0: (_Part("", torch.int8), _Part(".scales", torch.float16, scales=True)),
+}
 
 
 class Cache:
@@ -16,38 +48,51 @@ class Cache:
     8,192-token context costs memory only when it is used.
     """
 
-    def __init__(self, layers: int, kv_heads: int, head_width: int, context: int) -> None:
+    def __init__(
+        self,
+        layers: int,
+        kv_heads: int,
+        head_width: int,
+        context: int,
+        type: CacheType = CacheType.F32,
+    ) -> None:
         self.context = context  # tokens: the most it may hold
+        self.type = type
         self.length = 0  # tokens committed
-        self._shape = (kv_heads, head_width)
-        # [K, S, C] f32 each: one head's keys are contiguous, as attention reads them.
-        self._keys = [torch.empty(kv_heads, 0, head_width) for _ in range(layers)]
-        self._values = [torch.empty(kv_heads, 0, head_width) for _ in range(layers)]
+        # One head's keys are contiguous, as attention reads them: [K, S, width] each.
+        self._keys, self._values = (
+            [_empty(kv_heads, head_width, type) for _ in range(layers)] for _ in range(2)
+        )
 
     @staticmethod
-    def bytes_per_token(layers: int, kv_heads: int, head_width: int) -> int:
-        """Bytes one token costs: f32 keys and values of every layer."""
-        return layers * 2 * kv_heads * head_width * 4
+    def bytes_per_token(
+        layers: int, kv_heads: int, head_width: int, type: CacheType = CacheType.F32
+    ) -> int:
+        """Bytes one token costs: keys and values of every layer."""
+        row = sum(part.width(head_width) * part.dtype.itemsize for part in _PARTS[type])
+        return layers * 2 * kv_heads * row
 
     @property
     def size_bytes(self) -> int:
         """Bytes held now, used or not."""
-        return sum(2 * keys.numel() * keys.element_size() for keys in self._keys)
+        return sum(part.nbytes for parts in (*self._keys, *self._values) for part in parts)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store `keys` and `values` [T, K, C] after the committed tokens of one layer.
+        """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
 
-        Returns everything attention reads, committed tokens first: two views [S, K, C].
+        Returns everything attention reads, committed tokens first: two tensors [S, K, C], f32 or
+        f16. Q8_0 is decoded for it.
         """
         start, end = self.length, self.length + keys.shape[0]
         assert end <= self.context, f"{end} tokens in a cache for {self.context}"
         self._reserve(layer, end)
-        self._keys[layer][:, start:end] = keys.transpose(0, 1)
-        self._values[layer][:, start:end] = values.transpose(0, 1)
-        return (
-            self._keys[layer][:, :end].transpose(0, 1),
-            self._values[layer][:, :end].transpose(0, 1),
-        )
+        read: list[Tensor] = []
+        for buffers, rows in ((self._keys, keys), (self._values, values)):
+            parts = buffers[layer]
+            for part, coded in zip(parts, _encoded(rows.transpose(0, 1), self.type), strict=True):
+                part[:, start:end] = coded
+            read.append(_decoded([part[:, :end] for part in parts]).transpose(0, 1))
+        return read[0], read[1]
 
     def advance(self, tokens: int) -> None:
         """Commit the `tokens` every layer has just written."""
@@ -58,13 +103,57 @@ class Cache:
         assert 0 <= length <= self.length, f"trim to {length} of {self.length}"
         self.length = length
 
+    def tensors(self, length: int) -> Iterator[tuple[str, Tensor]]:
+        """Everything held of the first `length` tokens, by name: views [K, length, width].
+
+        In an order that depends on the sizes alone. Room is made where there is none yet, so a
+        cache is filled by writing to these views and then calling `advance`.
+        """
+        for layer in range(len(self._keys)):
+            self._reserve(layer, length)
+            for name, buffers in (("keys", self._keys), ("values", self._values)):
+                for kind, part in zip(_PARTS[self.type], buffers[layer], strict=True):
+                    yield f"{name}.{layer}{kind.suffix}", part[:, :length]
+
     def _reserve(self, layer: int, needed: int) -> None:
         """Make room for `needed` tokens in one layer, keeping what is committed."""
-        held = self._keys[layer].shape[1]
+        held = self._keys[layer][0].shape[1]
         if needed <= held:
             return
         capacity = min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
-        for buffers in (self._keys, self._values):
-            larger = torch.empty(self._shape[0], capacity, self._shape[1])
-            larger[:, : self.length] = buffers[layer][:, : self.length]
-            buffers[layer] = larger
+        for parts in (self._keys[layer], self._values[layer]):
+            for at, part in enumerate(parts):
+                larger = part.new_empty(part.shape[0], capacity, part.shape[2])
+                larger[:, : self.length] = part[:, : self.length]
+                parts[at] = larger
+
+
+def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:
+    return [
+        torch.empty(kv_heads, 0, part.width(head_width), dtype=part.dtype) for part in _PARTS[type]
+    ]
+
+
+def _encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
+    """Rows [K, T, C] f32 as they are held; halves saturate, since an infinity spoils a session."""
+    if type is CacheType.F32:
+        return (rows,)
+    if type is CacheType.F16:
+        return (rows.clamp(-_LARGEST_HALF, _LARGEST_HALF),)  # rounded as it is stored
+    width = rows.shape[-1]
+    blocks = functional.pad(rows, (0, -width % _BLOCK)).unflatten(-1, (-1, _BLOCK))
+    largest = blocks.abs().amax(-1)  # [K, T, B]
+    scales = (largest / 127).clamp(max=_LARGEST_HALF).to(torch.float16)
+    steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
+    codes = (blocks * steps).round().clamp(-127, 127)
+    return codes.flatten(-2)[..., :width], scales
+
+
+def _decoded(parts: list[Tensor]) -> Tensor:
+    """What `_encoded` made, as attention takes it: [K, S, C] f32 or f16."""
+    if len(parts) == 1:
+        return parts[0]
+    codes, scales = parts
+    width = codes.shape[-1]
+    each = scales.float().repeat_interleave(_BLOCK, -1)[..., :width]
+    return each.mul_(codes)

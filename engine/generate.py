@@ -11,8 +11,10 @@ from engine.decode import decode
 from engine.errors import Cancelled, PromptTooLong, RequestError
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling, Text
 from engine.sampling import Sampler
-from engine.session import Session
+from engine.session import Drawing, Session
 from engine.tokenizer import Tokenizer
+
+_CHARACTER_BYTES = 4  # at most, in UTF-8
 
 
 class StopFilter:
@@ -82,20 +84,25 @@ class Answer:
         self._end_tokens = tokenizer.end_tokens
         self._sampler = Sampler(sampling)
         self._stream = tokenizer.stream()
+        for token in _unfinished(tokenizer, prompt):
+            self._stream.push(token)
         self._stops = StopFilter(stop)
         self._cancelled = cancelled
 
     def events(self) -> Iterator[PromptProgress | Text | Finished]:
         """Progress, pieces of text and, last, how it ended.
 
-        What the session already holds of the prompt is not computed again. Raises ModelFileError
-        when the model computes nonsense.
+        What the session already holds of the prompt is not computed again. A prompt that is all
+        it holds goes on as if it had never stopped, random numbers included, when it is drawn in
+        the same way. Raises ModelFileError when the model computes nonsense.
         """
         try:
             logits = yield from self._prefill()
             yield from self._decode(logits)
         except Cancelled:
             self.reason = FinishReason.CANCELLED
+        finally:
+            self._leave()
         yield Finished(
             self._request,
             self.reason,
@@ -115,22 +122,43 @@ class Answer:
         """Bring the session to the end of the prompt; returns the logits [V] after it."""
         session, prompt = self._session, self._prompt
         started = time.perf_counter()
-        # The last token is always computed: its logits begin the answer.
-        reused = min(session.common_prefix(prompt), len(prompt) - 1)
+        self._resume()
+        reused = session.common_prefix(prompt)
+        logits = session.last_logits if reused == len(session.tokens) == len(prompt) else None
+        if logits is None:
+            # The last token is computed in any case: its logits begin the answer.
+            reused = min(reused, len(prompt) - 1)
         session.trim(reused)
         self.reused_tokens = reused
         yield PromptProgress(self._request, reused, len(prompt), reused)
-        hidden: Tensor | None = None
         try:
             self._checkpoint()
-            for chunk in session.read(prompt[reused:], self._checkpoint):
-                hidden = chunk
+            for hidden in session.read(prompt[reused:], self._checkpoint):
+                if len(session.tokens) == len(prompt):
+                    logits = session.logits_after(hidden)
                 yield PromptProgress(self._request, len(session.tokens), len(prompt), reused)
                 self._checkpoint()
         finally:
             self.prefill_seconds = time.perf_counter() - started
-        assert hidden is not None
-        return session.logits(hidden[-1:])[0]
+        assert logits is not None
+        return logits
+
+    def _resume(self) -> None:
+        """Take up the random numbers of an answer that was cut, if this request goes on with it."""
+        drawing = self._session.drawing
+        if drawing is None or drawing.sampling != self._sampler.sampling:
+            return
+        if self._session.held == list(self._prompt):
+            self._sampler.resume(drawing.random)
+
+    def _leave(self) -> None:
+        """Note in the session how to go on with an answer that was cut."""
+        if self.reason in (FinishReason.END, FinishReason.STOP):
+            return
+        rest = [*self._prompt, *self.tokens][len(self._session.tokens) :]
+        if len(rest) <= 1:  # else the prompt was not read to its end
+            self._session.chosen = rest
+            self._session.drawing = Drawing(self._sampler.sampling, self._sampler.state)
 
     def _decode(self, logits: Tensor) -> Iterator[Text]:
         """Stream the answer; sets `reason` and counts every token the model chose."""
@@ -164,6 +192,13 @@ class Answer:
         """
         half = self._stream.flush() if self.reason is FinishReason.END else ""
         return self._stops.push(half) + self._stops.flush()
+
+
+def _unfinished(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[int]:
+    """Tokens at the end of a prompt that may hold the first bytes of a character."""
+    tail = list(prompt[-_CHARACTER_BYTES:])
+    ends = [at for at, token in enumerate(tail) if tokenizer.is_control(token)]
+    return tail[ends[-1] + 1 :] if ends else tail
 
 
 def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:

@@ -107,6 +107,18 @@ class Sampler:
         else:
             self._random.seed()
 
+    @property
+    def state(self) -> Tensor:
+        """Where the random numbers stand: u8, for `resume`."""
+        return self._random.get_state()
+
+    def resume(self, state: Tensor) -> None:
+        """Go on with the random numbers from a `state`; raises ValueError for what is none."""
+        try:
+            self._random.set_state(state)
+        except RuntimeError as error:
+            raise ValueError("not the state of a random number generator") from error
+
     def draw(self, logits: Tensor, tokens: Sequence[int]) -> int:
         """One token from logits [V]; `tokens` is everything before it, prompt included."""
         sampling = self.sampling

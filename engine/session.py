@@ -1,13 +1,21 @@
-"""Session: the tokens of one conversation and the cache that matches them, never out of step."""
+"""Session: the tokens of one conversation and all that follows from them, never out of step.
+
+That is their keys and values, the adapters these were computed with, the logits after the last
+token, and where the drawing of the next one stands. Reuse, editing, branching and snapshots are
+all "trim to position n, continue".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.cache import Cache
+from engine.lora import NO_ADAPTERS, Stack
+from engine.messages import Sampling
 from engine.models.layers import Decoder
 
 # Work between two looks at Cancel: about 100 ms of one layer at 50 GFLOP/s.
@@ -15,24 +23,42 @@ _WEIGHTS_TIMES_TOKENS = 2_500_000_000
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Where an answer that can be gone on with stands: how it is drawn, and the random numbers."""
+
+    sampling: Sampling
+    random: Tensor  # state of the generator, u8
+
+
 class Session:
     """Tokens read so far and their keys and values; every change is "trim, then continue"."""
 
     def __init__(self, model: Decoder, cache: Cache) -> None:
         self.model = model
+        self.cache = cache
+        self.stack = NO_ADAPTERS  # what all that is held was computed with
         self.tokens: list[int] = []
-        self._cache = cache
+        # Chosen by the model and not read yet: at most one, the last of an answer that was cut.
+        self.chosen: list[int] = []
+        self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
+        self.drawing: Drawing | None = None  # of the answer that `held` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
+
+    @property
+    def held(self) -> list[int]:
+        """The tokens read, and after them the one that was chosen and waits to be."""
+        return self.tokens + self.chosen
 
     @property
     def context(self) -> int:
         """The most tokens the session can hold."""
-        return self._cache.context
+        return self.cache.context
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of keys and values held now."""
-        return self._cache.size_bytes
+        return self.cache.size_bytes
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
         """How many of `tokens` the session already holds, from the start on."""
@@ -42,9 +68,23 @@ class Session:
         )
 
     def trim(self, length: int) -> None:
-        """Forget every token from position `length` on."""
-        self._cache.trim(length)
+        """Forget every token from position `length` on, and how the answer there was drawn."""
+        if length < len(self.tokens):
+            self.last_logits = None
+        self.cache.trim(length)
         del self.tokens[length:]
+        self.chosen, self.drawing = [], None
+
+    def set_stack(self, stack: Stack) -> int:
+        """Compute with these adapters from now on; returns how many tokens that made it forget.
+
+        None, when the stack has the same effect as the one before: bit for bit, as its key says.
+        """
+        forgotten = 0 if stack.key == self.stack.key else len(self.tokens)
+        if stack.key != self.stack.key:
+            self.trim(0)
+        self.stack = stack
+        return forgotten
 
     def read(
         self, tokens: Sequence[int], checkpoint: Callable[[], None] = lambda: None
@@ -57,19 +97,25 @@ class Session:
         for start in range(0, len(tokens), self._chunk):
             chunk = list(tokens[start : start + self._chunk])
             with torch.inference_mode():
-                hidden = self.model.hidden(torch.tensor(chunk), self._cache, checkpoint)
+                hidden = self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
             self.tokens += chunk
+            self.last_logits = None
             yield hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [T, D] → logits [T, V]."""
         with torch.inference_mode():
-            return self.model.logits(hidden)
+            return self.model.logits(hidden, self.stack)
+
+    def logits_after(self, hidden: Tensor) -> Tensor:
+        """The logits [V] after the last token, from the last hidden states `read` has yielded."""
+        self.last_logits = self.logits(hidden[-1:])[0]
+        return self.last_logits
 
     def step(self, token: int, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """Append one token; returns the logits [V] for the next."""
         (hidden,) = self.read((token,), checkpoint)
-        return self.logits(hidden)[0]
+        return self.logits_after(hidden)
 
 
 def chunk_size(layer_weights: int) -> int:
