@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QSignalBlocker, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QFont, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
@@ -44,7 +44,7 @@ class Handle(IconButton):
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(arg__1.key()))
-        if step and not arg__1.modifiers() & ~Qt.KeyboardModifier.AltModifier:
+        if step:
             self.stepped.emit(step)
         else:
             super().keyPressEvent(arg__1)
@@ -113,6 +113,8 @@ class AdapterRow(QFrame):
         self.field.valueChanged.connect(self._on_field)
         self.more.clicked.connect(self.open_menu)
         self.handle.stepped.connect(self.stepped)
+        for stop in self.stops():
+            stop.installEventFilter(self)
 
     # --- showing --------------------------------------------------------------------------------
 
@@ -124,7 +126,8 @@ class AdapterRow(QFrame):
         blockers = [QSignalBlocker(each) for each in (self.switch, self.slider, self.field)]
         self.switch.setChecked(entry.on)
         self.slider.set_strength(entry.strength)
-        self.field.setValue(entry.strength)
+        if self.field.value() != entry.strength:  # else what is being typed would go
+            self.field.setValue(entry.strength)
         del blockers
         self.slider.set_acting(entry.acts)
         self.switch.update()
@@ -211,12 +214,14 @@ class AdapterRow(QFrame):
         self.strength_changed.emit(strength)
         self.strength_settled.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
-        if step and event.modifiers() & Qt.KeyboardModifier.AltModifier:
-            self.stepped.emit(step)
-        else:
-            super().keyPressEvent(event)
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Alt+Up and Alt+Down move the row, whatever those keys mean to the part with the focus."""
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
+            if step and event.modifiers() & Qt.KeyboardModifier.AltModifier:
+                self.stepped.emit(step)
+                return True
+        return super().eventFilter(watched, event)
 
 
 def details_of(info: AdapterInfo | None) -> str:
