@@ -29,7 +29,8 @@ from app.archive import Archive
 from app.controller import Controller
 from app.instance import Instance
 from app.settings import Settings, load
-from app.state import State
+from app.states import States
+from app.ui.preferences import Preferences
 from app.ui.theme import Theme
 from app.window import Window
 from app.wiring import connect
@@ -93,11 +94,11 @@ async def _session(
     smoke_test: bool,
 ) -> int:
     theme = Theme(application, settings.theme)
-    state = State()
+    states = States()
     archive = Archive(paths.database())
-    controller = Controller(state, archive, settings, paths.settings_file())
+    controller = Controller(states, archive, settings, paths.settings_file())
     log.set_up(paths.log_file(), controller.report_soon)
-    window = Window(state)
+    window = Window(states, lambda: Preferences(controller.settings, states.sessions))
     connect(window, controller, theme)
     quitting = asyncio.Event()
     window.closing.connect(controller.ask_to_quit)
@@ -131,6 +132,7 @@ async def _session(
     instance.close()
     window.hide()
     loop = asyncio.get_running_loop()
+    controller.leave()
     await loop.run_in_executor(None, controller.stop_engine)
     controller.save()
     await loop.run_in_executor(None, controller.close_store)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QTimer
 
+from app.adapters import Adapters
 from app.archive import Archive
 from app.engine_link import EngineLink
+from app.sessions import Sessions
 from app.state import Generation, ModelPhase, State
 from app.store import Message, MessageState, Store
 from engine import (
@@ -22,7 +24,6 @@ from engine import (
     FinishReason,
     Generate,
     PromptProgress,
-    Role,
     Sampling,
     Text,
     Turn,
@@ -57,10 +58,19 @@ class _Job:
 class Answers:
     """The queue of answers and the one that is being written."""
 
-    def __init__(self, state: State, archive: Archive, link: EngineLink) -> None:
+    def __init__(
+        self,
+        state: State,
+        archive: Archive,
+        link: EngineLink,
+        adapters: Adapters,
+        sessions: Sessions,
+    ) -> None:
         self._state = state
         self._archive = archive
         self._link = link
+        self._adapters = adapters
+        self._sessions = sessions
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
         self._written: list[str] = []  # all of the answer that is being written
@@ -81,7 +91,9 @@ class Answers:
         """Begin the next answer if one can be written; otherwise say what each waits for."""
         ready = self._state.model.phase is ModelPhase.READY
         if self._jobs and ready and self._state.generation is None:
-            self._begin(self._jobs.popleft())
+            self._sessions.make_way(self._jobs[0].conversation)
+            if self._adapters.ensure(self._jobs[0].conversation):
+                self._begin(self._jobs.popleft())
         for job in self._jobs:
             if self._state.waiting.get(job.message) != self._note():
                 self._state.set_waiting(job.message, job.conversation, self._note())
@@ -205,6 +217,7 @@ class Answers:
         self._unsaved.clear()
         self._written = [job.text]
         self._first_text, self._speed_at = None, 0.0
+        self._sessions.begin(job.conversation, job.turns)
         request = self._link.send(
             lambda number: Generate(number, job.turns, job.sampling, job.max_tokens)
         )
@@ -212,6 +225,7 @@ class Answers:
             Generation(request, job.conversation, job.message, context_used=0)
         )
         self._state.set_waiting(job.message, job.conversation, "")
+        self._adapters.mark(job.message)
 
     def _end(
         self,
@@ -264,20 +278,3 @@ class Answers:
         self._archive.write(
             lambda store: store.finish(numbers.stored(job.message), state, error=error)
         )
-
-
-def turns_of(messages: list[Message], system: str) -> tuple[Turn, ...]:
-    """What the model is given for a branch: no empty turns, and roles that take turns.
-
-    An answer that failed before its first word leaves two own messages in a row; many templates
-    refuse that, so they become one.
-    """
-    turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
-    for message in messages:
-        if not message.text.strip():
-            continue
-        if turns and turns[-1].role is message.role:
-            turns[-1] = Turn(message.role, f"{turns[-1].text}\n\n{message.text}")
-        else:
-            turns.append(Turn(message.role, message.text))
-    return tuple(turns)

@@ -15,15 +15,20 @@ from typing import Any, assert_never
 
 from PySide6.QtCore import QObject, Signal
 
-from app.answers import Answers, turns_of
+from app.adapters import Adapters
+from app.answers import Answers
 from app.archive import Archive
 from app.conversations import Conversations
 from app.drafts import Drafts
 from app.engine_link import EngineLink
+from app.library import Library
 from app.models import Models, first_model
+from app.sessions import Sessions
 from app.settings import Settings, SettingsError, sampling, save
-from app.state import UNFINISHED, ModelPhase, Notice, State
+from app.state import UNFINISHED, ModelPhase, Notice
+from app.states import States
 from app.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
+from app.turns import turns_of
 from engine import (
     AdaptersSet,
     CacheType,
@@ -39,6 +44,8 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    delete_snapshots,
+    snapshots_size,
 )
 
 
@@ -51,7 +58,7 @@ class Controller(QObject):
 
     def __init__(
         self,
-        state: State,
+        states: States,
         archive: Archive,
         settings: Settings,
         settings_file: Path,
@@ -59,14 +66,26 @@ class Controller(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self.state = state
+        self.state = state = states.chat
         self.settings = settings
         self._settings_file = settings_file
         self._archive = archive
         self._link = EngineLink(engine, self.receive, self)
-        self._answers = Answers(state, archive, self._link)
+        self.sessions = Sessions(
+            state,
+            states.sessions,
+            archive,
+            self._link,
+            lambda: self.settings,
+            size=snapshots_size,
+            delete=delete_snapshots,
+        )
+        self.adapters = Adapters(state, states.adapters, archive, self._link)
+        self._answers = Answers(state, archive, self._link, self.adapters, self.sessions)
+        states.adapters.settled.connect(self._answers.go_on)
+        self.library = Library(state, states.library, settings, self)
         self._drafts = Drafts(state, archive)
-        self.models = Models(state, archive, self._link)
+        self.models = Models(state, self._link)
         self.conversations = Conversations(state, archive, self._number)
         self._last_number = 0  # of conversations and messages made here; they count downwards
         self._opening: int | None = None
@@ -80,7 +99,8 @@ class Controller(QObject):
         self._link.start()
         self.conversations.read()
         self._drafts.read_first()
-        self.models.find()
+        self.adapters.read()
+        self.library.start()
         chosen = model or first_model(self.settings.last_model)
         if chosen is not None:
             self.load_model(chosen)
@@ -91,6 +111,7 @@ class Controller(QObject):
 
     def close(self) -> None:
         """End the engine, save all it wrote, then close the store; may block."""
+        self.leave()
         self.stop_engine()
         self.save()
         self._archive.close()
@@ -108,8 +129,14 @@ class Controller(QObject):
         self.save()
         self._archive.flush(flushed)
 
+    def leave(self) -> None:
+        """Stop the answer being written and the downloads, and have what was read saved."""
+        self._answers.stop_writing()
+        self.sessions.leave()
+        self.library.close()
+
     def stop_engine(self) -> None:
-        """End the engine's thread; the one step of `close` that another thread may take."""
+        """End the engine's thread; a step of `close` that another thread may take."""
         self._link.stop()
 
     def save(self) -> None:
@@ -154,6 +181,7 @@ class Controller(QObject):
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them."""
         self.settings = settings = replace(self.settings, **values)
+        self.library.set_settings(settings)
         self.settings_changed.emit()
 
         def write() -> SettingsError | None:
@@ -221,7 +249,7 @@ class Controller(QObject):
             return False
         shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
-        conversation_id = self.conversations.begin(text) if shown is None else shown
+        conversation_id = self._begin(text) if shown is None else shown
         self._ask(conversation_id, parent, text)
         self.keep_draft(shown, "")  # behind the message, so that a crash between them loses none
         if shown is None:
@@ -280,13 +308,17 @@ class Controller(QObject):
     def load_model(self, path: Path) -> None:
         """Load a model file in place of the one that is loaded; an answer being written stops."""
         self._answers.stop_writing()
+        self.sessions.leave()
         self.state.set_notice("model", None)
-        self.models.load(path, self.settings.context, self.settings.threads, CacheType.F16)
+        own = self.library.defaults_for(path)
+        cache = own.cache or CacheType.F16
+        self.models.load(path, own.context or 0, self.settings.threads, cache)
         self._answers.go_on()
 
     def unload_model(self) -> None:
         """Drop the loaded model; an answer being written stops."""
         self._answers.stop_writing()
+        self.sessions.leave()
         self.models.unload()
 
     # --- events ---------------------------------------------------------------------------------
@@ -316,11 +348,15 @@ class Controller(QObject):
             case Finished():
                 self._answers.on_finished(event)
                 self._touch_ended()
+            case AdaptersSet():
+                self.adapters.on_adapters_set(event)
+                self.sessions.on_adapters_set(event)
+            case SnapshotLoaded():
+                self.sessions.on_snapshot_loaded(event)
+            case SnapshotSaved():
+                self.sessions.on_snapshot_saved(event)
             case Failed():
-                if not self._answers.on_failed(event):
-                    self._on_load_failed(event)
-            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved():
-                pass  # nobody asks for them yet
+                self._on_failed(event)
             case _:
                 assert_never(event)
 
@@ -330,6 +366,11 @@ class Controller(QObject):
         if self.state.model.phase is ModelPhase.READY and str(path) != self.settings.last_model:
             self.change_settings(last_model=str(path))
         self._answers.go_on()
+
+    def _on_failed(self, event: Failed) -> None:
+        parts = (self._answers, self.adapters, self.sessions)
+        if not any(part.on_failed(event) for part in parts):
+            self._on_load_failed(event)
 
     def _on_load_failed(self, event: Failed) -> None:
         self.models.on_failed(event)
@@ -343,6 +384,12 @@ class Controller(QObject):
     def _number(self) -> int:
         self._last_number -= 1
         return self._last_number
+
+    def _begin(self, text: str) -> int:
+        """A new conversation; it takes along what was set up for it before its first message."""
+        conversation_id = self.conversations.begin(text)
+        self.adapters.begin(conversation_id)
+        return conversation_id
 
     def _ask(self, conversation_id: int, parent: int | None, text: str, sibling: int = 1) -> None:
         own = self._add(conversation_id, parent, Role.USER, text, sibling)
@@ -378,7 +425,7 @@ class Controller(QObject):
         return message
 
     def _answer(self, message: Message) -> None:
-        settings = self.settings
+        settings = self.library.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.ask(message, turns, sampling(settings), settings.max_tokens)
 
@@ -405,6 +452,7 @@ class Controller(QObject):
         for conversation in self.state.conversations:
             if branch := self.state.branches.get(conversation.id):
                 self._archive.put_back(conversation, branch)
+        self.adapters.put_back()
         self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
         self.conversations.read()
 

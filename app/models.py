@@ -1,13 +1,12 @@
-"""The model's way into memory: which there are, which is loaded, how far, and why not."""
+"""The model's way into memory: which is loaded, how far, and why not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from app.archive import Archive
 from app.engine_link import EngineLink
-from app.state import ModelFile, ModelPhase, ModelStatus, State
+from app.state import ModelPhase, ModelStatus, State
 from engine import (
     CacheType,
     Failed,
@@ -16,7 +15,6 @@ from engine import (
     ModelLoaded,
     ModelUnloaded,
     UnloadModel,
-    installed_models,
     model_name,
     starter_path,
 )
@@ -25,18 +23,11 @@ from engine import (
 class Models:
     """Loads one model at a time; a newer load gives up the one before it."""
 
-    def __init__(self, state: State, archive: Archive, link: EngineLink) -> None:
+    def __init__(self, state: State, link: EngineLink) -> None:
         self._state = state
-        self._archive = archive
         self._link = link
         self._request = 0  # the newest load's; 0: none is under way
         self._unloading = 0
-
-    def find(self) -> None:
-        """Look again for installed models."""
-        self._archive.background(
-            lambda: [model_file(path) for path in installed_models()], self._state.set_installed
-        )
 
     def load(self, path: Path, context: int, threads: int, cache: CacheType) -> None:
         """Load a model file in place of the one that is loaded."""
@@ -118,9 +109,3 @@ def first_model(last: str) -> Path | None:
         if path is not None and path.is_file():
             return path
     return None
-
-
-def model_file(path: Path) -> ModelFile:
-    """A model file as the picker lists it."""
-    size = path.stat().st_size if path.is_file() else 0
-    return ModelFile(path, model_name(path), size)

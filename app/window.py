@@ -7,6 +7,7 @@ It knows no controller: what the person wants leaves as signals of the window an
 # ruff: noqa: N802  (Qt names the methods that are overridden)
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
@@ -23,16 +24,19 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.actions import ACTIONS
-from app.state import State
+from app.states import States
 from app.ui import icons
+from app.ui.adapter_panel import AdapterPanel
 from app.ui.chat_page import ChatPage
 from app.ui.drop_area import DropArea, model_in
+from app.ui.library_page import LibraryPage
 from app.ui.model_picker import CARD_WIDTH, ModelPicker
 from app.ui.popover import Popover
+from app.ui.preferences import Preferences
 from app.ui.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.shortcuts import Shortcuts, keys_of
 from app.ui.sidebar import Sidebar
-from app.ui.theme import Palette
+from app.ui.theme import LIGHT, Palette
 from app.ui.top_bar import TopBar
 
 _NARROW = 720  # pixels; below this the sidebar makes room for the conversation
@@ -46,8 +50,10 @@ class Window(QWidget):
     model_chosen = Signal(Path)
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
+    preferences_made = Signal(object)  # Preferences
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
+        """`preferences` makes the page of settings, when it is first wanted."""
         super().__init__()
         self.setObjectName("window")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -55,11 +61,15 @@ class Window(QWidget):
         self.setMinimumSize(420, 360)
         self.resize(1080, 760)
         self.setWindowIcon(icons.application_icon())
-        self._state = state
+        self._states = states
+        self._state = states.chat
         self._wants_sidebar = True
         self._may_close = False
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
+        self._make_preferences = preferences
+        self.preferences: Preferences | None = None  # a quarter of a second of widgets
+        self._palette = LIGHT
         self._make_parts()
         self._lay_out()
         self._connect()
@@ -69,11 +79,13 @@ class Window(QWidget):
         self.composer.setFocus()
 
     def _make_parts(self) -> None:
-        state = self._state
+        states, state = self._states, self._state
         self.sidebar = Sidebar(state)
         self.top_bar = TopBar(state)
-        self.chat = ChatPage(state, lambda: self.sidebar.renaming)
+        self.chat = ChatPage(state, states.sessions, lambda: self.sidebar.renaming)
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
+        self.library = LibraryPage(state, states.library)
+        self.adapters = AdapterPanel(state, states.adapters)
         self.picker = ModelPicker(state)
         self.picker_card = Popover(self, self.picker, CARD_WIDTH)
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH)
@@ -82,6 +94,7 @@ class Window(QWidget):
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
         self._pages.addWidget(self.chat)
+        self._pages.addWidget(self.library)
         page = QVBoxLayout()
         page.setSpacing(0)
         page.addWidget(self.top_bar)
@@ -91,13 +104,18 @@ class Window(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self.sidebar)
         layout.addLayout(page, 1)
+        layout.addWidget(self.adapters)
 
     def _connect(self) -> None:
         state, top = self._state, self.top_bar
         state.conversation_changed.connect(self._show_title)
+        state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
         self.transcript.link_activated.connect(open_link)
         top.model_button.clicked.connect(self.open_picker)
+        top.library_button.clicked.connect(self.toggle_library)
+        top.adapters_button.clicked.connect(self.toggle_adapters)
+        top.settings_button.clicked.connect(self.toggle_settings)
         top.keys_button.clicked.connect(self.shortcuts_card.open_centred)
         top.show_button.clicked.connect(self.toggle_sidebar)
         self.picker.chosen.connect(self._choose_model)
@@ -114,6 +132,9 @@ class Window(QWidget):
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
+            "library": self.toggle_library,
+            "adapters": self.toggle_adapters,
+            "settings": self.toggle_settings,
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
             "shortcuts": self.shortcuts_card.open_centred,
@@ -130,10 +151,15 @@ class Window(QWidget):
 
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
+        self._palette = palette
+        if self.preferences is not None:
+            self.preferences.apply_palette(palette)
         for part in (
             self.sidebar,
             self.top_bar,
             self.chat,
+            self.library,
+            self.adapters,
             self.picker,
             self.picker_card,
             self.shortcuts_card,
@@ -171,6 +197,44 @@ class Window(QWidget):
         """Open the card of models."""
         self.picker_card.open_below(self.top_bar.model_button)
 
+    def open_library(self) -> None:
+        """Show the page of models in the conversation's place."""
+        self._show_page(self.library)
+
+    def open_settings(self) -> None:
+        """Show the page of settings in the conversation's place."""
+        if self.preferences is None:
+            self.preferences = self._make_preferences()
+            self.preferences.apply_palette(self._palette)
+            self._pages.addWidget(self.preferences)
+            self.preferences_made.emit(self.preferences)
+        self._show_page(self.preferences)
+
+    def close_page(self) -> None:
+        """Go back to the conversation."""
+        self._show_page(self.chat)
+        self.composer.setFocus()
+
+    def toggle_library(self) -> None:
+        """Show the models, or go back to the conversation."""
+        if self._pages.currentWidget() is self.library:
+            self.close_page()
+        else:
+            self.open_library()
+
+    def toggle_settings(self) -> None:
+        """Show the settings, or go back to the conversation."""
+        if self._pages.currentWidget() is self.preferences:
+            self.close_page()
+        else:
+            self.open_settings()
+
+    def toggle_adapters(self) -> None:
+        """Show the conversation's adapters, or hide them."""
+        if self._pages.currentWidget() is not self.chat:
+            self.close_page()
+        self.adapters.toggle()
+
     def open_file(self) -> None:
         """Ask for a model file; returns at once."""
         self.picker_card.close_card()
@@ -196,6 +260,15 @@ class Window(QWidget):
             self.sidebar.show()  # asked for: also where it is tight
             self._fit_top()
         self.sidebar_toggled.emit(self._wants_sidebar)
+
+    # --- pages ----------------------------------------------------------------------------------
+
+    def _show_page(self, page: QWidget) -> None:
+        if page is not self.chat:
+            self.adapters.close_panel()
+            page.setFocus()
+        self.picker_card.close_card()
+        self._pages.setCurrentWidget(page)
 
     # --- the state ------------------------------------------------------------------------------
 
@@ -223,12 +296,19 @@ class Window(QWidget):
         self._fit_top()
 
     def _fit_top(self) -> None:
-        self.top_bar.show_sidebar_buttons(self.sidebar.isHidden())
+        hidden = self.sidebar.isHidden()
+        self.top_bar.show_sidebar_buttons(hidden)
+        self.adapters.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         modifiers = event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
         text = event.text()
-        if event.key() == Qt.Key.Key_Escape:
+        if self._pages.currentWidget() is not self.chat:
+            if event.key() == Qt.Key.Key_Escape:
+                self.close_page()
+            else:
+                super().keyPressEvent(event)
+        elif event.key() == Qt.Key.Key_Escape:
             if self._state.busy:
                 self.composer.stopped.emit()
             self.composer.setFocus()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from app.adapter_wiring import connect_adapters
 from app.controller import Controller
+from app.library_wiring import connect_library
+from app.session_wiring import connect_preferences
+from app.ui.preferences import Preferences
 from app.ui.theme import CHOICES, Theme
 from app.window import Window
 
@@ -24,6 +28,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         theme.choose(choice)
         controller.change_settings(theme=choice)
 
+    def change(name: str, value: object) -> None:
+        controller.change_settings(**{name: value})
+
     def act(kind: str) -> None:
         if kind == "model":
             window.open_picker()
@@ -35,6 +42,18 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
+
+    def wire_preferences(page: Preferences) -> None:
+        show_settings = connect_preferences(
+            page,
+            controller.sessions,
+            controller.state,
+            theme,
+            change=change,
+            reload=controller.load_model,
+        )
+        controller.settings_changed.connect(lambda: show_settings(controller.settings))
+        page.closed.connect(window.close_page)
 
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
@@ -61,6 +80,18 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.chat.status_line.cancel_requested.connect(controller.models.cancel)
     window.chat.banners.closed.connect(controller.close_notice)
     window.chat.banners.acted.connect(act)
+
+    connect_library(
+        window.library,
+        controller.library,
+        load=controller.load_model,
+        cancel_load=controller.models.cancel,
+        unload=controller.unload_model,
+        open_file=window.open_file,
+        leave=window.close_page,
+    )
+    connect_adapters(window.adapters, controller.adapters)
+    window.preferences_made.connect(wire_preferences)
 
     window.sidebar_toggled.connect(keep_sidebar)
     window.theme_requested.connect(next_theme)

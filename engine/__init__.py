@@ -56,6 +56,7 @@ from engine.messages import (
     UnloadModel,
 )
 from engine.service import Engine
+from engine.snapshot_folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
     "AdapterError",
@@ -100,6 +101,7 @@ __all__ = [
     "UnsupportedModel",
     "available_memory",
     "data_folder",
+    "delete_snapshots",
     "find_model",
     "inspect_model",
     "installed_models",
@@ -108,5 +110,7 @@ __all__ = [
     "models_folder",
     "predict_memory",
     "resident_memory",
+    "snapshots_folder",
+    "snapshots_size",
     "starter_path",
 ]

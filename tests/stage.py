@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication
 from app.archive import Archive
 from app.controller import Controller
 from app.settings import Settings
-from app.state import State
+from app.states import States
+from app.ui.preferences import Preferences
 from app.ui.theme import Theme
 from app.window import Window
 from app.wiring import connect
@@ -36,17 +37,20 @@ class Stage:
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         self.theme = Theme(application, theme)
-        self.state = State()
+        self.states = States()
+        self.state = self.states.chat
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.controller = Controller(
-            self.state,
+            self.states,
             self.archive,
             settings or Settings(),
             folder / "settings.json",
             engine=lambda deliver: self._engine(deliver, answers),
         )
-        self.window = Window(self.state)
+        self.window = Window(
+            self.states, lambda: Preferences(self.controller.settings, self.states.sessions)
+        )
         connect(self.window, self.controller, self.theme)
 
     def _engine(self, deliver: Callable[..., None], answers: list[str] | None) -> FakeEngine:
@@ -96,7 +100,13 @@ class Stage:
         self.window.deleteLater()
         self.controller.deleteLater()
         self.archive.deleteLater()
-        self.state.deleteLater()
+        for each in (
+            self.states.chat,
+            self.states.library,
+            self.states.adapters,
+            self.states.sessions,
+        ):
+            each.deleteLater()
         flush()
 
 

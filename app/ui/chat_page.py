@@ -13,12 +13,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
+from app.session_state import SessionState
 from app.state import ModelPhase, State
 from app.ui import icons
 from app.ui.banner import Banners
 from app.ui.composer import Composer
 from app.ui.controls import Column, set_property
 from app.ui.empty_view import EmptyView
+from app.ui.resume_line import ResumeLine
 from app.ui.status_line import StatusLine
 from app.ui.theme import Palette
 from app.ui.transcript import Transcript
@@ -31,7 +33,9 @@ class ChatPage(QWidget):
     draft_left = Signal(object, str)  # conversation or None, and what is typed there
     regenerate_requested = Signal(int)
 
-    def __init__(self, state: State, typing_elsewhere: Callable[[], bool]) -> None:
+    def __init__(
+        self, state: State, sessions: SessionState, typing_elsewhere: Callable[[], bool]
+    ) -> None:
         """`typing_elsewhere` tells whether the keyboard is in use outside this page."""
         super().__init__()
         self._state = state
@@ -42,6 +46,7 @@ class ChatPage(QWidget):
         self.transcript = Transcript()
         self.composer = Composer()
         self.status_line = StatusLine(state)
+        self.resume_line = ResumeLine(sessions)
         self._rule = QFrame()  # under the top bar while the conversation runs beneath it
         self._rule.setFixedHeight(1)
         self._rule.setObjectName("rule")
@@ -61,6 +66,7 @@ class ChatPage(QWidget):
         page.addWidget(Column(self.banners))
         page.addWidget(self._pages, 1)
         page.addSpacing(8)
+        page.addWidget(Column(self.resume_line))
         page.addWidget(Column(self.composer))
         page.addSpacing(4)
         page.addWidget(Column(self.status_line))

@@ -18,6 +18,9 @@ class TopBar(QWidget):
         self.show_button = IconButton("sidebar", "Show the sidebar (Ctrl+B)")
         self.new_button = IconButton("plus", "New chat (Ctrl+N)")
         self.model_button = ModelButton(state)
+        self.library_button = IconButton("library", "Models (Ctrl+M)")
+        self.adapters_button = IconButton("leaf", "Adapters (Ctrl+J)")
+        self.settings_button = IconButton("settings", "Settings (Ctrl+,)")
         self.keys_button = IconButton("keyboard", "Keyboard shortcuts (F1)")
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 10, 12, 6)
@@ -25,7 +28,12 @@ class TopBar(QWidget):
         for widget in (self.show_button, self.new_button, self.model_button):
             layout.addWidget(widget)
         layout.addStretch(1)
-        self._right = (self.keys_button,)
+        self._right = (
+            self.library_button,
+            self.adapters_button,
+            self.settings_button,
+            self.keys_button,
+        )
         for widget in self._right:
             layout.addWidget(widget)
 
