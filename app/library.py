@@ -223,11 +223,11 @@ class Library(QObject):
         fresh = [
             each for each in downloads if each.phase is Phase.DONE and each.id not in self._done
         ]
+        if fresh:
+            self.shelf.refresh()
         for each in fresh:
             self._done.add(each.id)
             self._welcome(each)
-        if fresh:
-            self.shelf.refresh()
         self._offers_changed()
 
     def _welcome(self, download: Download) -> None:

@@ -290,8 +290,8 @@ class Shelf(QObject):
 
         def done(faults: list[str]) -> None:
             linked = [each.path for each in away if each.linked]
-            trouble = Line(f"Not all could be brought back: {faults[0]}.", trouble=True)
-            self._library.set_line(trouble if faults else None)
+            trouble = [Line(f"Not all came back: {fault}.", trouble=True) for fault in faults[:1]]
+            self._library.set_line(trouble[0] if trouble else None)
             self._keep(replace(self.places, files=(*self.places.files, *linked)))
             self.refresh()
 

@@ -193,6 +193,7 @@ class LibraryList(QAbstractScrollArea):
         row.apply_palette(self._palette)
         row.acted.connect(self.acted)
         row.navigated.connect(self._navigate)
+        row.entered_backwards.connect(self._enter_at_the_end, Qt.ConnectionType.QueuedConnection)
         return row
 
     def _put_away(self, wanted: frozenset[str]) -> None:
@@ -291,6 +292,11 @@ class LibraryList(QAbstractScrollArea):
         after = range(min(place, len(self._views) - 1), len(self._views))
         for each in (*after, *range(place - 1, -1, -1)):
             if 0 <= each < len(self._views) and self._focus(each, last=False):
+                return
+
+    def _enter_at_the_end(self) -> None:
+        for place in range(len(self._views) - 1, -1, -1):
+            if self._focus(place, last=True):
                 return
 
     def focusInEvent(self, arg__1: QFocusEvent) -> None:

@@ -83,6 +83,7 @@ class LibraryPage(QWidget):
         self.card = ModelDefaultsCard(library)
         self.popover = Popover(self, self.card, CARD_WIDTH)
         self._soon = QTimer(self, singleShot=True, interval=0)
+        self.setFocusProxy(self.search)
         self._connect()
         self.refresh()
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QContextMenuEvent,
+    QFocusEvent,
     QFont,
     QKeyEvent,
     QPainter,
@@ -79,6 +80,7 @@ class LibraryRow(QWidget):
 
     acted = Signal(object)  # Action
     navigated = Signal(int)  # a key that moves between rows
+    entered_backwards = Signal()  # Shift+Tab came here from beyond the list
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -135,8 +137,8 @@ class LibraryRow(QWidget):
         self._show_actions()
         self.setAccessibleName(view.name or view.note)
         parts = (view.badge, view.detail, view.status, view.note if view.name else "")
-        meter = view.meter.words if view.meter else ""
-        self.setAccessibleDescription(". ".join(part for part in (*parts, meter) if part))
+        meter = (view.meter.words, view.meter.under) if view.meter else ()
+        self.setAccessibleDescription(". ".join(part for part in (*parts, *meter) if part))
         self._place(self.width())
         if had_focus and self.focused() is None and (controls := self.controls()):
             controls[0].setFocus(Qt.FocusReason.OtherFocusReason)
@@ -217,7 +219,8 @@ class LibraryRow(QWidget):
             self.progress.setGeometry(left, y + 6, width - left, self.progress.height())
             y += 14
         if view.note or view.links:
-            y = self._place_note(left, width if view.name else right, y)
+            beside = view.name and y < _PADDING + 2 * _LINE  # of the buttons
+            y = self._place_note(left, right - _GAP if beside else width, y)
         return max(y, _PADDING + 2 * _LINE if view.name else 0) + _PADDING
 
     def _place_right(self, width: int) -> int:
@@ -229,8 +232,8 @@ class LibraryRow(QWidget):
             x = _put_before(self.icons[place], x, middle)
         if view.action or view.status:
             part = self.action if view.action else self.status
-            wanted = part.sizeHint().width() if view.action else self.status.wanted()
-            size = QSize(max(wanted, _ACTION_WIDTH), max(part.sizeHint().height(), 28))
+            wanted = _size(part).width() if view.action else self.status.wanted()
+            size = QSize(max(wanted, _ACTION_WIDTH), max(_size(part).height(), 28))
             part.setGeometry(QRect(QPoint(x - size.width(), middle - size.height() // 2), size))
             x -= size.width()
         return x if x < width else width + _GAP
@@ -243,11 +246,11 @@ class LibraryRow(QWidget):
         self.badge.setGeometry(left + wanted + 8, y, max(badge - 8, 0), _LINE)
 
     def _place_detail(self, left: int, right: int, y: int) -> None:
-        link = self.link.sizeHint().width() if self.view.link else 0
+        link = _size(self.link).width() if self.view.link else 0
         space = max(right - left - link, 40)
         wanted = min(self.detail.wanted(), space)
         self.detail.setGeometry(left, y, wanted, _LINE)
-        height = self.link.sizeHint().height()
+        height = _size(self.link).height()
         self.link.setGeometry(left + wanted - 3, y + (_LINE - height) // 2, link, height)
 
     def _place_meter(self, left: int, width: int, y: int) -> int:
@@ -260,16 +263,16 @@ class LibraryRow(QWidget):
 
     def _place_note(self, left: int, right: int, y: int) -> int:
         links = self.links[: len(self.view.links)]
-        beside = sum(button.sizeHint().width() for button in links)
+        beside = sum(_size(button).width() for button in links)
         space = right - left
         text = self.note.fontMetrics().horizontalAdvance(self.note.text()) + 4
         below = text > max(space - beside - 8, 0) if links else False
         note_width = space if below or not links else text
         height = max(self.note.heightForWidth(note_width), _LINE) if self.view.note else 0
         self.note.setGeometry(left, y, note_width, height)
-        x, line = (left - 5, y + height) if below or not self.view.note else (left + text + 4, y)
+        x, line = (left, y + height) if below or not self.view.note else (left + text + 4, y)
         for button in links:
-            size = button.sizeHint()
+            size = _size(button)
             button.setGeometry(x, line + (_LINE - size.height()) // 2, size.width(), size.height())
             x += size.width()
         return max(y + height, line + _LINE) if links else y + height
@@ -307,29 +310,29 @@ class LibraryRow(QWidget):
         if isinstance(action, Action):
             self.acted.emit(action)
 
-    def _open_menu(self) -> None:
-        self.menu_at(self.more.mapToGlobal(QPoint(0, self.more.height() + 2)))
-
-    def menu_at(self, place: QPoint) -> QMenu | None:
-        """Open the menu of the row's other actions; None when it has none."""
-        if not self.view.menu:
-            return None
+    def menu(self) -> QMenu:
+        """The row's other actions, ready to be shown."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for action in self.view.menu:
             entry = menu.addAction(action.text)
             entry.triggered.connect(lambda _checked=False, each=action: self.acted.emit(each))
-        menu.popup(place)
         return menu
 
+    def _open_menu(self) -> None:
+        self.menu().popup(self.more.mapToGlobal(QPoint(0, self.more.height() + 2)))
+
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        by_key = event.reason() is QContextMenuEvent.Reason.Keyboard
-        if by_key:
+        if not self.view.menu:
+            event.ignore()
+        elif event.reason() is QContextMenuEvent.Reason.Keyboard:
             self._open_menu()
         else:
-            self.menu_at(event.globalPos())
+            self.menu().popup(event.globalPos())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QFocusEvent) and _came_backwards(event):
+            self.entered_backwards.emit()
         key = _key_of(watched, event)
         if key > 0:
             self.navigated.emit(key)
@@ -358,6 +361,7 @@ class LibraryHeading(QWidget):
 
     acted = Signal(object)  # Action
     navigated = Signal(int)
+    entered_backwards = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -402,7 +406,7 @@ class LibraryHeading(QWidget):
         bottom = 34 if self.view.small else 54
         right = width
         for button in reversed(self.links[: len(self.view.links)]):
-            size = button.sizeHint()
+            size = _size(button)
             right -= size.width()
             button.setGeometry(right, bottom - 22, size.width(), size.height())
         words = self.small if self.view.small else self.large
@@ -423,10 +427,17 @@ class LibraryHeading(QWidget):
         self._place(self.width())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QFocusEvent) and _came_backwards(event):
+            self.entered_backwards.emit()
         key = _key_of(watched, event)
         if key > 0:
             self.navigated.emit(key)
         return key != 0 or super().eventFilter(watched, event)
+
+
+def _came_backwards(event: QFocusEvent) -> bool:
+    # Inside the list the keyboard is always given with the reason of Tab.
+    return event.gotFocus() and event.reason() is Qt.FocusReason.BacktabFocusReason
 
 
 def _key_of(button: QObject, event: QEvent) -> int:
@@ -453,8 +464,14 @@ def _set_action(button: QAbstractButton, action: Action | None, about: str) -> N
     button.setAccessibleName(action.name or f"{action.text} {about}".strip())
 
 
+def _size(part: QWidget) -> QSize:
+    """What a part wants, with the style it will be drawn in."""
+    part.ensurePolished()
+    return part.sizeHint()
+
+
 def _put_before(part: QWidget, x: int, middle: int) -> int:
     """Place a part so that it ends at `x`, centred on a line; returns where it begins."""
-    size = part.sizeHint()
+    size = _size(part)
     part.setGeometry(x - size.width(), middle - size.height() // 2, size.width(), size.height())
     return x - size.width()
