@@ -18,7 +18,7 @@ from stage import Stage, flush
 
 def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
     """The panel of the window, open, and what is behind it."""
-    panel = stage.window.adapter_panel
+    panel = stage.window.adapters
     panel.open()
     return panel, stage.controller.adapters
 
@@ -29,7 +29,7 @@ def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> 
     grant(stage.engine)
     stage.settle()
     if strength != 1.0:
-        adapters.set_strength(len(stage.adapter_state.stack) - 1, strength)
+        adapters.set_strength(len(stage.states.adapters.stack) - 1, strength)
         adapters.settle()
         grant(stage.engine)
         stage.settle()

@@ -59,6 +59,7 @@ class Mixes(QWidget):
         self._shown: tuple[tuple[str, int, bool], ...] = ()
         self.lines: list[MixLine] = []
         self.heading = label("Mixes", "secondary", SMALL)
+        self.heading.setMinimumHeight(28)  # also while there is no button beside it
         self.save_button = TextButton("Save mix", "link")
         self.save_button.setToolTip("Keep these adapters and strengths under a name")
         self.field = QLineEdit(placeholderText="Name of the mix")

@@ -37,7 +37,7 @@ PANEL_WIDTH = 320
 _PAGE_WIDTH = 480  # pixels the conversation keeps when the panel stands beside it
 _MOST_KNOWN = 8  # files offered in the menu, the last added first
 _SENTENCE = "Adapters change how a model answers: its tone, its language, its trade."
-_NO_MODEL = "They take effect as soon as a model is loaded."
+_NO_MODEL = "Adapters take effect as soon as a model is loaded."
 _PENDING = "Takes effect with the next answer."
 
 
