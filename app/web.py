@@ -25,7 +25,7 @@ from pathlib import Path
 from app import __version__
 
 MAX_REDIRECTS = 10
-CONNECT_SECONDS = 15.0
+CONNECT_SECONDS = 10.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NETWORK = "Check the connection to the network, then try again."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -491,6 +492,22 @@ def test_a_full_disk_keeps_what_arrived(
             job.run()
     assert part_of(place).stat().st_size == HALF
     assert not place.exists()
+    assert fetch(hub, place).received_bytes == SIZE - HALF
+    assert is_whole(hub, place)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
+def test_a_limit_of_the_system_keeps_what_arrived(hub: Hub, place: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, before[1]))
+    try:
+        with pytest.raises(DownloadError, match=r"^The disk is full: "):
+            fetch(hub, place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert part_of(place).stat().st_size == HALF
     assert fetch(hub, place).received_bytes == SIZE - HALF
     assert is_whole(hub, place)
 
