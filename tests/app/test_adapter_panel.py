@@ -89,10 +89,11 @@ class Bench(AdapterStage):
         self.rest()
 
     def finish(self) -> None:
+        self.window.close()  # what was typed and not entered counts now
+        self.window.deleteLater()
+        flush()
         self.close()
         self.theme.deleteLater()
-        self.window.close()
-        self.window.deleteLater()
         flush()
 
 
@@ -334,6 +335,8 @@ def test_what_is_being_typed_stays_when_the_engine_speaks(qtbot: QtBot, bench: B
     qtbot.keyClicks(field, text)
     bench.grant()
     assert field.text() == text
+    bench.window.page.setFocus()
+    assert bench.shown.stack[0].strength == 0.3
 
 
 def test_a_double_click_sets_the_strength_to_one(qtbot: QtBot, bench: Bench) -> None:
