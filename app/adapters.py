@@ -311,10 +311,10 @@ class Adapters:
 
     def _on_model(self) -> None:
         """Another model begins without adapters, and what the one before refused may fit it."""
-        loaded = self._state.model.loaded
-        if loaded is self._loaded:
-            return
+        loaded, before = self._state.model.loaded, self._loaded
         self._loaded = loaded
+        if loaded is before or self._is_kept(before, loaded):
+            return
         self._applied = self._asked = self._began = ()
         self._infos, self._fault = {}, ("", "")
         self._carefully, self._refused = False, None
@@ -322,6 +322,12 @@ class Adapters:
             self._stacks[conversation_id] = tuple(_wanted(entry) for entry in stack)
         self.apply(self._state.current)
         self._tell()
+
+    def _is_kept(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
+        """Whether a load was given up, and the engine tells of the model it still has."""
+        if before is None or loaded is None or not self._link.gave_up(loaded.request):
+            return False
+        return (before.path, before.seconds) == (loaded.path, loaded.seconds)
 
     def _digest(self, path: Path) -> str:
         info = self._infos.get(path)

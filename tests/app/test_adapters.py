@@ -16,7 +16,8 @@ from adapter_stage import DIGEST, FOLDER, FORMAL, PIRATE, REMEDY, SHORT, WRONG, 
 from app.adapter_state import AdapterEntry, adapter_name, adapter_path, is_adapter_name
 from app.state import ModelPhase, ModelStatus
 from app.store import AdapterMark, Message, MessageState, Store
-from engine import AdapterUse, Role, SetAdapters
+from engine import AdapterUse, LoadModel, Role, SetAdapters
+from fakes import MODEL
 from stage import until
 
 
@@ -425,6 +426,22 @@ def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> Non
     stage.state.set_model(replace(left, error="Not a model."))
     assert stage.adapters.ensure(shown)
     assert stage.shown.applied == uses((PIRATE, 1.0))
+
+
+def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: AdapterStage) -> None:
+    stage.load()
+    begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
+    stage.link.cancel(stage.link.send(lambda number: LoadModel(number, MODEL)))
+    stage.state.show(None)
+    stage.engine.finish_load()  # what the engine says of the model it has kept
+    stage.drain()
+    assert not stage.adapters.ensure(None)
+    assert stage.asked[-1] == ()
+    stage.grant()
+    assert stage.adapters.ensure(None)
 
 
 PATHS = [FOLDER / f"{letter}.gguf" for letter in "abcde"]
