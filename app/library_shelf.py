@@ -24,6 +24,8 @@ from engine import CacheType, ModelFacts, inspect_model, model_name, models_fold
 
 UNDO_MILLISECONDS = 8000
 _Key = tuple[tuple[int, int], int, CacheType, int]  # stamp, context, cache, reclaimable bytes
+_Known = tuple[_Key, ModelFacts]
+_Basis = tuple[Found, _Known | None, bool]  # what a row is made of
 
 
 class Shelf(QObject):
@@ -47,7 +49,8 @@ class Shelf(QObject):
         self._own_settings: Callable[[Path], bool] = lambda path: False
         self.places = Places()
         self._look = Look((), ())
-        self._facts: dict[Path, tuple[_Key, ModelFacts]] = {}
+        self._facts: dict[Path, _Known] = {}
+        self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
         self._wanted: list[Path] = []  # to be looked into, the most urgent last
         self._inspecting = False
         self._deleted: list[PutAway] = []
@@ -101,7 +104,15 @@ class Shelf(QObject):
 
     def show(self) -> None:
         """Bring the rows up to what is known."""
-        self._library.set_installed([self._row(found) for found in self._look.files])
+        rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
+        for found in self._look.files:
+            known = self._facts.get(found.path)
+            basis = (found, known, self._own_settings(found.path))
+            before = self._rows.get(found.path)
+            same = before is not None and before[0] == basis
+            rows[found.path] = before if before and same else (basis, self._row(*basis))
+        self._rows = rows
+        self._library.set_installed([row for _, row in rows.values()])
 
     @property
     def folders(self) -> tuple[FolderRow, ...]:
@@ -122,16 +133,15 @@ class Shelf(QObject):
         loaded = self._state.model.loaded
         return loaded.memory_bytes if loaded is not None else 0
 
-    def _row(self, found: Found) -> InstalledRow:
+    def _row(self, found: Found, known: _Known | None, own_settings: bool) -> InstalledRow:
         row = InstalledRow(
             found.path,
             model_name(found.path),
             found.size_bytes,
             found.place,
             FileState.MISSING if found.stamp == (0, 0) else FileState.UNKNOWN,
-            own_settings=self._own_settings(found.path),
+            own_settings=own_settings,
         )
-        known = self._facts.get(found.path)
         if known is None or known[0][0] != found.stamp or row.state is FileState.MISSING:
             return row
         facts = known[1]

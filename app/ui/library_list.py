@@ -15,13 +15,13 @@ from PySide6.QtGui import QFocusEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.ui.library_row import LibraryHeading, LibraryRow
-from app.ui.library_views import HeadingView, RowView, View
+from app.ui.library_views import HeadingView, LaterView, RowView, View
 from app.ui.theme import LIGHT, Palette
 
 COLUMN = 860  # pixels: the widest a row gets
 _SIDE = 24  # pixels beside the column
 _TOP, _BOTTOM = -12, 32  # pixels; the first heading's own space above is large
-_GUESS = {RowView: 64, HeadingView: 62}
+_ROW, _HEADING = 64, 62  # pixels: the guesses
 _AHEAD = 120  # pixels beyond the edge that are ready already
 _STEP = 44
 
@@ -135,7 +135,7 @@ class LibraryList(QAbstractScrollArea):
         for view in self._views:
             known = self._measured.get(view.key)
             exact = known is not None and known.width == width
-            top += known.height if known is not None and exact else _GUESS[type(view)]
+            top += known.height if known is not None and exact else _guess(view)
             tops.append(top)
         self._tops = tops
 
@@ -169,13 +169,13 @@ class LibraryList(QAbstractScrollArea):
             assert isinstance(view, HeadingView)
             row.show_view(view)
         else:
-            assert isinstance(view, RowView)
-            row.show_view(view)
+            assert not isinstance(view, HeadingView)
+            row.show_view(_made(view))
         if known is not None and (known.view, known.width) == (view, width):
             return False
         height = row.height_for(width)
         self._measured[view.key] = _Measured(view, width, height)
-        guess = known.height if known is not None and known.width == width else _GUESS[type(view)]
+        guess = known.height if known is not None and known.width == width else _guess(view)
         return height != guess
 
     def _row_for(self, key: str) -> RowWidget:
@@ -199,8 +199,9 @@ class LibraryList(QAbstractScrollArea):
     def _put_away(self, wanted: frozenset[str]) -> None:
         """Take the widgets of rows that cannot be seen, but never the one with the keyboard."""
         for key, row in list(self._live.items()):
-            kind = HeadingView if isinstance(row, LibraryHeading) else RowView
-            there = key in self._places and type(self._views[self._places[key]]) is kind
+            view = self._views[self._places[key]] if key in self._places else None
+            heading = isinstance(row, LibraryHeading)
+            there = view is not None and isinstance(view, HeadingView) is heading
             if there and (key in wanted or row.focused() is not None):
                 continue
             row.hide()
@@ -238,7 +239,7 @@ class LibraryList(QAbstractScrollArea):
         focused, place = self._focused_place()
         if not focused:
             return
-        page = max(self.viewport().height() // _GUESS[RowView] - 1, 1)
+        page = max(self.viewport().height() // _ROW - 1, 1)
         steps = {
             Qt.Key.Key_Up: -1,
             Qt.Key.Key_Down: 1,
@@ -349,7 +350,17 @@ class LibraryList(QAbstractScrollArea):
         self._lay_out(self._anchor())
 
 
+def _guess(view: View) -> int:
+    """How high a row is likely to be."""
+    return _HEADING if isinstance(view, HeadingView) else _ROW
+
+
+def _made(view: RowView | LaterView) -> RowView:
+    return view if isinstance(view, RowView) else view.made()
+
+
 def _can_act(view: View) -> bool:
     if isinstance(view, HeadingView):
         return bool(view.links)
-    return bool(view.action or view.icons or view.menu or view.link or view.links)
+    row = _made(view)
+    return bool(row.action or row.icons or row.menu or row.link or row.links)

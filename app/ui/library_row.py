@@ -100,7 +100,6 @@ class LibraryRow(QWidget):
         self.note.setParent(self)
         self.note.setWordWrap(True)
         self.action = self._button("outlined")
-        self.action.setStyleSheet("text-align: center;")
         self.link = self._button("link")
         self.links: list[TextButton] = []
         self.icons: list[_ActionIcon] = []

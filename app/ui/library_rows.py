@@ -7,6 +7,7 @@ bytes are in the second line and the tooltips.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -76,8 +77,9 @@ def on_this_machine(
     total = sum(row.size_bytes for row in rows)
     detail = f"{count(len(rows), 'model')}, {size(total)}" if rows else ""
     yield HeadingView(INSTALLED, "On this machine", detail, jump)
+    busy = (model.path, model.loaded.path if model.loaded is not None else None)
     for row in rows:
-        yield installed_row(row, model)
+        yield InstalledView(row, model if row.path in busy else None)
     if not rows:
         yield RowView(
             "none",
@@ -88,22 +90,28 @@ def on_this_machine(
         )
 
 
-def installed_row(row: InstalledRow, model: ModelStatus) -> RowView:
-    """One model file."""
-    mine = row.path == model.path
-    loading = mine and model.phase is ModelPhase.LOADING
-    in_use = model.loaded is not None and model.loaded.path == row.path and not loading
-    good = row.state is FileState.GOOD
-    shared = [size(row.size_bytes) if row.size_bytes else "", row.layout]
-    if row.own_settings:
-        shared.append("own settings")
-    note, tone = _trouble(row, model if mine and not loading else None)
-    share = model.done_bytes / model.total_bytes if loading and model.total_bytes else 0.0
-    action = Action(Verb.USE, "Use", row.path) if good and not in_use else None
-    if loading:
-        action = Action(Verb.CANCEL_LOAD, "Cancel", name=f"Cancel loading {row.name}")
-        shared.insert(0, f"loading, {round(share * 100)} %")
-    elif row.state is FileState.UNKNOWN and not in_use:
+@dataclass(frozen=True, slots=True)
+class InstalledView:
+    """One model file as a row to be; there may be hundreds, and a dozen can be seen."""
+
+    row: InstalledRow
+    model: ModelStatus | None  # when it is about this file
+
+    @property
+    def key(self) -> str:
+        """As of the row it becomes."""
+        return f"file {self.row.path}"
+
+    def made(self) -> RowView:
+        """The row."""
+        return _resting_row(self.row) if self.model is None else _moving_row(self.row, self.model)
+
+
+def _resting_row(row: InstalledRow) -> RowView:
+    """A file that is neither loaded nor on its way."""
+    note, tone = _trouble(row, None)
+    shared = _facts(row)
+    if row.state is FileState.UNKNOWN:
         shared.append("looking into the file")
     return RowView(
         key=f"file {row.path}",
@@ -113,12 +121,39 @@ def installed_row(row: InstalledRow, model: ModelStatus) -> RowView:
         detail_tip=_exactly(row),
         note=note,
         note_tone=tone,
-        meter=_measured(row, model) if in_use else predicted(row.memory),
-        progress=share if loading else None,
-        action=action,
-        status="In use" if in_use else "",
-        menu=_menu(row, in_use),
+        meter=predicted(row.memory),
+        action=Action(Verb.USE, "Use", row.path) if row.state is FileState.GOOD else None,
+        menu=_menu(row, in_use=False),
     )
+
+
+def _moving_row(row: InstalledRow, model: ModelStatus) -> RowView:
+    """The file that is loaded, on its way into memory, or could not be loaded."""
+    plain = _resting_row(row)
+    if model.phase is ModelPhase.LOADING and row.path == model.path:
+        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
+        return replace(
+            plain,
+            detail=_joined(f"loading, {round(share * 100)} %", *_facts(row)),
+            progress=share,
+            action=Action(Verb.CANCEL_LOAD, "Cancel", name=f"Cancel loading {row.name}"),
+        )
+    if model.loaded is not None and model.loaded.path == row.path:
+        return replace(
+            plain,
+            detail=_joined(*_facts(row)),
+            meter=_measured(row, model),
+            action=None,
+            status="In use",
+            menu=_menu(row, in_use=True),
+        )
+    note, tone = _trouble(row, model)
+    return replace(plain, note=note, note_tone=tone)
+
+
+def _facts(row: InstalledRow) -> list[str]:
+    facts = [size(row.size_bytes) if row.size_bytes else "", row.layout]
+    return [*facts, "own settings"] if row.own_settings else facts
 
 
 def _trouble(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
@@ -144,7 +179,7 @@ def _exactly(row: InstalledRow) -> str:
     return f"{facts}\n{row.path}"
 
 
-def _menu(row: InstalledRow, in_use: bool) -> tuple[Action, ...]:
+def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
     entries = [Action(Verb.UNLOAD, "Unload")] if in_use else []
     if row.state is FileState.GOOD or row.memory is not None:
         entries.append(Action(Verb.DEFAULTS, "Settings for this model…", row.path))

@@ -1,4 +1,4 @@
-"""What the page of models adds to the style sheet: the words of a badge, and its line of news."""
+"""What the page of models adds to the style sheet: a badge, the line of news, a field gone wrong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ QLabel[tone="accent"] {{ color: {palette.accent}; }}
 QFrame#news {{
     background: {palette.surface}; border: {line}px solid {palette.hairline}; border-radius: 6px;
 }}
-QFrame#rule {{ background: {palette.hairline}; border: none; }}
-QComboBox {{
-    background: {palette.surface}; color: {palette.text}; border: {line}px solid {palette.hairline};
-    border-radius: 6px; padding: 0 8px; min-height: 30px;
-}}
-QComboBox:focus {{ border-color: {palette.accent}; }}
+LibraryRow QPushButton[look="outlined"] {{ text-align: center; }}
+QLineEdit[wrong="true"] {{ border-color: {palette.danger}; }}
 """

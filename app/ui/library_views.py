@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 class Verb(Enum):
@@ -91,4 +92,17 @@ class HeadingView:
     small: bool = False
 
 
-View = RowView | HeadingView
+class LaterView(Protocol):
+    """A row whose words are put together only when it can be seen; equal to one that says the same."""
+
+    @property
+    def key(self) -> str:
+        """As of the row it becomes."""
+        ...
+
+    def made(self) -> RowView:
+        """The row."""
+        ...
+
+
+View = RowView | HeadingView | LaterView
