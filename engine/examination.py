@@ -172,7 +172,7 @@ def parameters(file: GGUFFile) -> int:
 def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
     """What a model takes whose weights and vocabulary take `held` bytes."""
     tokens = chunk_size(model.layer_weights)
-    per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width)
+    per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
     fixed = fixed_scratch_bytes(model, tokens)
 
     def scratch(context: int) -> int:

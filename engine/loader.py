@@ -66,7 +66,7 @@ class LoadedModel:
     def new_cache(self) -> Cache:
         """An empty cache of the type and context that were planned for."""
         config, context = self.config, self.plan.context
-        return Cache(config.layers, config.kv_heads, config.head_width, context)
+        return Cache(config.layers, config.kv_heads, config.head_width, context, self.cache)
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
@@ -78,7 +78,7 @@ def load(
     *,
     context: int = 0,
     threads: int = 0,
-    cache: CacheType = CacheType.F16,
+    cache: CacheType = CacheType.F32,
     reclaimable: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     checkpoint: Callable[[], None] = lambda: None,
@@ -88,7 +88,7 @@ def load(
 
     `before_weights` is called once the file is known to be sound and to fit, and before memory is
     taken: the moment to drop a model that is to be replaced. `reclaimable` counts the bytes that
-    gives back.
+    gives back. The cache is exact where the caller does not choose.
     """
     started = time.perf_counter()
     set_threads(threads)

@@ -113,7 +113,7 @@ def bench(
 def bytes_per_token(model: LoadedModel) -> int:
     """Bytes of weights one decoded token reads: every block and the head, as they are held."""
     blocks = sum(block.size_bytes for block in model.decoder.blocks)
-    return blocks + model.decoder.head.size_bytes
+    return blocks + model.decoder.head.weight.size_bytes
 
 
 def read_bandwidth() -> float:
@@ -127,7 +127,7 @@ def read_bandwidth() -> float:
     return _BANDWIDTH_BYTES / min(seconds) / 1e9
 
 
-def describe(path: Path, context: int, cache: CacheType = CacheType.F16) -> dict[str, object]:
+def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict[str, object]:
     """What a file holds and what it would cost, without loading it."""
     with GGUFFile.open(path) as file:
         _, config = identify(file)

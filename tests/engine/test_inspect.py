@@ -40,7 +40,7 @@ def test_a_models_facts_are_those_it_has_when_it_is_loaded(
 ) -> None:
     path = tiny.write(tmp_path / "tiny-Q8_0.gguf", architecture=architecture, format="Q8_0")
     facts = inspect_model(path)
-    loaded = load(path)
+    loaded = load(path, cache=CacheType.F16)
     assert facts.path == loaded.path
     assert (facts.name, facts.architecture) == ("tiny", architecture)
     assert (facts.layout, facts.format) == (loaded.layout, "Q8_0")
