@@ -13,7 +13,7 @@ from app.session_state import SessionState
 from app.ui.controls import ElidedLabel, TextButton, label
 from app.ui.library_words import size
 from app.ui.theme import BODY, SMALL, figures, font
-from engine import models_folder
+from engine import models_folder, snapshots_folder
 
 
 class SavedReadingLine(QWidget):
@@ -110,6 +110,7 @@ class StorageSection(QWidget):
         self.places = [
             PlaceRow("Conversations", paths.database()),
             PlaceRow("Models", models_folder()),
+            PlaceRow("Saved reading", snapshots_folder()),
             PlaceRow("Settings", paths.settings_file()),
             PlaceRow("Log", paths.log_file()),
         ]

@@ -93,43 +93,47 @@ class Preferences(QWidget):
                 self.rows[name] = row
 
     def _lay_out(self) -> None:
-        content = QWidget()
-        inner = QVBoxLayout(content)
-        inner.setContentsMargins(0, 0, 0, 24)
-        inner.setSpacing(0)
-        for group in (*GROUPS, ABOUT):
-            self.headings[group] = _heading(group)
-            inner.addWidget(self.headings[group])
-            if group == "Model":
-                inner.addWidget(self.reload_line)
-            for row in self.rows.values():
-                if SETTINGS[row.name].group == group:
-                    inner.addWidget(row)
-            if group == "Storage":
-                inner.addWidget(self.storage)
-        inner.addWidget(self.about)
-        inner.addStretch(1)
-        self._column = Column(content)
-        self._column.setObjectName("rows")
-        self.view = QScrollArea()
+        """From the outside in: a widget that gets a parent is styled again with all within it."""
+        self._pages = QStackedWidget(self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._pages)
+        page = QWidget()
+        self._pages.addWidget(page)
+        self._pages.addWidget(_beside_bar(Column(self.licences)))
+        self.view = QScrollArea(page)
         self.view.setFrameShape(QFrame.Shape.NoFrame)
         self.view.setWidgetResizable(True)
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.view.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
-        self.view.setWidget(self._column)
-        page = QWidget()
         rows = QVBoxLayout(page)
         rows.setContentsMargins(0, 0, 0, 0)
         rows.setSpacing(0)
         rows.addWidget(_head(self.close_button))
         rows.addWidget(self.view, 1)
-        self._pages = QStackedWidget()
-        self._pages.addWidget(page)
-        self._pages.addWidget(_beside_bar(Column(self.licences)))
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._pages)
+        content = QWidget()
+        self._column = Column(content)
+        self._column.setObjectName("rows")
+        self._column.setMinimumWidth(1)  # as wide as there is room, from the first moment on
+        self.view.setWidget(self._column)
+        self._fill(QVBoxLayout(content))
+
+    def _fill(self, content: QVBoxLayout) -> None:
+        content.setContentsMargins(0, 0, 0, 24)
+        content.setSpacing(0)
+        for group in (*GROUPS, ABOUT):
+            self.headings[group] = _heading(group)
+            content.addWidget(self.headings[group])
+            if group == "Model":
+                content.addWidget(self.reload_line)
+            for row in self.rows.values():
+                if SETTINGS[row.name].group == group:
+                    content.addWidget(row)
+            if group == "Storage":
+                content.addWidget(self.storage)
+        content.addWidget(self.about)
+        content.addStretch(1)
 
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.closed)

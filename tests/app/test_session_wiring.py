@@ -1,0 +1,90 @@
+"""What the settings page asks for is done, and what it cannot do alone reaches it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.session_wiring import nearest_folder
+from app.ui.preference_fields import Segments
+from app.ui.preferences import Preferences
+from engine import CacheType, SaveSnapshot, snapshots_folder
+from fakes import MODEL
+from stage import Stage, until
+
+
+def opened(stage: Stage) -> Preferences:
+    """The page, which is made when it is first wanted."""
+    stage.window.open_settings()
+    assert stage.window.preferences is not None
+    return stage.window.preferences
+
+
+def test_a_setting_changed_on_the_page_holds_and_is_saved(stage: Stage) -> None:
+    stage.ready(MODEL)
+    preferences = opened(stage)
+    preferences.changed.emit("temperature", 0.25)
+    assert stage.controller.settings.temperature == 0.25
+    stage.settle()
+    assert '"temperature": 0.25' in (stage.folder / "settings.json").read_text()
+
+
+def test_the_theme_follows_at_once(stage: Stage) -> None:
+    opened(stage).changed.emit("theme", "dark")
+    assert stage.theme.palette.name == "dark"
+    stage.window.theme_requested.emit()
+    field = opened(stage).rows["theme"].field
+    assert isinstance(field, Segments)
+    assert field.buttons["high contrast"].isChecked()
+
+
+def test_the_model_is_loaded_again_with_what_was_changed(stage: Stage) -> None:
+    stage.ready(MODEL)
+    preferences = opened(stage)
+    preferences.rows["cache"].field.picked.emit("q8_0")
+    preferences.rows["context"].field.picked.emit(2048)
+    assert not preferences.reload_line.isHidden()
+    preferences.reload_line.button.click()
+    assert (stage.engine.load.path, stage.engine.load.context) == (MODEL, 2048)
+    assert stage.engine.load.cache is CacheType.Q8_0
+    stage.engine.finish_load()
+    stage.settle()
+    assert preferences.reload_line.isHidden()
+
+
+def test_a_load_that_goes_on_does_not_take_the_offer_away(stage: Stage) -> None:
+    stage.ready(MODEL)
+    preferences = opened(stage)
+    preferences.rows["threads"].field.picked.emit(1)
+    stage.state.model_changed.emit()
+    assert not preferences.reload_line.isHidden()
+
+
+def test_saved_reading_is_measured_when_the_page_opens_and_gone_when_deleted(stage: Stage) -> None:
+    stage.ready(MODEL)
+    folder = snapshots_folder()
+    folder.mkdir(parents=True)
+    (folder / "one.safetensors").write_bytes(b"x" * 1500)
+    preferences = opened(stage)
+    button = preferences.storage.saved.button
+    until(lambda: button.text() == "Delete saved reading (2 kB)")
+    button.click()
+    until(lambda: preferences.storage.saved.words.text() == "Nothing is saved now.")
+    assert list(folder.iterdir()) == []
+
+
+def test_with_no_room_for_saved_reading_nothing_is_saved(stage: Stage) -> None:
+    stage.ready(MODEL)
+    opened(stage).changed.emit("snapshot_budget_gb", 0.0)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    stage.controller.new_conversation()
+    assert stage.engine.count(SaveSnapshot) == 0
+
+
+def test_a_place_that_is_not_there_yet_is_shown_from_the_nearest_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert nearest_folder(tmp_path) == tmp_path
+    assert nearest_folder(tmp_path / "file") == tmp_path
+    assert nearest_folder(tmp_path / "not" / "yet" / "there") == tmp_path

@@ -1,0 +1,618 @@
+"""What was read is saved before it is lost, under the right name, and comes back when it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PySide6.QtCore import QTimer
+from pytestqt.qtbot import QtBot
+
+from app.archive import Archive
+from app.engine_link import EngineLink
+from app.session_state import Resume, ResumePhase, SessionState
+from app.sessions import OPEN_MILLISECONDS, QUIET_MILLISECONDS, Sessions
+from app.settings import Settings
+from app.state import Generation, ModelPhase, ModelStatus, State
+from app.store import Message, MessageState, Store
+from app.turns import turns_of
+from engine import (
+    AdaptersSet,
+    Cancel,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadSnapshot,
+    ModelLoaded,
+    Role,
+    SaveSnapshot,
+    SnapshotLoaded,
+    SnapshotSaved,
+    Turn,
+)
+from fakes import MODEL, FakeEngine
+from stage import flush, until
+
+LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), True, 0.1)
+SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
+
+
+class Desk:
+    """Sessions over a fake engine and a real store with three conversations of two turns each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(system_prompt="Be brief.")
+        self.size, self.deletes = 700, 0
+        self.delete_error: OSError | None = None
+        self.state, self.shown = State(), SessionState()
+        self.archive = Archive(folder / "conversations.sqlite")
+        self.engines: list[FakeEngine] = []
+        self.link = EngineLink(self._engine, self._receive)
+        self.sessions = Sessions(
+            self.state,
+            self.shown,
+            self.archive,
+            self.link,
+            lambda: self.settings,
+            size=lambda: self.size,
+            delete=self._delete,
+        )
+        self.taken: list[bool] = []
+        self.resumes: list[Resume | None] = []
+        self.shown.resume_changed.connect(lambda: self.resumes.append(self.shown.resume))
+        self._last = 0
+        self.ids = self.stored(self._make)
+
+    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
+        self.engines.append(FakeEngine(deliver))
+        return self.engines[-1]
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case SnapshotLoaded():
+                    self.taken.append(self.sessions.on_snapshot_loaded(event))
+                case SnapshotSaved():
+                    self.taken.append(self.sessions.on_snapshot_saved(event))
+                case Failed():
+                    self.taken.append(self.sessions.on_failed(event))
+                case AdaptersSet():
+                    self.sessions.on_adapters_set(event)
+                case _:
+                    pass
+
+    def _delete(self) -> int:
+        if self.delete_error:
+            raise self.delete_error
+        self.deletes += 1
+        freed, self.size = self.size, 0
+        return freed
+
+    def _make(self, store: Store) -> list[int]:
+        ids = []
+        for name in ("first", "second", "third"):
+            made = store.create_conversation(name)
+            own = store.add_message(made.id, None, Role.USER, f"{name} question")
+            store.add_message(
+                made.id, own.id, Role.ASSISTANT, f"{name} answer", MessageState.COMPLETE
+            )
+            ids.append(made.id)
+        return ids
+
+    # --- hands ------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[0]
+
+    @property
+    def commands(self) -> list[object]:
+        return [c for c in self.engine.commands if isinstance(c, SESSION_COMMANDS)]
+
+    def stored(self, look: Callable[[Store], list[int]]) -> list[int]:
+        found: list[list[int]] = []
+        self.archive.read(look, found.append)
+        until(lambda: bool(found))
+        return found[0]
+
+    def settle(self) -> None:
+        """Wait for the store, the engine's events, and for a restore that is about to begin."""
+        done: list[bool] = []
+        self.archive.background(lambda: True, done.append)
+        until(lambda: bool(done))
+        self.link.drain()
+        until(lambda: not any(t.isActive() for t in self.timers(OPEN_MILLISECONDS)))
+        flush()
+
+    def timers(self, interval: int) -> list[QTimer]:
+        return [t for t in self.link.findChildren(QTimer) if t.interval() == interval]
+
+    def load_model(self) -> None:
+        loaded = replace(LOADED)  # another value, as every load gives
+        self.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=loaded))
+
+    def branch(self, conversation: int) -> list[Message]:
+        if conversation not in self.state.branches:
+            found: list[list[Message]] = []
+            self.archive.read(
+                lambda store: self.archive.here(store.branch(conversation)), found.append
+            )
+            until(lambda: bool(found))
+            self.state.branches[conversation] = found[0]
+        return self.state.branches[conversation]
+
+    def open(self, conversation: int | None) -> None:
+        if conversation is None:
+            self.state.show(None)
+        else:
+            self.state.show(conversation, self.branch(conversation))
+
+    def ask(self, conversation: int, text: str = "And then?") -> None:
+        """An answer begins, as `app.answers` begins one."""
+        self.add(conversation, Role.USER, text)
+        turns = turns_of(self.state.branches[conversation], self.settings.system_prompt)
+        answer = self.add(conversation, Role.ASSISTANT, "")
+        self.sessions.make_way(conversation)
+        self.sessions.begin(conversation, turns)
+        request = self.link.send(lambda number: Generate(number, turns))
+        self.state.set_generation(Generation(request, conversation, answer))
+
+    def add(self, conversation: int, role: Role, text: str) -> int:
+        self._last -= 1
+        parent = self.branch(conversation)[-1].id if self.branch(conversation) else None
+        message = Message(
+            self._last, conversation, parent, role, text, MessageState.COMPLETE, 0.0, "",
+            "", 0, 0, 0.0, 1, 1,
+        )  # fmt: skip
+        self.state.add(message)
+        return self._last
+
+    def end_answer(self) -> None:
+        generation = self.state.generation
+        assert generation is not None
+        self.state.add_text(generation.conversation, generation.message, "So it was.")
+        self.engine.deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
+        self.state.set_generation(None)
+
+    def answer(self, conversation: int) -> None:
+        self.ask(conversation)
+        self.end_answer()
+
+    def close(self) -> None:
+        self.link.drain()
+        self.archive.close()
+        for each in (self.link, self.archive, self.state, self.shown):
+            each.deleteLater()
+        flush()
+
+
+@pytest.fixture
+def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def opened(desk: Desk) -> Desk:
+    """A model is there, and the first conversation is open and back."""
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    desk.engine.load_snapshot(4096, 4096, 4096)
+    desk.settle()
+    return desk
+
+
+def test_an_opened_conversation_is_brought_back_as_it_would_be_asked(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    (asked,) = desk.commands
+    assert isinstance(asked, LoadSnapshot)
+    assert asked.conversation == str(desk.ids[0])
+    assert asked.turns == (
+        Turn(Role.SYSTEM, "Be brief."),
+        Turn(Role.USER, "first question"),
+        Turn(Role.ASSISTANT, "first answer"),
+    )
+    assert desk.shown.resume == Resume(desk.ids[0])
+    desk.engine.load_snapshot(4000, 4090, 4096, reading=1.5)
+    desk.settle()
+    assert desk.shown.resume == Resume(
+        desk.ids[0], ResumePhase.DONE, 4000, 4090, 4096, 0.2, 1.5, ""
+    )
+    assert desk.shown.resume.unread_tokens == 6
+    assert desk.taken == [True]
+
+
+def test_it_waits_for_a_model(desk: Desk) -> None:
+    desk.open(desk.ids[0])
+    desk.settle()
+    assert desk.commands == []
+    desk.load_model()
+    desk.settle()
+    assert [type(c) for c in desk.commands] == [LoadSnapshot]
+
+
+def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(desk: Desk) -> None:
+    desk.settings = replace(desk.settings, snapshot_budget_gb=0.0)
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    desk.answer(desk.ids[0])
+    desk.ask(desk.ids[1])
+    desk.sessions.leave()
+    assert [type(c) for c in desk.commands] == [Generate, Generate]
+
+
+def test_what_is_there_is_not_asked_for_again(opened: Desk) -> None:
+    opened.open(None)
+    opened.settle()
+    opened.open(opened.ids[0])
+    opened.settle()
+    assert opened.engine.count(LoadSnapshot) == 1
+
+
+def test_an_empty_conversation_asks_for_nothing(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(None)
+    desk.settle()
+    desk.state.show(99, [])
+    desk.settle()
+    assert desk.commands == []
+
+
+def test_opening_another_conversation_gives_the_first_up(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    first = desk.engine.last(LoadSnapshot)
+    desk.open(desk.ids[1])
+    desk.settle()
+    assert desk.engine.last(Cancel).request == first.request
+    assert desk.engine.last(LoadSnapshot).request != first.request
+    assert desk.shown.resume == Resume(desk.ids[1])
+    desk.engine.deliver(SnapshotLoaded(first.request, 9, 9, 9, 0.1, 0.0, "too late"))
+    desk.settle()
+    assert desk.shown.resume == Resume(desk.ids[1])
+    assert desk.taken == [True]
+    desk.engine.load_snapshot(1000, 1000, 1000)
+    desk.settle()
+    assert desk.shown.resume is not None
+    assert desk.shown.resume.restored_tokens == 1000
+
+
+def test_what_is_passed_by_is_never_asked_for(desk: Desk) -> None:
+    desk.load_model()
+    for conversation in desk.ids:
+        desk.open(conversation)
+    desk.settle()
+    (asked,) = desk.commands
+    assert isinstance(asked, LoadSnapshot)
+    assert asked.conversation == str(desk.ids[-1])
+
+
+def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: Desk) -> None:
+    opened.ask(opened.ids[0])
+    (quiet,) = opened.timers(QUIET_MILLISECONDS)
+    assert not quiet.isActive()
+    opened.end_answer()
+    assert quiet.isActive()
+    quiet.setInterval(1)
+    until(lambda: opened.engine.count(SaveSnapshot) == 1)
+    saved = opened.engine.last(SaveSnapshot)
+    assert (saved.conversation, saved.budget_bytes) == (str(opened.ids[0]), 5_000_000_000)
+    assert not quiet.isActive()
+    opened.sessions.leave()
+    assert opened.engine.count(SaveSnapshot) == 1, "nothing is written twice"
+
+
+def test_the_next_question_puts_saving_off(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    (quiet,) = opened.timers(QUIET_MILLISECONDS)
+    opened.ask(opened.ids[0])
+    assert not quiet.isActive()
+    assert opened.engine.count(SaveSnapshot) == 0
+
+
+def test_it_is_saved_before_anything_of_the_next_conversation(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    seen: list[list[type]] = []
+    opened.state.conversation_changed.connect(  # as app.adapters listens: made after, told after
+        lambda: seen.append([type(c) for c in opened.commands])
+    )
+    opened.open(opened.ids[1])
+    assert seen == [[LoadSnapshot, Generate, SaveSnapshot]]
+    opened.settle()
+    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+
+
+def test_leaving_for_an_empty_chat_saves_too(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.open(None)
+    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
+
+
+def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(desk: Desk) -> None:
+    desk.load_model()
+    desk.archive.write(
+        lambda store: desk.archive.conversations.pair(-1, store.create_conversation("new").id)
+    )
+    desk.state.branches[-1] = []
+    desk.state.show(-1)
+    desk.answer(-1)
+    desk.settle()
+    desk.sessions.leave()
+    (number,) = desk.stored(lambda store: [c.id for c in store.conversations() if c.title == "new"])
+    assert desk.engine.last(SaveSnapshot).conversation == str(number)
+
+
+def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_name(
+    desk: Desk,
+) -> None:
+    desk.load_model()
+    desk.state.branches[-1] = []
+    desk.state.show(-1)
+    desk.answer(-1)
+    desk.settle()
+    desk.sessions.leave()
+    assert desk.engine.count(SaveSnapshot) == 0
+
+
+def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
+    opened: Desk,
+) -> None:
+    opened.answer(opened.ids[0])
+    opened.ask(opened.ids[2])
+    kinds = [type(c) for c in opened.commands[-3:]]
+    assert kinds == [SaveSnapshot, LoadSnapshot, Generate]
+    saved, loaded, asked = opened.commands[-3:]
+    assert isinstance(saved, SaveSnapshot)
+    assert isinstance(loaded, LoadSnapshot)
+    assert isinstance(asked, Generate)
+    assert (saved.conversation, loaded.conversation) == (str(opened.ids[0]), str(opened.ids[2]))
+    assert loaded.turns == asked.turns
+    opened.engine.load_snapshot(100, 100, 100)
+    opened.settle()
+    assert opened.taken[-1]
+    assert opened.shown.resume is None
+
+
+def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(opened: Desk) -> None:
+    opened.ask(opened.ids[2])
+    opened.settle()
+    before = opened.engine.count(LoadSnapshot)
+    opened.end_answer()
+    opened.settle()
+    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+    assert opened.engine.count(LoadSnapshot) == before + 1
+    assert opened.engine.last(LoadSnapshot).conversation == str(opened.ids[0])
+    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[2])
+
+
+def test_a_question_while_it_comes_back_queues_behind_it(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    desk.ask(desk.ids[0])
+    assert [type(c) for c in desk.commands] == [LoadSnapshot, Generate]
+    assert desk.engine.count(Cancel) == 0
+    assert desk.shown.resume is None
+    desk.engine.load_snapshot(4096, 4096, 4096)
+    desk.settle()
+    assert desk.taken == [True]
+    assert desk.shown.resume is None, "it was about the next message, which is under way"
+
+
+def test_a_new_conversation_asks_for_nothing_before_its_first_answer(desk: Desk) -> None:
+    desk.load_model()
+    desk.state.branches[desk.ids[0]] = []
+    desk.ask(desk.ids[0])
+    assert [type(c) for c in desk.commands] == [Generate]
+
+
+def test_another_branch_is_asked_for_after_the_one_before_was_saved(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.state.show(opened.ids[0], opened.state.branches[opened.ids[0]][:2])
+    opened.settle()
+    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+    assert [t.text for t in opened.engine.last(LoadSnapshot).turns][1:] == [
+        "first question",
+        "first answer",
+    ]
+
+
+def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(opened: Desk) -> None:
+    opened.ask(opened.ids[0])
+    opened.sessions.leave()
+    assert [type(c) for c in opened.commands[-2:]] == [Generate, SaveSnapshot]
+    opened.sessions.leave()
+    assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
+
+
+def test_leaving_gives_up_what_is_on_its_way_back(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    desk.sessions.leave()
+    assert desk.engine.last(Cancel).request == desk.engine.last(LoadSnapshot).request
+    assert desk.engine.count(SaveSnapshot) == 0
+
+
+def test_a_deleted_conversation_is_not_saved(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.state.set_deleted([opened.ids[0]])
+    opened.open(None)
+    assert opened.engine.count(SaveSnapshot) == 0
+
+
+def test_another_model_begins_with_nothing_and_is_brought_there(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.sessions.leave()
+    opened.load_model()
+    assert opened.shown.resume is None
+    opened.settle()
+    opened.sessions.leave()
+    assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+
+
+def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
+    opened: Desk,
+) -> None:
+    opened.answer(opened.ids[0])
+    opened.link.drain()
+    opened.engine.deliver(AdaptersSet(1000, (), changed=True, forgotten_tokens=4096))
+    opened.link.drain()
+    opened.sessions.on_adapters_set(AdaptersSet(1000, (), True, 4096))
+    opened.settle()
+    assert type(opened.commands[-1]) is LoadSnapshot
+    assert opened.engine.count(SaveSnapshot) == 0, "there is nothing left to save"
+    opened.engine.load_snapshot(0, 0, 4096, reading=12.0, refused="It had other adapters.")
+    opened.settle()
+    assert opened.shown.resume is not None
+    assert opened.shown.resume.unread_tokens == 4096
+
+
+@pytest.mark.parametrize(("request_number", "changed"), [(0, True), (1000, False)])
+def test_adapters_that_change_nothing_now_cost_nothing(
+    opened: Desk, request_number: int, changed: bool
+) -> None:
+    asked = opened.engine.count(LoadSnapshot)
+    opened.sessions.on_adapters_set(AdaptersSet(request_number, (), changed, 0))
+    opened.settle()
+    assert opened.engine.count(LoadSnapshot) == asked
+
+
+def test_a_save_that_fails_is_told_until_one_succeeds(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.sessions.leave()
+    request = opened.engine.last(SaveSnapshot).request
+    opened.engine.deliver(Failed(request, "The disk is full.", "Free some space."))
+    opened.settle()
+    assert (opened.shown.saved.error, opened.shown.saved.remedy) == (
+        "The disk is full.",
+        "Free some space.",
+    )
+    opened.answer(opened.ids[0])
+    opened.sessions.leave()
+    opened.engine.save_snapshot()
+    opened.settle()
+    assert opened.shown.saved.error == ""
+    assert all(opened.taken)
+
+
+def test_a_conversation_that_cannot_be_brought_back_is_left_as_it_is(desk: Desk) -> None:
+    desk.load_model()
+    desk.open(desk.ids[0])
+    desk.settle()
+    desk.engine.deliver(Failed(desk.engine.last(LoadSnapshot).request, "It has no template.", ""))
+    desk.settle()
+    assert desk.taken == [True]
+    assert desk.shown.resume is None
+    assert desk.resumes[-1] is None
+
+
+def test_events_of_others_are_left_to_them(opened: Desk) -> None:
+    assert not opened.sessions.on_failed(Failed(999, "What?", ""))
+    assert not opened.sessions.on_snapshot_loaded(SnapshotLoaded(999, 0, 0, 0, 0.0, 0.0, ""))
+    assert not opened.sessions.on_snapshot_saved(SnapshotSaved(999, 1, 1, 0.1, 0))
+
+
+def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.sessions.leave()
+    opened.engine.save_snapshot()
+    opened.settle()
+    assert opened.shown.saved.size_bytes == -1, "nobody has asked yet"
+    opened.sessions.measure()
+    until(lambda: opened.shown.saved.size_bytes == 700)
+    opened.size = 900
+    opened.answer(opened.ids[0])
+    opened.sessions.leave()
+    opened.engine.save_snapshot()
+    opened.link.drain()
+    until(lambda: opened.shown.saved.size_bytes == 900)
+
+
+def test_deleting_what_is_saved_shows_that_it_is_gone(opened: Desk) -> None:
+    opened.sessions.delete_saved()
+    assert opened.shown.saved.deleting
+    until(lambda: opened.shown.saved.size_bytes == 0)
+    assert not opened.shown.saved.deleting
+    assert opened.deletes == 1
+
+
+def test_what_cannot_be_deleted_is_said(opened: Desk) -> None:
+    opened.delete_error = PermissionError(13, "Permission denied")
+    opened.sessions.delete_saved()
+    until(lambda: opened.shown.saved.size_bytes == 700)
+    saved = opened.shown.saved
+    assert saved.error == "Saved reading could not be deleted: Permission denied."
+    assert saved.remedy
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["open", "answer", "ask", "end", "quiet", "restore", "leave", "model", "back"]
+        ),
+        st.integers(0, 2),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(steps=_STEPS)
+def test_whatever_happens_nothing_is_saved_under_the_name_of_another(
+    qapp: object, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    try:
+        desk.load_model()
+        for step, which in steps:
+            _take(desk, step, desk.ids[which])
+        names = dict(zip(("first", "second", "third"), map(str, desk.ids), strict=True))
+        holder = ""
+        for command in desk.commands:
+            if isinstance(command, SaveSnapshot):
+                assert command.conversation == holder
+            else:
+                holder = names[command.turns[1].text.split()[0]]
+    finally:
+        desk.close()
+
+
+def _take(desk: Desk, step: str, conversation: int) -> None:
+    writing = desk.state.generation is not None
+    match step:
+        case "open":
+            desk.open(conversation)
+        case "answer" if not writing:
+            desk.answer(conversation)
+        case "ask" if not writing:
+            desk.ask(conversation)
+        case "end" if writing:
+            desk.end_answer()
+        case "quiet":
+            desk.sessions.save()
+        case "restore":
+            desk.sessions.restore()
+        case "leave":
+            desk.sessions.leave()
+        case "model" if not writing:
+            desk.sessions.leave()
+            desk.load_model()
+        case "back" if desk.engine.count(LoadSnapshot):
+            desk.engine.load_snapshot(10, 10, 10)
+            desk.link.drain()
+        case _:
+            pass
