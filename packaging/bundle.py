@@ -7,8 +7,6 @@ when every step has worked.
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import shutil
 import subprocess
@@ -136,15 +134,21 @@ def _python(doing: str, *command: str, **settings: str) -> None:
 
 def _strip(bundle: Path) -> None:
     """Take the symbols out of the libraries where that saves much."""
-    large = [path for path in bundle.rglob("*.so*") if contents.STRIPPED.search(path.name)]
-    for path in large:
-        if not path.is_symlink():
-            subprocess.run(["strip", "--strip-unneeded", path], check=True)
+    found = [path for path in bundle.rglob("*.so*") if contents.STRIPPED.search(path.as_posix())]
+    files = [path for path in found if not path.is_symlink()]
+    ran = subprocess.run(
+        ["strip", "--strip-unneeded", *files], capture_output=True, text=True, check=False
+    )
+    if ran.returncode != 0:
+        raise Trouble(f"{last_lines(ran.stderr)}\nstrip could not work on the libraries, as above.")
 
 
 def _add_linux_files(bundle: Path, icons: Path) -> None:
     """What a desktop wants to know: menu entry, file type, icons, and how to put them there."""
-    shutil.copy(_HERE / "linux" / "README.txt", bundle)
+    libraries = [str(path) for path in bundle.rglob("*.so*") if not path.is_symlink()]
+    text = (_HERE / "linux" / "README.txt").read_text(encoding="utf-8")
+    text = text.replace("@GLIBC@", contents.oldest_glibc(libraries))
+    (bundle / "README.txt").write_text(text, encoding="utf-8")
     shutil.copy(_HERE / "linux" / "install.sh", bundle)
     share = bundle / "share"
     for place, file, name in (
@@ -161,9 +165,6 @@ def _add_linux_files(bundle: Path, icons: Path) -> None:
     scalable = theme / "scalable" / "apps"
     scalable.mkdir(parents=True)
     shutil.copy(ROOT / "resources" / "icons" / "app.svg", scalable / "tokonoma.svg")
-    # The oldest system this bundle starts on is the one it was built on.
-    version = platform.libc_ver()[1] or os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
-    (bundle / "_internal" / "glibc.txt").write_text(f"{version}\n", encoding="utf-8")
 
 
 def _replace(made: Path, final: Path) -> None:

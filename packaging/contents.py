@@ -23,6 +23,21 @@ EXCLUDED_MODULES = (
     "torch.utils.tensorboard",
     "torch.testing._internal.common_utils",
     "torch.testing._internal.distributed",
+    "torch._export.serde",
+    "torch._vendor.quack",
+    "torch.ao.ns",
+    "torch.ao.quantization.fx",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.sparse._triton_ops_meta",
+    "torch.utils._sympy",
+    # torch: training on many machines; the package itself must stay
+    "torch.distributed._shard",
+    "torch.distributed._tools",
+    "torch.distributed.checkpoint",
+    "torch.distributed.elastic",
+    "torch.distributed.fsdp",
+    "torch.distributed.optim",
+    "torch.distributed.tensor",
     "torchgen.packaged",
     "triton",
     # what only those use
@@ -120,8 +135,11 @@ HOST_LIBRARIES = (
     "libdbus-1",
 )
 
-# Files that are stripped of their symbols: the three large ones, where it pays.
-STRIPPED = re.compile(r"(libtorch_cpu|libtorch_python|libpython[\d.]+)\.so[\d.]*$")
+# Libraries that lose their symbols, where it pays. Numpy's were rearranged after they were linked,
+# which strip does not survive.
+STRIPPED = re.compile(
+    r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|tokenizers\.abi3)\.so[\d.]*$|/lib-dynload/"
+)
 
 _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|dylib|dll)$")
 _UNWANTED = (
@@ -157,6 +175,16 @@ def is_plain_library(name: str) -> bool:
     return path.parent.as_posix() in (".", "PySide6/Qt/lib") and not path.name.startswith(
         "libpython"
     )
+
+
+def oldest_glibc(paths: Iterable[str]) -> str:
+    """The oldest version of glibc that has every function these ELF files ask it for."""
+    versions = {(0, 0)}
+    for path in paths:
+        asked = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
+        found = re.findall(r"\bGLIBC_(\d+)\.(\d+)", asked.stdout)
+        versions.update((int(major), int(minor)) for major, minor in found)
+    return ".".join(map(str, max(versions)))
 
 
 def linked(path: str) -> set[str]:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,18 +36,17 @@ _PATIENCE = 120  # seconds until a window answers
 
 @dataclass(frozen=True)
 class Stage:
-    """Where the app is started: its environment, and what stands before its command."""
+    """Where the app is started: a home of its own, and the environment that says so."""
 
     home: Path
     environment: dict[str, str]
-    before: tuple[str, ...] = ()
 
 
-def smoke(program: Path, before: Sequence[str] = ()) -> str:
+def smoke(program: Path) -> str:
     """Ask the bundled model one question; returns what the app printed. Raises Trouble."""
-    with stage(before) as place:
+    with stage() as place:
         ran = subprocess.run(
-            [*place.before, str(program), "--smoke"],
+            [program, "--smoke"],
             env=place.environment,
             capture_output=True,
             text=True,
@@ -95,7 +94,7 @@ def forwards(program: Path) -> None:
 
 
 @contextlib.contextmanager
-def stage(before: Sequence[str] = ()) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     """A home that is thrown away, and the display there is: this one, an Xvfb, or none."""
     with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
@@ -115,14 +114,16 @@ def stage(before: Sequence[str] = ()) -> Iterator[Stage]:
                     environment["DISPLAY"] = stack.enter_context(xvfb())
                 else:
                     environment["QT_QPA_PLATFORM"] = "offscreen"
-            yield Stage(home, environment, tuple(before))
+            yield Stage(home, environment)
 
 
 @contextlib.contextmanager
-def xvfb() -> Iterator[str]:
-    """A display of its own without a screen; gives its name."""
+def xvfb(*before: str) -> Iterator[str]:
+    """A display of its own without a screen; gives its name. `before` stands before its command."""
     read, write = os.pipe()
-    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24", "-nolisten", "tcp"]
+    # Without -noreset the server starts anew, deaf for a moment, whenever its last window closes.
+    options = ["-screen", "0", "1280x900x24", "-nolisten", "tcp", "-noreset"]
+    command = [*before, "Xvfb", "-displayfd", str(write), *options]
     with subprocess.Popen(
         command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as server:
