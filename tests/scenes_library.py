@@ -33,6 +33,7 @@ from app.settings import Settings
 from app.state import ModelPhase, ModelStatus, State
 from app.ui.library_page import LibraryPage
 from engine import ModelLoaded
+from stage import Stage, flush, until
 
 OWN = Path("/home/ada/.local/share/Tokonoma/models")
 DRIVE = Path("/media/ada/Models")
@@ -302,8 +303,33 @@ def library_keyboard(state: State, library: LibraryState, page: LibraryPage) -> 
     page.list.setFocus(Qt.FocusReason.TabFocusReason)
 
 
+def wait_for_files(stage: Stage) -> None:
+    """Until the thread of files has done what it was given so far."""
+    done: list[bool] = []
+    stage.controller.library._files.run(lambda: True, done.append)
+    until(lambda: bool(done))
+    flush()
+
+
+def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
+    """The scene in the whole window, once the real library has looked round and is quiet."""
+
+    def play(stage: Stage) -> None:
+        stage.start()
+        stage.window.open_library()
+        for _ in range(3):  # each answer may ask for more
+            wait_for_files(stage)
+        scene(stage.states.chat, stage.states.library, stage.window.library)
+        flush()
+
+    return play
+
+
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
     library_empty, library_full, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
     library_defaults, library_narrow, library_names, library_dragging, library_keyboard,
 )  # fmt: skip
+SCENES: dict[str, Callable[[Stage], None]] = {
+    scene.__name__: on_stage(scene) for scene in LIBRARY_SCENES
+}
