@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QFont, QKeyEvent, QMouseEvent
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QDesktopServices,
+    QFont,
+    QKeyEvent,
+    QMouseEvent,
+)
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
 from app.adapter_state import AdapterEntry
@@ -137,6 +144,8 @@ class AdapterRow(QFrame):
         set_property(self.name, "tone", "" if entry.acts else "secondary")
         self.handle.setEnabled(not alone)
         problem = f"{entry.error} {entry.remedy}".strip()
+        if problem and problem != self.problem.text() and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, problem))
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
         self.details.setText("Reading the file…" if reading else details_of(info))
