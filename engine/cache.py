@@ -58,6 +58,7 @@ class Cache:
     ) -> None:
         self.context = context  # tokens: the most it may hold
         self.type = type
+        self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
         # One head's keys are contiguous, as attention reads them: [K, S, width] each.
         self._keys, self._values = (
@@ -103,17 +104,28 @@ class Cache:
         assert 0 <= length <= self.length, f"trim to {length} of {self.length}"
         self.length = length
 
-    def tensors(self, length: int) -> Iterator[tuple[str, Tensor]]:
-        """Everything held of the first `length` tokens, by name: views [K, length, width].
+    def layout(self, length: int) -> dict[str, tuple[torch.dtype, tuple[int, int, int]]]:
+        """Name to type and shape [K, length, width] of what `tensors` yields, in its order."""
+        return {
+            f"{name}.{layer}{part.suffix}": (
+                part.dtype,
+                (self._kv_heads, length, part.width(self._head_width)),
+            )
+            for layer in range(len(self._keys))
+            for name in ("keys", "values")
+            for part in _PARTS[self.type]
+        }
 
-        In an order that depends on the sizes alone. Room is made where there is none yet, so a
-        cache is filled by writing to these views and then calling `advance`.
+    def tensors(self, length: int) -> Iterator[Tensor]:
+        """Everything held of the first `length` tokens: views [K, length, width].
+
+        Room is made where there is none yet, so a cache is filled by writing to these views and
+        then calling `advance`.
         """
         for layer in range(len(self._keys)):
             self._reserve(layer, length)
-            for name, buffers in (("keys", self._keys), ("values", self._values)):
-                for kind, part in zip(_PARTS[self.type], buffers[layer], strict=True):
-                    yield f"{name}.{layer}{kind.suffix}", part[:, :length]
+            for buffers in (self._keys, self._values):
+                yield from (part[:, :length] for part in buffers[layer])
 
     def _reserve(self, layer: int, needed: int) -> None:
         """Make room for `needed` tokens in one layer, keeping what is committed."""

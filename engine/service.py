@@ -14,12 +14,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from engine.device import give_back_memory, memory_error
+from engine.device import give_back_memory, memory_error, resident_memory
 from engine.errors import Cancelled, EngineError, RequestError
+from engine.identity import Stamp, stamps
+from engine.library import model_parts
 from engine.messages import (
+    AdaptersSet,
     Cancel,
     Command,
     Event,
@@ -29,15 +33,22 @@ from engine.messages import (
     Generate,
     LoadModel,
     LoadProgress,
+    LoadSnapshot,
     ModelLoaded,
     ModelUnloaded,
-    Role,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
     UnloadModel,
 )
+from engine.snapshot_folder import snapshots_folder
 
 if TYPE_CHECKING:
+    from engine.desk import Desk
     from engine.loader import LoadedModel
-    from engine.session import Session
+    from engine.saver import Saver
+    from engine.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +56,19 @@ log = logging.getLogger(__name__)
 class Engine:
     """The engine thread: commands are carried out one by one, in the order they were sent.
 
-    `deliver` is called on that thread, once per event; it must neither block nor raise. Every
-    command but Cancel is over with exactly one event of its request, the last to name it:
+    `deliver` is called on that thread, once per event, but for what ends SaveSnapshot, which comes
+    from the thread that writes; it must neither block nor raise. Every command but Cancel is over
+    with exactly one event of its request, the last to name it:
 
     - LoadModel: ModelLoaded, or Failed, before which ModelUnloaded says that no model is left.
       When cancelled: ModelUnloaded, or ModelLoaded for the model from before that is still there.
     - UnloadModel: ModelUnloaded.
     - Generate: Finished, or Failed.
+    - SetAdapters: AdaptersSet, or Failed, after which the stack is as it was. When cancelled:
+      AdaptersSet for the stack as it was.
+    - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded without any tokens.
+    - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
+      nothing new to save, and when cancelled before it began: SnapshotSaved of 0 tokens.
 
     Cancel is never answered itself; one for a request that neither runs nor waits does nothing.
     """
@@ -64,8 +81,9 @@ class Engine:
         self._running: int | None = None  # the request being carried out
         self._cancelled: set[int] = set()  # of those that run or wait
         self._stopping = False
-        self._model: LoadedModel | None = None
-        self._session: Session | None = None
+        self._desk: Desk | None = None
+        self._saver: Saver | None = None
+        self._snapshots: Snapshots | None = None
 
     def start(self) -> None:
         """Start the thread; returns at once. Commands sent before are carried out now."""
@@ -94,7 +112,8 @@ class Engine:
     def stop(self) -> None:
         """Cancel what runs and what waits, end the thread and wait for it; for good.
 
-        May be called more than once, and before `start`, but not from `deliver`.
+        What was to be saved is saved all the same, and waited for. May be called more than once,
+        and before `start`, but not from `deliver`.
         """
         with self._wake:
             self._stopping = True
@@ -122,6 +141,7 @@ class Engine:
             with self._wake:
                 self._running = None
                 self._cancelled.discard(command.request)
+        self._wait_for_saver()
         self._unload()
 
     def _next(self) -> Command | None:
@@ -136,102 +156,113 @@ class Engine:
             return command
 
     def _handle(self, command: Command) -> None:
+        checkpoint = self._checkpoint(command)
         match command:
             case LoadModel():
-                self._load(command)
+                self._load(command, checkpoint)
             case UnloadModel():
-                self._unload()
-                self._deliver(ModelUnloaded(command.request))
+                self._deliver(self._unloaded(command.request))
             case Generate():
-                self._generate(command)
+                checkpoint()
+                cancelled = partial(self._is_cancelled, command.request)
+                for event in self._required().generate(command, checkpoint, cancelled):
+                    self._deliver(event)
+            case SetAdapters():
+                checkpoint()
+                self._deliver(self._required().set_adapters(command, checkpoint))
+            case LoadSnapshot():
+                checkpoint()
+                self._deliver(self._required().load_snapshot(command, checkpoint))
+            case SaveSnapshot():
+                checkpoint()
+                if (saved := self._required().save_snapshot(command, checkpoint)) is not None:
+                    self._deliver(saved)
             case Cancel():
                 pass  # `send` has noted it
             case _:
                 assert_never(command)
 
-    def _load(self, command: LoadModel) -> None:
+    def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
+        from engine.desk import Desk
         from engine.loader import load
+        from engine.saver import Saver
+        from engine.snapshots import Snapshots
 
-        checkpoint = self._checkpoint(command.request)
         checkpoint()
+        files = _stamps(command.path)  # before they are read
         model = load(
             command.path,
             context=command.context,
             threads=command.threads,
-            reclaimable=self._held_bytes(),
+            cache=command.cache,
+            reclaimable=0 if self._desk is None else self._desk.held_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,
             before_weights=self._unload,
         )
-        self._model, self._session = model, model.new_session()
+        if self._saver is None or self._snapshots is None:
+            self._saver = Saver(self._deliver)
+            self._snapshots = Snapshots(snapshots_folder())
+        self._desk = Desk(model, files, self._snapshots, self._saver)
         self._deliver(_loaded(command.request, model))
 
-    def _held_bytes(self) -> int:
-        """What dropping the loaded model would give back."""
-        if self._model is None or self._session is None:
-            return 0
-        return self._model.plan.weights_bytes + self._session.cache_bytes
+    def _required(self) -> Desk:
+        if self._desk is None:
+            raise RequestError("No model is loaded.", "Choose a model first.")
+        return self._desk
+
+    def _unloaded(self, request: int) -> ModelUnloaded:
+        """Drop the model, and the copy of its session that may still be being written."""
+        before = resident_memory()
+        self._wait_for_saver()
+        self._unload()
+        after = resident_memory()
+        return ModelUnloaded(request, max(before - after, 0), after)
 
     def _unload(self) -> None:
-        if self._model is not None:
-            self._model = self._session = None
+        if self._desk is not None:
+            self._desk = None
             give_back_memory()
 
-    def _generate(self, command: Generate) -> None:
-        from engine.beside import Beside
-        from engine.chat import prompt_ids
-        from engine.generate import Answer
-
-        checkpoint = self._checkpoint(command.request)
-        checkpoint()
-        if self._model is None or self._session is None:
-            raise RequestError("No model is loaded.", "Choose a model first.")
-        template, tokenizer = self._model.template, self._model.tokenizer
-        continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
-        text = (
-            template.render_continuation(command.turns)
-            if continued
-            else template.render(command.turns)
-        )
-        # A pasted book takes seconds to cut into tokens.
-        prompt = Beside(lambda: prompt_ids(tokenizer, text), "prompt").result(checkpoint)
-        answer = Answer(
-            self._session,
-            tokenizer,
-            prompt,
-            command.sampling,
-            max_tokens=command.max_tokens,
-            stop=command.stop,
-            request=command.request,
-            cancelled=lambda: self._is_cancelled(command.request),
-        )
-        for event in answer.events():
-            self._deliver(event)
+    def _wait_for_saver(self) -> None:
+        if self._saver is not None:
+            self._saver.wait()
 
     def _is_cancelled(self, request: int) -> bool:
         return self._stopping or request in self._cancelled
 
-    def _checkpoint(self, request: int) -> Callable[[], None]:
+    def _checkpoint(self, command: Command) -> Callable[[], None]:
         def checkpoint() -> None:
-            if self._is_cancelled(request):
+            # A stop does not keep a session from being saved.
+            stopping = self._stopping and not isinstance(command, SaveSnapshot)
+            if stopping or command.request in self._cancelled:
                 raise Cancelled
 
         return checkpoint
 
     def _on_cancelled(self, command: Command) -> None:
-        """A cancelled load leaves whatever model is still there; the window is told which."""
-        if isinstance(command, Generate):  # cancelled before it began
-            held = 0 if self._session is None else len(self._session.tokens)
-            self._deliver(_nothing_said(command.request, held))
-        elif self._model is None:
-            self._deliver(ModelUnloaded(command.request))
-        else:
-            self._deliver(_loaded(command.request, self._model))
+        """The event that ends a command which changed nothing, or not all it was to."""
+        request, desk = command.request, self._desk
+        match command:
+            case Generate():  # cancelled before it began
+                held = 0 if desk is None else len(desk.session.tokens)
+                self._deliver(_nothing_said(request, held))
+            case SetAdapters():
+                unchanged = AdaptersSet(request, (), changed=False, forgotten_tokens=0)
+                self._deliver(unchanged if desk is None else desk.adapters(request))
+            case LoadSnapshot():
+                self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
+            case SaveSnapshot():
+                self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
+            case _ if desk is None:
+                self._deliver(ModelUnloaded(request, 0, resident_memory()))
+            case _:  # whatever model is still there; the window is told which
+                self._deliver(_loaded(request, desk.model))
 
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
-        if isinstance(command, LoadModel) and self._model is None:
-            self._deliver(ModelUnloaded(command.request))
+        if isinstance(command, LoadModel) and self._desk is None:
+            self._deliver(ModelUnloaded(command.request, 0, resident_memory()))
             if self._is_cancelled(command.request):
                 return  # given up anyway: that was the last word
         self._deliver(Failed(command.request, str(error), error.remedy))
@@ -252,7 +283,17 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
         fallbacks=model.fallbacks,
         has_template=model.template.present,
         seconds=model.seconds,
+        resident_bytes=resident_memory(),
+        cache=model.cache,
     )
+
+
+def _stamps(path: Path) -> tuple[Stamp, ...]:
+    """Of a model's files; none where one is missing, which the loader tells better."""
+    try:
+        return stamps(model_parts(path))
+    except OSError:
+        return ()
 
 
 def _nothing_said(request: int, context_used: int) -> Finished:

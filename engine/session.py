@@ -86,6 +86,14 @@ class Session:
         self.stack = stack
         return forgotten
 
+    def adopt(
+        self, held: Sequence[int], length: int, last_logits: Tensor | None, drawing: Drawing | None
+    ) -> None:
+        """Hold what was written into the empty cache: the first `length` tokens of `held`."""
+        self.cache.advance(length)
+        self.tokens, self.chosen = list(held[:length]), list(held[length:])
+        self.last_logits, self.drawing = last_logits, drawing
+
     def read(
         self, tokens: Sequence[int], checkpoint: Callable[[], None] = lambda: None
     ) -> Iterator[Tensor]:

@@ -1,0 +1,350 @@
+"""The desk: one loaded model, the session on it, its adapters, and the commands that need them.
+
+The service makes one for each model it loads and drops it with the model. What a conversation is
+read to lives in the session; before another conversation takes its place, nothing is saved
+unasked: the window sends SaveSnapshot, since only it knows whose session it was.
+
+Adapters stay in memory while the stack holds them, and the few that left it last, so that a switch
+flips at once; all go with the model. A file that changed on the disk is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from engine import identity, lora, snapshot, snapshots
+from engine.beside import Beside
+from engine.cache import Cache
+from engine.chat import prompt_ids
+from engine.errors import SnapshotError
+from engine.generate import Answer
+from engine.identity import Stamp
+from engine.library import data_folder, model_parts
+from engine.loader import LoadedModel
+from engine.lora import Adapter, Stack
+from engine.messages import (
+    AdapterInfo,
+    AdaptersSet,
+    AdapterUse,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadSnapshot,
+    PromptProgress,
+    Role,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
+    Text,
+)
+from engine.prompt import agreement, keep_held
+from engine.saver import Saver
+from engine.session import Session
+from engine.snapshots import Saved, Snapshots
+
+log = logging.getLogger(__name__)
+
+Checkpoint = Callable[[], None]
+_SPARE_ADAPTERS = 4  # kept though no stack holds them
+# Fewer tokens are read sooner than a file that belongs to another conversation.
+_WORTHWHILE = 16
+_MEASURED = 16  # tokens a pass must have for its speed to say something
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An adapter in memory, and its files as they were when it was read."""
+
+    adapter: Adapter
+    files: tuple[Stamp, ...]
+
+
+class Desk:
+    """A loaded model at work; used by the engine's thread only."""
+
+    def __init__(
+        self, model: LoadedModel, files: tuple[Stamp, ...], folder: Snapshots, saver: Saver
+    ) -> None:
+        """`files` are the stamps of the model's files from before they were read."""
+        self.model = model
+        self.session: Session = model.new_session()
+        self._files = files
+        self._folder = folder
+        self._saver = saver
+        self._sha256 = ""  # of the model, once it was needed
+        self._adapters: dict[Path, _Kept] = {}  # the one used last comes last
+        self._uses: tuple[AdapterUse, ...] = ()
+        self._speed = 0.0  # tokens read a second; 0: not measured yet
+        # What is on the disk already: tokens, stack and file.
+        self._saved: tuple[list[int], str, Path] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What dropping the desk would give back."""
+        kept = sum(kept.adapter.size_bytes for kept in self._adapters.values())
+        return self.model.plan.weights_bytes + self.session.cache_bytes + kept
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def generate(
+        self, command: Generate, checkpoint: Checkpoint, cancelled: Callable[[], bool]
+    ) -> Iterator[PromptProgress | Text | Finished]:
+        """Answer a conversation, from the nearest of what is held and what was saved."""
+        template = self.model.template
+        continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
+        text = (
+            template.render_continuation(command.turns)
+            if continued
+            else template.render(command.turns)
+        )
+        fresh = self._ids(text, checkpoint)
+        if len(fresh) < self.session.context:
+            self._bring(fresh, None, checkpoint)
+        answer = Answer(
+            self.session,
+            self.model.tokenizer,
+            keep_held(self.model.tokenizer, fresh, self.session.held),
+            command.sampling,
+            max_tokens=command.max_tokens,
+            stop=command.stop,
+            request=command.request,
+            cancelled=cancelled,
+        )
+        for event in answer.events():
+            if isinstance(event, Finished):
+                self._note_speed(event)
+            yield event
+
+    def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
+        # A pasted book takes seconds to cut into tokens.
+        return Beside(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(checkpoint)
+
+    def _note_speed(self, finished: Finished) -> None:
+        read = finished.prompt_tokens - finished.reused_tokens
+        whole = finished.generated_tokens or finished.reason is not FinishReason.CANCELLED
+        if whole and read >= _MEASURED and finished.prefill_seconds > 0:
+            self._speed = read / finished.prefill_seconds
+
+    # --- adapters -------------------------------------------------------------------------------
+
+    def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
+        """Make this the stack; on any error, and when cancelled, the one before stays."""
+        kept = [self._adapter(use.path, checkpoint) for use in command.adapters]
+        stack = Stack(
+            (each.adapter, use.strength) for each, use in zip(kept, command.adapters, strict=True)
+        )
+        changed = stack.key != self.session.stack.key
+        forgotten = self.session.set_stack(stack)
+        self._keep(dict(zip((use.path for use in command.adapters), kept, strict=True)))
+        self._uses = command.adapters
+        return self.adapters(command.request, changed=changed, forgotten=forgotten)
+
+    def adapters(self, request: int, *, changed: bool = False, forgotten: int = 0) -> AdaptersSet:
+        """The stack as it is."""
+        entries = zip(self._uses, self.session.stack.entries, strict=True)
+        infos = tuple(_described(use, adapter) for use, (adapter, _) in entries)
+        return AdaptersSet(request, infos, changed, forgotten)
+
+    def _adapter(self, path: Path, checkpoint: Checkpoint) -> _Kept:
+        """From memory where the files are as they were, else from the disk."""
+        files = _adapter_files(path)
+        known = self._adapters.get(path)
+        if known is not None and files and known.files == files:
+            return known
+        checkpoint()
+        return _Kept(lora.load_adapter(path, self.model.decoder.base, checkpoint), files)
+
+    def _keep(self, used: dict[Path, _Kept]) -> None:
+        spare = [path for path in self._adapters if path not in used]
+        for path in spare[: max(len(spare) - _SPARE_ADAPTERS, 0)]:
+            del self._adapters[path]
+        for path in used:
+            self._adapters.pop(path, None)
+        self._adapters |= used
+
+    # --- saved sessions -------------------------------------------------------------------------
+
+    def load_snapshot(self, command: LoadSnapshot, checkpoint: Checkpoint) -> SnapshotLoaded:
+        """Hold as much of a conversation as was saved of it, and say what is left to read."""
+        started = time.perf_counter()
+        text = self.model.template.render(command.turns, add_generation_prompt=False)
+        fresh = self._ids(text, checkpoint)
+        restored, refused = self._bring(fresh, command.conversation, checkpoint)
+        seconds = time.perf_counter() - started
+        kept, _ = agreement(self.model.tokenizer, fresh, self.session.held)
+        ready = min(kept, len(self.session.tokens), len(fresh))
+        checkpoint()
+        return SnapshotLoaded(
+            command.request,
+            restored,
+            ready,
+            len(fresh),
+            seconds,
+            self._reading_seconds(len(fresh) - ready),
+            refused,
+        )
+
+    def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+        """Copy the session and have it written; None: the event comes when that is done."""
+        self._saver.wait(checkpoint)
+        session = self.session
+        if not session.tokens or self._is_saved():
+            return SnapshotSaved(command.request, 0, 0, 0.0, 0)
+        held, stack = session.held, session.stack.key
+        snapshots.check_budget(snapshot.session_bytes(session), command.budget_bytes)
+
+        def saved(path: Path) -> None:
+            self._saved = held, stack, path
+
+        self._saver.save(
+            command.request,
+            snapshot.capture(
+                session,
+                model=self.model.name,
+                architecture=self.model.config.architecture,
+                conversation=command.conversation,
+            ),
+            self._folder,
+            identify=self._identify,
+            budget_bytes=command.budget_bytes,
+            saved=saved,
+        )
+        return None
+
+    def _is_saved(self) -> bool:
+        if self._saved is None:
+            return False
+        held, stack, path = self._saved
+        return held == self.session.held and stack == self.session.stack.key and path.exists()
+
+    def _bring(
+        self, fresh: Sequence[int], conversation: str | None, checkpoint: Checkpoint
+    ) -> tuple[int, str]:
+        """Restore what spares most; how many tokens of `fresh` that was, and what was refused.
+
+        Only a file of the named conversation is missed by name: its refusal is told.
+        """
+        spared = self._agreeing(fresh, self.session.held)
+        if len(fresh) - spared <= (0 if conversation is not None else _WORTHWHILE):
+            return 0, ""
+        files = self._folder.all()
+        own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
+        if not files:
+            return 0, ""
+        refusals: dict[Path, str] = {}
+        candidates = list(self._usable(files, refusals, checkpoint))
+        restored = 0
+        while found := snapshots.best(candidates, lambda held: self._agreeing(fresh, held)):
+            saved, gained = found
+            if gained < spared + (1 if saved in own else _WORTHWHILE):
+                break
+            try:
+                snapshot.restore(saved.path, self.session, self._identify(), checkpoint)
+            except SnapshotError as error:
+                self._discard(saved, error)
+                refusals[saved.path] = str(error)
+                candidates.remove(saved)
+                spared = self._agreeing(fresh, self.session.held)
+                continue
+            self._folder.touch(saved)
+            self._saved = self.session.held, self.session.stack.key, saved.path
+            restored = gained
+            break
+        told = [refusals[saved.path] for saved in own if saved.path in refusals]
+        helped = any(saved in candidates for saved in own)
+        return restored, "" if helped or not told else told[0]
+
+    def _usable(
+        self, files: list[Saved], refusals: dict[Path, str], checkpoint: Checkpoint
+    ) -> Iterator[Saved]:
+        """The files of this model, stack and cache; `refusals` gets what speaks against others."""
+        try:
+            sha256 = Beside(lambda: self._identify(checkpoint), "identity").result(checkpoint)
+        except SnapshotError as error:
+            refusals |= {saved.path: str(error) for saved in files}
+            return
+        for saved in files:
+            try:
+                if saved.fault is not None:
+                    raise saved.fault
+                snapshot.check_origin(saved.metadata, self.session, sha256)
+            except SnapshotError as error:
+                refusals[saved.path] = str(error)
+            else:
+                yield saved
+
+    def _agreeing(self, fresh: Sequence[int], held: Sequence[int]) -> int:
+        return agreement(self.model.tokenizer, fresh, held)[0]
+
+    def _discard(self, saved: Saved, error: SnapshotError) -> None:
+        """A file that turned out to be damaged helps nobody any more."""
+        log.info("%s: %s", saved.path.name, error)
+        self._folder.delete(saved)
+
+    def _identify(self, checkpoint: Checkpoint = lambda: None) -> str:
+        """The hash of the model's files, as long as they are those that were loaded."""
+        if not self._sha256:
+            paths = model_parts(self.model.path)
+            try:
+                if identity.stamps(paths) == self._files:
+                    memory = data_folder() / "hashes.json"
+                    found = identity.sha256(paths, memory, checkpoint)
+                    if identity.stamps(paths) == self._files:
+                        self._sha256 = found
+            except OSError as error:
+                log.info("the model cannot be hashed: %s", error)
+        if not self._sha256:
+            raise SnapshotError(
+                "The model's file has changed since it was loaded.", "Load the model again."
+            )
+        return self._sha256
+
+    def _reading_seconds(self, tokens: int) -> float:
+        """How long reading so many tokens will take."""
+        if not tokens:
+            return 0.0
+        if not self._speed:
+            self._speed = _quick_speed(self.model)
+        return tokens / self._speed
+
+
+def _quick_speed(model: LoadedModel) -> float:
+    """Tokens read a second, judged by one pass through one layer."""
+    decoder, config = model.decoder, model.config
+    one = replace(decoder, blocks=decoder.blocks[:1])
+    tokens = torch.zeros(min(_MEASURED * 4, model.plan.context), dtype=torch.int64)
+    cache = Cache(1, config.kv_heads, config.head_width, len(tokens), model.cache)
+    started = time.perf_counter()
+    with torch.inference_mode():
+        one.hidden(tokens, cache)
+    seconds = (time.perf_counter() - started) * len(decoder.blocks)
+    return len(tokens) / max(seconds, 1e-6)
+
+
+def _adapter_files(path: Path) -> tuple[Stamp, ...]:
+    """The stamps of an adapter's files; none where they cannot be told."""
+    with suppress(OSError):
+        folder = path if path.is_dir() else path.parent if path.suffix != ".gguf" else None
+        return identity.stamps([path] if folder is None else sorted(folder.glob("adapter*")))
+    return ()
+
+
+def _described(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
+    return AdapterInfo(
+        path=use.path,
+        name=adapter.name,
+        sha256=adapter.sha256,
+        kind=adapter.kind,
+        rank=adapter.rank,
+        targets=len(adapter.pairs),
+        size_bytes=adapter.size_bytes,
+        strength=use.strength,
+    )
