@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import Qt
 
-from app.session_state import Resume, ResumePhase, SavedReading, SessionState
-from app.settings import Settings
+from app.session_state import Resume, ResumePhase, SavedReading
 from app.ui.preferences import ABOUT, Preferences
-from app.ui.resume_line import ResumeLine
+from engine import LoadSnapshot
 from fakes import MODEL
-from stage import Stage, flush
+from stage import Stage, flush, until
 
 Scene = Callable[[Stage], None]
 
-CHANGED = replace(
-    Settings(),
-    system_prompt="Answer in short sentences.\nWhere a number matters, give its unit.",
-    temperature=0.2,
-    context=16_384,
-    cache="q8_0",
-    hub_endpoint="https://mirror.example/hub",
-    proxy="http://proxy.example:3128",
-)
+CHANGED: dict[str, object] = {
+    "system_prompt": "Answer in short sentences.\nWhere a number matters, give its unit.",
+    "temperature": 0.2,
+    "context": 16_384,
+    "cache": "q8_0",
+    "hub_endpoint": "https://mirror.example/hub",
+    "proxy": "http://proxy.example:3128",
+}
 
 
-def page(stage: Stage, settings: Settings | None = None) -> Preferences:
+def page(stage: Stage, **changed: object) -> Preferences:
     """The page, in the place of the conversation."""
-    session_state = SessionState(stage.window)
-    preferences = Preferences(settings or Settings(), session_state, stage.window)
-    preferences.delete_requested.connect(lambda: session_state.set_saved(SavedReading(0)))
-    preferences.apply_palette(stage.theme.palette)
     stage.ready(MODEL)
-    session_state.set_saved(SavedReading(1_236_000_000))
-    chat = stage.window.chat
-    preferences.setGeometry(
-        chat.geometry().translated(chat.parentWidget().mapTo(stage.window, QPoint()))
-    )
-    preferences.show_model(True)
-    preferences.show()
-    preferences.raise_()
+    stage.controller.change_settings(**changed)
+    stage.window.open_settings()
+    stage.settle()
+    stage.states.sessions.set_saved(SavedReading(1_236_000_000))
     flush()
-    return preferences
-
-
-def saved_state(preferences: Preferences) -> SessionState:
-    """The state the page listens to."""
-    state = preferences.window().findChild(SessionState)
-    assert isinstance(state, SessionState)
-    return state
+    assert stage.window.preferences is not None
+    return stage.window.preferences
 
 
 def settings_look(stage: Stage) -> None:
@@ -70,11 +53,11 @@ def settings_about(stage: Stage) -> None:
 
 
 def settings_changed(stage: Stage) -> None:
-    page(stage, CHANGED)
+    page(stage, **CHANGED)
 
 
 def settings_changed_below(stage: Stage) -> None:
-    preferences = page(stage, CHANGED)
+    preferences = page(stage, **CHANGED)
     preferences.rows["threads"].field.picked.emit(2)
     preferences.show_section("Model")
 
@@ -89,7 +72,7 @@ def settings_wrong_proxy(stage: Stage) -> None:
 
 def settings_nothing_saved(stage: Stage) -> None:
     preferences = page(stage)
-    saved_state(preferences).set_saved(
+    stage.states.sessions.set_saved(
         SavedReading(
             0,
             error="There is no room on the disk for 412 MB.",
@@ -113,12 +96,12 @@ def settings_licences(stage: Stage) -> None:
 
 def settings_narrow(stage: Stage) -> None:
     _narrow(stage)
-    page(stage, CHANGED)
+    page(stage, **CHANGED)
 
 
 def settings_narrow_below(stage: Stage) -> None:
     _narrow(stage)
-    page(stage, CHANGED).show_section("Downloads")
+    page(stage, **CHANGED).show_section("Downloads")
     flush()
 
 
@@ -129,7 +112,7 @@ def settings_narrow_storage(stage: Stage) -> None:
 
 
 def settings_arabic(stage: Stage) -> None:
-    page(stage, replace(Settings(), system_prompt="أجب بجمل قصيرة.\n用简短的句子回答。"))
+    page(stage, system_prompt="أجب بجمل قصيرة.\n用简短的句子回答。")
 
 
 def resume_ready(stage: Stage) -> None:
@@ -137,10 +120,8 @@ def resume_ready(stage: Stage) -> None:
 
 
 def resume_restoring(stage: Stage) -> None:
-    line = _resume(stage, Resume(1))
-    line.refresh()
-    while not line.text:
-        flush()
+    _resume(stage, Resume(1))
+    until(lambda: bool(stage.window.chat.resume_line.text))
 
 
 def resume_part(stage: Stage) -> None:
@@ -168,19 +149,15 @@ _REFUSED = Resume(
 )
 
 
-def _resume(stage: Stage, resume: Resume) -> ResumeLine:
+def _resume(stage: Stage, resume: Resume) -> None:
     """An opened conversation with the line over its composer."""
-    session_state = SessionState(stage.window)
-    line = ResumeLine(session_state)
-    layout = stage.window.chat.layout()
-    at = layout.indexOf(stage.window.composer.parentWidget())
-    layout.insertWidget(at, line)
     stage.ready(MODEL)
     stage.controller.open_conversation(1)
     stage.settle()
-    session_state.set_resume(resume)
+    until(lambda: stage.engine.count(LoadSnapshot) == 1)
+    stage.states.sessions.set_resume(None)
+    stage.states.sessions.set_resume(resume)
     flush()
-    return line
 
 
 def _narrow(stage: Stage) -> None:

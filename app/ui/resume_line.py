@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from app.session_state import Resume, ResumePhase, SessionState
-from app.ui.controls import label, set_property
+from app.ui.controls import label
 from app.ui.library_words import number
 from app.ui.theme import SMALL, figures
 
@@ -30,7 +30,7 @@ class ResumeLine(QWidget):
         self.words.setWordWrap(True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 2, 16, 2)
+        layout.setContentsMargins(16, 2, 16, 4)
         layout.addWidget(self.words)
         self.setMinimumHeight(_HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -58,21 +58,20 @@ class ResumeLine(QWidget):
             self._slow.start()
         else:
             text = sentence(resume)
-            self._say(text, exact(resume) if text else "", trouble=bool(resume.refused))
+            self._say(text, exact(resume) if text else "")
             if text and not resume.refused and resume.unread_tokens < SHORT_TOKENS:
                 self._over.start()
 
-    def _say(self, text: str, tip: str = "", *, trouble: bool = False) -> None:
+    def _say(self, text: str, tip: str = "") -> None:
         self.words.setText(text)
         self.words.setToolTip(tip)
-        set_property(self.words, "tone", "warning" if trouble else "secondary")
 
 
 def sentence(resume: Resume) -> str:
     """What a person is told of a conversation that was brought back, as far as it was."""
     cost = _cost(resume)
     if resume.refused:
-        return f"{resume.refused} {cost}".strip()
+        return f"{resume.refused}\n{cost}".strip()
     if resume.total_tokens < SHORT_TOKENS:
         return ""
     if not resume.restored_tokens:
@@ -108,7 +107,7 @@ def _cost(resume: Resume) -> str:
     reading = f"Reading {number(unread)} tokens{again}"
     if not resume.reading_seconds:
         return f"{reading} comes first with your next message"
-    return f"{reading} will take about {_time(resume.reading_seconds)} with your next message"
+    return f"{reading} takes about {_time(resume.reading_seconds)} with your next message"
 
 
 def _time(seconds: float) -> str:
