@@ -143,6 +143,8 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
 
 def _add(writer: GGUFWriter, key: str, value: Any) -> None:
     of = _kind(value[0]) if isinstance(value, list) else None
+    if of is GGUFValueType.UINT32:  # lists hold signed numbers: llama.cpp insists on it
+        of = GGUFValueType.INT32
     writer.add_key_value(key, value, _kind(value), of)
 
 
