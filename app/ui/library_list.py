@@ -14,6 +14,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFocusEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
+from app.ui import library_access
 from app.ui.library_row import LibraryHeading, LibraryRow
 from app.ui.library_views import HeadingView, LaterView, RowView, View
 from app.ui.theme import LIGHT, Palette
@@ -61,6 +62,7 @@ class LibraryList(QAbstractScrollArea):
         self.verticalScrollBar().setSingleStep(_STEP)
         self.viewport().setAutoFillBackground(False)
         self.setAccessibleName("Models")
+        library_access.install()
 
     # --- what is shown --------------------------------------------------------------------------
 

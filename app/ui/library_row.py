@@ -213,7 +213,7 @@ class LibraryRow(QWidget):
         if meter and not wide:
             y = self._place_meter(left, min(width - left, 300), y + 2) + 4
         elif meter:
-            y = max(y, _PADDING + 2 * _LINE)
+            y = max(y, _PADDING + 2 * _LINE + (4 if view.note else 0))
         if view.progress is not None:
             self.progress.setGeometry(left, y + 6, width - left, self.progress.height())
             y += 14

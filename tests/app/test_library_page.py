@@ -402,6 +402,7 @@ def test_a_row_says_everything_to_a_screen_reader(shown: Shown) -> None:
     show(shown, scenes.library_full)
     row = shown.row("Bonsai 8B")
     access = QAccessible.queryAccessibleInterface(row)
+    assert access.role() is QAccessible.Role.ListItem
     assert access.text(QAccessible.Text.Name) == "Bonsai 8B"
     told = access.text(QAccessible.Text.Description)
     for part in ("1.2 GB", "1-bit, groups of 128", "2.1 GB of 6.2 GB", "fits in memory"):
@@ -409,6 +410,11 @@ def test_a_row_says_everything_to_a_screen_reader(shown: Shown) -> None:
     action = QAccessible.queryAccessibleInterface(row.action)
     assert action.role() is QAccessible.Role.Button
     assert action.text(QAccessible.Text.Name) == "Use Bonsai 8B"
+    heading = QAccessible.queryAccessibleInterface(shown.page.list.row("installed"))
+    assert heading.role() is QAccessible.Role.Heading
+    assert heading.text(QAccessible.Text.Name) == "On this machine"
+    page_list = QAccessible.queryAccessibleInterface(shown.page.list)
+    assert page_list.role() is QAccessible.Role.List
 
 
 # --- hundreds of rows, narrow windows -----------------------------------------------------------
