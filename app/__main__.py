@@ -121,7 +121,7 @@ async def _session(
     status = 0
     if smoke_test:
         try:
-            print(await smoke.run(controller))
+            print(await smoke.run(controller, window))
         except smoke.SmokeError as error:
             print(error, file=sys.stderr)
             status = 1

@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        smoke.run = lambda controller: stream(controller, options.child)
+        smoke.run = lambda controller, window: stream(controller, options.child)
         return app_main._run(options.model, Settings(), smoke_test=True)
     chance, worst, broken = random.Random(options.seed), 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
