@@ -285,8 +285,8 @@ class Library(QObject):
             line = self.state.line
             if line is not None and line.action in ("", "Use", "Unload") and not line.trouble:
                 self.state.set_line(None)
-        if model.path is not None and model.phase is ModelPhase.LOADING and self._started:
-            self.shelf.link_if_unknown(model.path)
+        if model.phase is ModelPhase.READY:
+            self.shelf.remember_used()
 
     def _room(self) -> int:
         """Bytes the disk of the app's own folder still takes."""

@@ -17,6 +17,7 @@ from app.library_state import FolderRow, Place
 from engine import installed_models, model_parts, models_folder
 
 _PUT_AWAY = ".tokonoma-deleted"
+_DEEPEST = 6  # folders below one; models are not looked for further down either
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def remove(away: PutAway) -> None:
 def remove_left(folders: Sequence[Path]) -> None:
     """Delete for good what a run that crashed had put away."""
     for folder in folders:
-        for place, _, files in os.walk(folder):
+        for place, below, files in os.walk(folder):
+            deep = len(Path(place).relative_to(folder).parts) >= _DEEPEST
+            below[:] = [] if deep else [name for name in below if not name.startswith(".")]
             for name in files:
                 if name.startswith(".") and name.endswith(_PUT_AWAY):
                     with contextlib.suppress(OSError):  # next time, then

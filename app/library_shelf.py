@@ -98,6 +98,7 @@ class Shelf(QObject):
             ]
         )
         self.show()
+        self.remember_used()
         self.settled.emit()
 
     # --- rows -----------------------------------------------------------------------------------
@@ -222,9 +223,11 @@ class Shelf(QObject):
         if fresh:
             self._keep(replace(self.places, files=(*self.places.files, *fresh)))
 
-    def link_if_unknown(self, path: Path) -> None:
-        """List a file that is being used and was never listed, so that it is there next time."""
-        if self._state.installed and self.found(path) is None:
+    def remember_used(self) -> None:
+        """List the file of the model in use where it lies, unless some place has it already."""
+        model = self._state.model
+        path = model.loaded.path if model.loaded is not None else None
+        if path is not None and self._library.searched and path.is_file():
             self.link([path])
 
     def unlink(self, path: Path) -> None:

@@ -205,15 +205,27 @@ def test_folders_are_added_once_and_taken_out_without_touching_them(
     assert path.is_file()
 
 
-def test_a_model_that_is_being_loaded_from_elsewhere_is_remembered(
+def test_a_model_used_from_elsewhere_is_remembered_even_as_the_first(
     desk: Desk, own: Path, tmp_path: Path
 ) -> None:
-    tiny.write(own / "own.gguf")
     path = tiny.write(tmp_path / "opened.gguf")
     desk.start()
     desk.state.set_model(ModelStatus(ModelPhase.LOADING, path, "opened"))
     desk.settle()
-    assert sorted(desk.names()) == ["opened.gguf", "own.gguf"]
+    assert desk.names() == []
+    desk.state.set_model(loaded(path))
+    desk.settle()
+    assert desk.names() == ["opened.gguf"]
+    assert json_file.read(tmp_path / "library.json")["files"] == [str(path)]
+
+
+def test_a_model_used_from_an_own_folder_is_listed_once(desk: Desk, own: Path) -> None:
+    path = tiny.write(own / "own.gguf")
+    desk.state.set_model(loaded(path))
+    desk.start()
+    desk.settle()
+    assert desk.names() == ["own.gguf"]
+    assert desk.library.shelf.places == Places()
 
 
 # --- deleting -----------------------------------------------------------------------------------
