@@ -11,6 +11,7 @@ from app.adapters import Adapters
 from app.archive import Archive
 from app.engine_link import EngineLink
 from app.state import Generation, ModelPhase, ModelStatus, State
+from app.store import Message, MessageState, Store
 from engine import (
     AdapterInfo,
     AdaptersSet,
@@ -19,6 +20,7 @@ from engine import (
     Failed,
     LoadModel,
     ModelLoaded,
+    Role,
     SetAdapters,
 )
 from fakes import MODEL, FakeEngine
@@ -162,3 +164,43 @@ class AdapterStage:
         for part in (self.link, self.archive, self.shown, self.state):
             part.deleteLater()
         flush()
+
+
+def start_again(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
+    """Close the app and start it again."""
+    stage.close()
+    made = AdapterStage(tmp_path)
+    made.settle()
+    return made
+
+
+def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
+    """A conversation begins with its first message, as the controller has it."""
+    archive = stage.archive
+    archive.write(
+        lambda store: archive.conversations.pair(number, store.create_conversation(title).id)
+    )
+    stage.adapters.begin(number)
+    stage.state.show(number, [])
+    return number
+
+
+def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
+    """An answer that is asked for, as the controller makes it."""
+    archive = stage.archive
+
+    def write(store: Store) -> None:
+        stored = archive.conversations.stored(conversation)
+        made = store.add_message(stored, None, Role.ASSISTANT, "", MessageState.STREAMING)
+        archive.messages.pair(number, made.id)
+
+    archive.write(write)
+    streaming = MessageState.STREAMING
+    stage.state.add(
+        Message(number, conversation, None, Role.ASSISTANT, "", streaming, 0, "", "", 0, 0, 0, 1, 1)
+    )
+    return number
+
+
+def uses(*pairs: tuple[Path, float]) -> tuple[AdapterUse, ...]:
+    return tuple(AdapterUse(path, strength) for path, strength in pairs)
