@@ -102,7 +102,7 @@ class Sessions:
             self.save()
 
     def begin(self, conversation_id: int, turns: tuple[Turn, ...]) -> None:
-        """To be called right before an answer to `turns` is asked of the engine."""
+        """To be called right before an answer to `turns` is asked of the engine, after `make_way`."""
         self._soon.stop()
         self._learn_name(conversation_id)
         held = self._held is not None and self._held.conversation == conversation_id
@@ -113,7 +113,6 @@ class Sessions:
                 self._overtaken.add(self._loading.request)
         else:
             self._give_up()
-            self.save()
             self._bring_back_unseen(conversation_id, turns)
         self._held, self._loading = None, None
         self._shown.set_resume(None)

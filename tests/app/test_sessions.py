@@ -410,6 +410,10 @@ def test_a_question_while_it_comes_back_queues_behind_it(desk: Desk) -> None:
     desk.settle()
     assert desk.taken == [True]
     assert desk.shown.resume is None, "it was about the next message, which is under way"
+    desk.end_answer()
+    desk.open(desk.ids[1])
+    desk.settle()
+    assert desk.engine.count(Cancel) == 0, "it is long back"
 
 
 def test_a_new_conversation_asks_for_nothing_before_its_first_answer(desk: Desk) -> None:
@@ -462,6 +466,14 @@ def test_another_model_begins_with_nothing_and_is_brought_there(opened: Desk) ->
     opened.settle()
     opened.sessions.leave()
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
+
+
+def test_what_a_model_took_along_is_not_saved_for_the_next(opened: Desk) -> None:
+    opened.answer(opened.ids[0])
+    opened.state.set_model(ModelStatus(ModelPhase.FAILED, MODEL))
+    opened.load_model()
+    opened.sessions.leave()
+    assert opened.engine.count(SaveSnapshot) == 0
 
 
 def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
