@@ -1,4 +1,4 @@
-"""The page of models: what each row says and offers, keys, search, dropping, hundreds of rows."""
+"""The page of models: what each row says and offers, search, dropping, one model's settings."""
 
 from __future__ import annotations
 
@@ -8,52 +8,20 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
-from PySide6.QtGui import QAccessible, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 import scenes_library as scenes
 from app.downloads import Phase
-from app.library_state import FileState, InstalledRow, LibraryState, Line, Memory, Place
-from app.state import ModelPhase, ModelStatus, State
+from app.library_state import FileState, Line, Memory, Place
+from app.state import ModelPhase, ModelStatus
 from app.ui.library_page import LibraryPage
 from app.ui.library_row import LibraryRow
 from app.ui.library_views import Verb
-from app.ui.theme import DARK
+from library_shown import Shown, press, show
 from scenes_library import BONSAI, QWEN, SMOL
 from stage import flush
-
-
-class Shown:
-    """The page in a window, over states of the test's own."""
-
-    def __init__(self) -> None:
-        self.state, self.library = State(), LibraryState()
-        self.page = LibraryPage(self.state, self.library)
-        self.page.resize(816, 820)
-        self.page.show()
-        self.page.activateWindow()
-        flush()
-
-    def row(self, name: str) -> LibraryRow:
-        rows = self.page.list.findChildren(LibraryRow)
-        return next(row for row in rows if row.isVisible() and row.view.name == name)
-
-    def texts(self) -> list[str]:
-        """What can be read, from the top."""
-        rows = [self.page.list.row(key) for key in self.page.list.seen]
-        return [
-            text
-            for row in rows
-            if row is not None
-            for text in (row.accessibleName(), row.accessibleDescription())
-            if text
-        ]
-
-    def close(self) -> None:
-        for each in (self.page, self.library, self.state):
-            each.deleteLater()
-        flush()
 
 
 @pytest.fixture
@@ -61,28 +29,6 @@ def shown(qtbot: QtBot) -> Iterator[Shown]:
     made = Shown()
     yield made
     made.close()
-
-
-def show(shown: Shown, scene: scenes.LoadedScene) -> None:
-    scene(shown.state, shown.library, shown.page)
-    flush()
-
-
-def many(count: int) -> list[InstalledRow]:
-    return [replace(SMOL, path=Path(f"/models/{n}.gguf"), name=f"Model {n}") for n in range(count)]
-
-
-def press(qtbot: QtBot, key: Qt.Key) -> None:
-    focused = QApplication.focusWidget()
-    assert focused is not None
-    qtbot.keyClick(focused, key)
-    flush()
-
-
-def focused_row() -> str:
-    widget = QApplication.focusWidget()
-    parent = widget.parentWidget() if widget is not None else None
-    return parent.view.name if isinstance(parent, LibraryRow) else ""
 
 
 # --- on this machine ----------------------------------------------------------------------------
@@ -313,182 +259,6 @@ def test_typing_anywhere_on_the_page_searches(qtbot: QtBot, shown: Shown) -> Non
     qtbot.keyClick(shown.row("Bonsai 8B").action, Qt.Key.Key_Q)
     assert shown.page.search.text() == "q"
     assert shown.page.search.hasFocus()
-
-
-# --- keyboard and screen readers ----------------------------------------------------------------
-
-
-def test_tab_reaches_every_control_of_every_row_and_goes_on(qtbot: QtBot, shown: Shown) -> None:
-    show(shown, scenes.library_full)
-    after = QWidget(shown.page)
-    after.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    after.show()
-    seen: list[str] = []
-    shown.page.search.setFocus()
-    for _ in range(300):
-        press(qtbot, Qt.Key.Key_Tab)
-        widget = QApplication.focusWidget()
-        if widget is after:
-            break
-        assert widget is not None
-        assert widget.accessibleName() or widget.toolTip()
-        seen.append(widget.accessibleName())
-    assert QApplication.focusWidget() is after
-    named = [f"Use {BONSAI.name}", f"More for {SMOL.name}", "Add a folder…"]
-    assert [name for name in named if name not in seen] == []
-    downloads = [f"Download {row.model.name}" for row in shown.library.catalog if not row.offer.problem and not row.offer.here]  # fmt: skip
-    assert [name for name in downloads if name not in seen] == []
-    back: list[str] = []
-    for _ in range(len(seen)):
-        press(qtbot, Qt.Key.Key_Backtab)
-        back.append(QApplication.focusWidget().accessibleName())
-    assert back == seen[::-1]
-
-
-def test_arrow_keys_go_from_row_to_row_and_enter_acts(qtbot: QtBot, shown: Shown) -> None:
-    shown.library.set_installed(many(40))
-    flush()
-    shown.page.search.setFocus()
-    press(qtbot, Qt.Key.Key_Down)
-    assert focused_row() == "Model 0"
-    for _ in range(25):
-        press(qtbot, Qt.Key.Key_Down)
-    assert focused_row() == "Model 25"
-    with qtbot.waitSignal(shown.page.use_requested) as used:
-        press(qtbot, Qt.Key.Key_Return)
-    assert used.args == [Path("/models/25.gguf")]
-    press(qtbot, Qt.Key.Key_Right)
-    assert QApplication.focusWidget().accessibleName() == "More for Model 25"
-    press(qtbot, Qt.Key.Key_Up)
-    assert focused_row() == "Model 24"
-    press(qtbot, Qt.Key.Key_PageUp)
-    assert focused_row() not in ("", "Model 24", "Model 0")
-    press(qtbot, Qt.Key.Key_Home)
-    press(qtbot, Qt.Key.Key_Down)
-    assert focused_row() in ("Model 0", "Model 1")
-    press(qtbot, Qt.Key.Key_End)
-    row = QApplication.focusWidget().parentWidget()
-    assert shown.page.list.viewport().rect().intersects(row.geometry())
-
-
-def test_the_focused_row_can_be_seen(qtbot: QtBot, shown: Shown) -> None:
-    shown.library.set_installed(many(60))
-    flush()
-    shown.page.list.setFocus(Qt.FocusReason.TabFocusReason)
-    for _ in range(90):
-        press(qtbot, Qt.Key.Key_Tab)
-        widget = QApplication.focusWidget()
-        row = widget.parentWidget()
-        assert shown.page.list.viewport().rect().contains(row.geometry().center())
-
-
-def test_focus_stays_in_its_place_when_a_row_goes_or_its_action_does(
-    qtbot: QtBot, shown: Shown
-) -> None:
-    rows = many(6)
-    shown.library.set_installed(rows)
-    flush()
-    shown.row("Model 2").action.setFocus()
-    shown.library.set_installed([row for row in rows if row.name != "Model 2"])
-    flush()
-    assert focused_row() == "Model 3"
-    shown.state.set_model(scenes.in_use(rows[3]))
-    flush()
-    assert focused_row() == "Model 3"
-    assert QApplication.focusWidget().accessibleName() == "More for Model 3"
-
-
-def test_a_row_says_everything_to_a_screen_reader(shown: Shown) -> None:
-    show(shown, scenes.library_full)
-    row = shown.row("Bonsai 8B")
-    access = QAccessible.queryAccessibleInterface(row)
-    assert access.role() is QAccessible.Role.ListItem
-    assert access.text(QAccessible.Text.Name) == "Bonsai 8B"
-    told = access.text(QAccessible.Text.Description)
-    for part in ("1.2 GB", "1-bit, groups of 128", "2.1 GB of 6.2 GB", "fits in memory"):
-        assert part in told
-    action = QAccessible.queryAccessibleInterface(row.action)
-    assert action.role() is QAccessible.Role.Button
-    assert action.text(QAccessible.Text.Name) == "Use Bonsai 8B"
-    heading = QAccessible.queryAccessibleInterface(shown.page.list.row("installed"))
-    assert heading.role() is QAccessible.Role.Heading
-    assert heading.text(QAccessible.Text.Name) == "On this machine"
-    page_list = QAccessible.queryAccessibleInterface(shown.page.list)
-    assert page_list.role() is QAccessible.Role.List
-
-
-# --- hundreds of rows, narrow windows -----------------------------------------------------------
-
-
-def test_five_hundred_models_cost_widgets_only_for_those_that_can_be_seen(
-    shown: Shown,
-) -> None:
-    asked: list[tuple[Path, ...]] = []
-    shown.page.seen.connect(asked.append)
-    rows = many(500)
-    shown.library.set_installed([replace(row, state=FileState.UNKNOWN) for row in rows])
-    flush()
-    assert len(shown.page.findChildren(LibraryRow)) < 40
-    assert max(len(paths) for paths in asked) < 30
-    bar = shown.page.list.verticalScrollBar()
-    for share in (0.5, 1.0, 0.25):
-        bar.setValue(int(bar.maximum() * share))
-        flush()
-    assert len(shown.page.findChildren(LibraryRow)) < 60
-    bar.setValue(bar.maximum())
-    flush()
-    assert "Folders" in shown.texts()
-
-
-def test_what_can_be_seen_stays_when_rows_come_above_it(shown: Shown) -> None:
-    shown.library.set_installed(many(100))
-    flush()
-    shown.page.list.verticalScrollBar().setValue(2000)
-    flush()
-    key = shown.page.list.seen[3]
-    before = shown.page.list.row(key).y()
-    row = scenes.download(1, "a.gguf", Phase.FAILED, 1, 2, error="It failed. " * 30)
-    shown.library.set_downloads([row])
-    flush()
-    assert shown.page.list.row(key).y() == before
-
-
-@pytest.mark.parametrize("width", [420, 520, 816, 1600])
-@pytest.mark.parametrize(
-    "scene",
-    [scenes.library_downloading, scenes.library_failed, scenes.library_names, scenes.library_hub],
-)
-def test_nothing_is_cut_off_or_overlaps_at_any_width(
-    shown: Shown, width: int, scene: scenes.LoadedScene
-) -> None:
-    shown.page.resize(width, 3000)
-    show(shown, scene)
-    rows = [row for row in shown.page.findChildren(LibraryRow) if row.isVisible()]
-    assert len(rows) > 4
-    for row in rows:
-        parts = [
-            part for part in row.findChildren(QWidget) if part.isVisible() and part.parent() is row
-        ]
-        for part in parts:
-            assert row.rect().contains(part.geometry()), (row.view.name, part.geometry())
-        for one in parts:
-            for other in parts:
-                if one is not other:
-                    shared = one.geometry().intersected(other.geometry())
-                    assert shared.isEmpty() or min(shared.width(), shared.height()) <= 4, (
-                        row.view, one, one.geometry(), other, other.geometry(),
-                    )  # fmt: skip
-
-
-def test_the_palette_reaches_rows_made_later(shown: Shown) -> None:
-    show(shown, scenes.library_full)
-    shown.page.apply_palette(DARK)
-    shown.library.set_installed(many(30))
-    flush()
-    shown.page.list.verticalScrollBar().setValue(1500)
-    flush()
-    row = shown.row(next(r.view.name for r in shown.page.findChildren(LibraryRow) if r.isVisible()))
-    assert row._palette is DARK
 
 
 # --- dropping, news, settings of one model ------------------------------------------------------
