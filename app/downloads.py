@@ -30,7 +30,7 @@ from app.download_part import drop_part, hash_of
 from app.download_queue import read_queue, write_queue
 from app.hub import HUB, HubError, Piece, Source
 from app.hub import files as hub_files
-from app.web import WebError, check_address, parse_proxy
+from app.web import WebError, parse_proxy
 
 __all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
 
@@ -148,8 +148,7 @@ class Downloads:
             return tuple(entry.snapshot(self._endpoint) for entry in self._entries.values())
 
     def set_endpoint(self, endpoint: str) -> None:
-        """Use another hub from the next start or resume of a download on; raises WebError."""
-        check_address(endpoint)
+        """Use another hub from the next start or resume of a download on."""
         with self._wake:
             self._endpoint = endpoint
 

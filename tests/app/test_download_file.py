@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.download_file import DownloadError, FileDownload, Limits, Phase, Stopped, probe
-from app.download_part import part_of, sidecar_of
-from hostile_hub import Fault, Hub, model_bytes, running
-
-SIZE = 600_000
-HALF = SIZE // 2
-MODEL = "maker/model/model-Q4_0.gguf"
-QUICK = Limits(
-    stall_seconds=0.25,
-    retry_seconds=0.005,
-    longest_retry_seconds=0.02,
-    attempts=4,
-    margin_bytes=0,
-    checkpoint_bytes=50_000,
+from app.download_part import part_of
+from downloading import (
+    HALF,
+    MODEL,
+    QUICK,
+    SIZE,
+    Told,
+    download,
+    fetch,
+    is_whole,
+    refused,
 )
+from hostile_hub import Fault, Hub, model_bytes, running
 
 
 @pytest.fixture
@@ -40,65 +34,6 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "models" / "model-Q4_0.gguf"
-
-
-class Told:
-    """What a download reported."""
-
-    def __init__(self) -> None:
-        self.phases: list[Phase] = []
-        self.notes: list[str] = []
-
-    def __call__(self, phase: Phase, note: str) -> None:
-        self.phases.append(phase)
-        self.notes.append(note)
-
-
-def download(hub: Hub, place: Path, **settings: object) -> FileDownload:
-    settings = {"limits": QUICK, **settings}
-    return FileDownload(hub.url(MODEL), place, **settings)  # type: ignore[arg-type]
-
-
-def fetch(hub: Hub, place: Path, **settings: object) -> FileDownload:
-    job = download(hub, place, **settings)
-    job.run()
-    return job
-
-
-def is_whole(hub: Hub, place: Path) -> bool:
-    """The file has its name and its content, and nothing lies beside it."""
-    beside = sorted(path.name for path in place.parent.iterdir())
-    return beside == [place.name] and place.read_bytes() == hub.files[MODEL].content
-
-
-def interrupted(hub: Hub, place: Path, at: int = HALF) -> FileDownload:
-    """A download that was stopped when `at` bytes had arrived."""
-    hub.faults.append(Fault(stall_after=at))
-    job = download(hub, place, limits=replace(QUICK, stall_seconds=20))
-
-    def stop() -> None:
-        hub.stalled.wait(10)
-        while job.done_bytes < at:
-            hub.released.wait(0.005)
-        job.stop()
-
-    stopper = threading.Thread(target=stop)
-    stopper.start()
-    with pytest.raises(Stopped):
-        job.run()
-    stopper.join()
-    hub.released.set()
-    return job
-
-
-def refused(hub: Hub, place: Path, **settings: object) -> DownloadError:
-    with pytest.raises(DownloadError) as caught:
-        fetch(hub, place, **settings)
-    assert str(caught.value).endswith(".")
-    assert str(caught.value).count(". ") == 0, "one sentence"
-    assert caught.value.remedy.endswith(".")
-    assert not place.exists()
-    return caught.value
 
 
 def test_a_file_arrives_whole_and_verified(hub: Hub, place: Path) -> None:
@@ -284,137 +219,6 @@ def test_a_file_without_the_magic_never_becomes_a_model(
     assert not part_of(place).exists()
 
 
-def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    here = part_of(place).stat().st_size
-    assert 0 < here < SIZE
-    told = Told()
-    job = fetch(hub, place, report=told)
-    assert is_whole(hub, place)
-    assert job.received_bytes == SIZE - here
-    assert told.phases[0] is Phase.VERIFYING, "what was here is hashed first"
-    assert hub.asked_of_store()[-1].headers["If-Range"] == hub.files[MODEL].etag
-
-
-def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -> None:
-    sha256 = hub.files[MODEL].sha256
-    interrupted(hub, place)
-    note = json.loads(sidecar_of(place).read_bytes())
-    sidecar_of(place).write_text(json.dumps(note | {"url": "https://mirror.example/x.gguf"}))
-    job = fetch(hub, place, sha256=sha256)
-    assert is_whole(hub, place)
-    assert job.received_bytes < SIZE
-    assert "If-Range" not in hub.asked_of_store()[-1].headers
-
-
-@pytest.mark.parametrize(
-    "note", ["", "{}", "[]", "null", '{"url": 5}', '{"url": "x", "done_bytes": -1}', "\x00"]
-)
-def test_a_part_nobody_vouches_for_is_fetched_anew(hub: Hub, place: Path, note: str) -> None:
-    interrupted(hub, place)
-    sidecar_of(place).write_text(note)
-    assert fetch(hub, place).received_bytes == SIZE
-    assert is_whole(hub, place)
-
-
-def test_a_changed_file_is_fetched_anew_with_a_note(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    hub.put(MODEL, model_bytes(SIZE + 5, seed=3), etag='"v2"')
-    told = Told()
-    job = fetch(hub, place, report=told)
-    assert is_whole(hub, place)
-    assert job.received_bytes == SIZE + 5
-    assert "The file on the server has changed; starting again." in told.notes
-
-
-def test_a_changed_file_behind_an_unchanged_etag_is_noticed(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    hub.put(MODEL, model_bytes(SIZE, seed=3))
-    fetch(hub, place)
-    assert is_whole(hub, place)
-
-
-def test_a_new_etag_of_the_store_alone_costs_no_trust(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    hub.files[MODEL].etag = '"another store"'
-    fetch(hub, place)
-    assert is_whole(hub, place)
-
-
-def test_a_weak_etag_is_no_condition(hub: Hub, place: Path) -> None:
-    hub.files[MODEL].etag = 'W/"v1"'
-    hub.files[MODEL].hashed = False
-    interrupted(hub, place)
-    fetch(hub, place)
-    assert is_whole(hub, place)
-    assert "If-Range" not in hub.asked_of_store()[-1].headers
-
-
-def test_a_server_that_cannot_continue_starts_again(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    hub.files[MODEL].resumable = False
-    told = Told()
-    fetch(hub, place, report=told)
-    assert is_whole(hub, place)
-    assert "The file on the server cannot be continued; starting again." in told.notes
-
-
-def test_416_for_a_whole_part_is_the_end(hub: Hub, place: Path) -> None:
-    hub.files[MODEL].hashed = False
-    job = download(hub, place)
-    place.parent.mkdir()
-    part_of(place).write_bytes(hub.files[MODEL].content)
-    sidecar_of(place).write_text(json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}))
-    job.run()
-    assert is_whole(hub, place)
-    assert job.received_bytes == 0
-
-
-def test_416_for_a_part_of_something_else_starts_again(hub: Hub, place: Path) -> None:
-    hub.files[MODEL].hashed = False
-    interrupted(hub, place)
-    hub.put(MODEL, model_bytes(1_000), hashed=False)
-    fetch(hub, place)
-    assert is_whole(hub, place)
-
-
-def test_a_partial_answer_from_elsewhere_is_not_taken_in(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    hub.faults.append(Fault(shift=5))
-    fetch(hub, place)
-    assert is_whole(hub, place)
-
-
-def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
-    whole = hub.files[MODEL]
-    job = download(hub, place, sha256=whole.sha256, size_bytes=SIZE)
-    place.parent.mkdir()
-    part_of(place).write_bytes(whole.content)
-    sidecar_of(place).write_text(json.dumps({"url": job.url, "size_bytes": SIZE}))
-    job.run()
-    assert is_whole(hub, place)
-    assert hub.asked == []
-
-
-def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> None:
-    interrupted(hub, place)
-    part = part_of(place)
-    content = bytearray(part.read_bytes())
-    content[-1000:] = bytes(1000)  # as a power cut leaves it
-    part.write_bytes(bytes(content))
-    fetch(hub, place)
-    assert is_whole(hub, place)
-
-
-def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place: Path) -> None:
-    hub.files[MODEL].hashed = False
-    interrupted(hub, place)
-    note = json.loads(sidecar_of(place).read_bytes())
-    sidecar_of(place).write_text(json.dumps(note | {"done_bytes": 1_000}))
-    assert fetch(hub, place).received_bytes == SIZE - 1_000
-    assert is_whole(hub, place)
-
-
 def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:
     hub.redirect = "/loop"
     assert "in a circle" in str(refused(hub, place))
@@ -458,58 +262,6 @@ def test_too_little_room_is_said_before_anything_arrives(hub: Hub, place: Path) 
         job.run()
     assert str(caught.value) == "The disk has 1 MB free where 2 MB are needed."
     assert job.received_bytes == 0
-
-
-def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
-    hub: Hub, place: Path
-) -> None:
-    limits = Limits(margin_bytes=400_000, checkpoint_bytes=100_000)
-    room = iter([1 << 30] * 2)
-    job = download(hub, place, limits=limits, free=lambda folder: next(room, 1_000))
-    with pytest.raises(DownloadError, match=r"^The disk has 0 MB free"):
-        job.run()
-    here = part_of(place).stat().st_size
-    assert 0 < here < SIZE
-    assert fetch(hub, place).received_bytes == SIZE - here
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_keeps_what_arrived(
-    hub: Hub, place: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    job = download(hub, place)
-    write = os.write
-
-    def limited(file: int, data: bytes | memoryview) -> int:
-        room = HALF - job.done_bytes
-        if room <= 0:
-            raise OSError(number, os.strerror(number))
-        return write(file, data[:room])  # a disk takes what still fits
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", limited)
-        with pytest.raises(DownloadError, match=r"^The disk is full: model-Q4_0.gguf could"):
-            job.run()
-    assert part_of(place).stat().st_size == HALF
-    assert not place.exists()
-    assert fetch(hub, place).received_bytes == SIZE - HALF
-    assert is_whole(hub, place)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
-def test_a_limit_of_the_system_keeps_what_arrived(hub: Hub, place: Path) -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, before[1]))
-    try:
-        with pytest.raises(DownloadError, match=r"^The disk is full: "):
-            fetch(hub, place)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert part_of(place).stat().st_size == HALF
-    assert fetch(hub, place).received_bytes == SIZE - HALF
-    assert is_whole(hub, place)
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(hub: Hub, tmp_path: Path) -> None:

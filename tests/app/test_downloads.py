@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,58 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.downloads import Download, Downloads, Limits, Phase, Source
-from app.hub import HubError, Piece
+from app.downloads import Phase, Source
+from app.hub import HubError
 from app.web import WebError
-from hostile_hub import Fault, Hub, model_bytes, running
-
-SIZE = 600_000
-HALF = SIZE // 2
-PATIENCE = 20.0  # seconds
-QUICK = Limits(
-    stall_seconds=10,
-    retry_seconds=0.005,
-    longest_retry_seconds=0.02,
-    attempts=4,
-    margin_bytes=0,
-)
-
-
-class Watched:
-    """A queue and everything it told."""
-
-    def __init__(self, hub: Hub, folder: Path, **settings: object) -> None:
-        self.told: list[Download] = []
-        self.threads: set[threading.Thread] = set()
-        self._news = threading.Condition()
-        settings = {"limits": QUICK, "tick_seconds": 0.02, "endpoint": hub.endpoint, **settings}
-        self.queue = Downloads(folder, self._changed, **settings)  # type: ignore[arg-type]
-
-    def _changed(self, download: Download) -> None:
-        with self._news:
-            self.told.append(download)
-            self.threads.add(threading.current_thread())
-            self._news.notify_all()
-
-    def until(self, id: int, *phases: Phase) -> Download:
-        """The first report of a download in one of these phases."""
-        return self.when(lambda one: one.id == id and one.phase in phases)
-
-    def when(self, wanted: Callable[[Download], bool]) -> Download:
-        with self._news:
-            found = self._news.wait_for(lambda: any(map(wanted, self.told)), PATIENCE)
-            assert found, self.told[-5:]
-            return next(one for one in self.told if wanted(one))
-
-    def forget(self) -> None:
-        with self._news:
-            self.told.clear()
-
-    def phases(self, id: int) -> list[Phase]:
-        """The phases of a download in order, without repeats."""
-        with self._news:
-            seen = [one.phase for one in self.told if one.id == id]
-        return [one for at, one in enumerate(seen) if not at or seen[at - 1] is not one]
+from hostile_hub import Fault, Hub, running
+from queueing import HALF, PATIENCE, QUICK, SIZE, Watched, content, half_way, models, source
 
 
 @pytest.fixture
@@ -91,30 +43,6 @@ def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., Watched]]:
     yield make
     for one in made:
         one.queue.close()
-
-
-def source(number: int) -> Source:
-    return Source(f"maker/model{number}", file=f"model{number}-Q4_0.gguf")
-
-
-def content(number: int) -> bytes:
-    return model_bytes(SIZE + number, number)
-
-
-def models(folder: Path) -> list[str]:
-    """The files there are, without the queue's own."""
-    return sorted(
-        path.name for path in folder.rglob("*") if path.is_file() and "json" not in path.name
-    )
-
-
-def half_way(hub: Hub, watched: Watched, number: int = 1) -> int:
-    """Start a download that goes silent half way; its number."""
-    hub.faults.append(Fault(stall_after=HALF))
-    id = watched.queue.add(source(number))
-    assert hub.stalled.wait(PATIENCE)
-    watched.when(lambda one: one.id == id and one.done_bytes == HALF)
-    return id
 
 
 def test_a_download_tells_its_way_from_queue_to_file(hub: Hub, folder: Path, watch) -> None:
@@ -296,109 +224,6 @@ def test_progress_is_told_now_and_then_not_at_every_byte(hub: Hub, watch) -> Non
     assert len(watched.told) <= 6 + 10 * seconds
 
 
-def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
-    hub: Hub, folder: Path, watch
-) -> None:
-    first = watch()
-    half_way(hub, first)
-    first.queue.add(source(2))
-    first.queue.close()
-    told = len(first.told)
-    assert models(folder) == ["model1-Q4_0.gguf.part"] or len(models(folder)) == 2
-    hub.released.set()
-
-    second = watch()
-    kept = second.queue.all()
-    assert {one.phase for one in kept} <= {Phase.PAUSED}
-    assert kept[0].done_bytes == HALF
-    assert kept[0].size_bytes == SIZE + 1
-    for one in kept:
-        second.queue.resume(one.id)
-        second.until(one.id, Phase.DONE)
-    assert models(folder) == ["model1-Q4_0.gguf", "model2-Q4_0.gguf"]
-    assert len(first.told) == told, "a closed queue tells nothing"
-
-
-def test_the_next_start_goes_on_where_that_is_wanted(hub: Hub, folder: Path, watch) -> None:
-    first = watch()
-    half_way(hub, first)
-    first.queue.close()
-    hub.released.set()
-    second = watch(resume=True)
-    second.until(second.queue.all()[0].id, Phase.DONE)
-    assert hub.sent_bytes == SIZE + 1
-    assert models(folder) == ["model1-Q4_0.gguf"]
-
-
-def test_paused_and_failed_stay_as_they_were(hub: Hub, watch) -> None:
-    first = watch()
-    hub.hub_faults.append(Fault(status=404))
-    failed = first.queue.add(source(2))
-    first.until(failed, Phase.FAILED)
-    paused = half_way(hub, first)
-    first.queue.pause(paused)
-    first.until(paused, Phase.PAUSED)
-    first.queue.close()
-    second = watch(resume=True)
-    states = {one.file: (one.phase, one.error) for one in second.queue.all()}
-    assert states == {
-        "model2-Q4_0.gguf": (Phase.FAILED, "There is no such file on 127.0.0.1."),
-        "model1-Q4_0.gguf": (Phase.PAUSED, ""),
-    }
-
-
-def test_finished_downloads_are_not_listed_after_a_restart(hub: Hub, watch) -> None:
-    first = watch()
-    first.until(first.queue.add(source(1)), Phase.DONE)
-    first.queue.close()
-    assert watch().queue.all() == ()
-
-
-def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, watch) -> None:
-    first = watch()
-    half_way(hub, first)
-    first.queue.close()
-    hub.released.set()
-    (folder / "downloads.json").unlink()
-    second = watch()
-    (found,) = second.queue.all()
-    assert (found.phase, found.repository) == (Phase.PAUSED, "maker/model1")
-    second.queue.resume(found.id)
-    second.until(found.id, Phase.DONE)
-    assert hub.sent_bytes == SIZE + 1
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        "",
-        "\x00\xff",
-        "[]",
-        '{"downloads": 5}',
-        '{"downloads": [5, {}, {"source": {}}]}',
-        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "../a.gguf"}]}',
-        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "/etc/a.gguf"}]}',
-        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "a.exe"}]}',
-        '{"downloads": [{"source": {"file": "a.gguf"}, "path": "a.gguf"}]}',
-        '{"downloads": [{"source": {"file": "a-00005-of-00002.gguf", "repository": "a/b"}, '
-        '"path": "a.gguf"}]}',
-        "[" * 100_000,
-    ],
-)
-def test_a_queue_that_makes_no_sense_is_left_out(folder: Path, watch, stored: str) -> None:
-    folder.mkdir()
-    (folder / "downloads.json").write_text(stored, encoding="latin-1")
-    assert watch().queue.all() == ()
-
-
-def test_the_queue_on_disk_is_plain_json(hub: Hub, folder: Path, watch) -> None:
-    watched = watch()
-    half_way(hub, watched)
-    watched.queue.close()
-    (row,) = json.loads((folder / "downloads.json").read_text())["downloads"]
-    assert (row["path"], row["phase"]) == ("model1-Q4_0.gguf", "queued")
-
-
 def test_another_file_of_the_same_name_goes_to_a_folder_of_its_own(
     hub: Hub, folder: Path, watch
 ) -> None:
@@ -448,69 +273,6 @@ def test_a_damaged_file_of_that_name_is_left_alone(hub: Hub, folder: Path, watch
     assert done.path == folder / "maker_model1" / "model1-Q4_0.gguf"
     assert done.path.read_bytes() == content(1)
     assert (folder / "model1-Q4_0.gguf").read_bytes() == bytes(damaged)
-
-
-def split(hub: Hub) -> list[bytes]:
-    """A model in three pieces on the hub."""
-    pieces = [model_bytes(200_000 + number, number) for number in (1, 2, 3)]
-    for number, piece in enumerate(pieces, 1):
-        hub.put(f"maker/split/big-0000{number}-of-00003.gguf", piece)
-    return pieces
-
-
-def test_a_split_model_is_one_download_and_shows_up_last(hub: Hub, folder: Path, watch) -> None:
-    pieces = split(hub)
-    watched = watch()
-    id = watched.queue.add(Source("maker/split", file="big-00002-of-00003.gguf"))
-    done = watched.until(id, Phase.DONE)
-    assert done.file == "big-00001-of-00003.gguf"
-    assert done.done_bytes == done.size_bytes == sum(map(len, pieces))
-    there = [folder / f"big-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
-    assert [path.read_bytes() for path in there] == pieces
-    running = [one for one in watched.told if one.phase is Phase.RUNNING]
-    assert {one.size_bytes for one in running} == {sum(map(len, pieces))}, "known from the start"
-    assert [one.path.split("big-")[1][:5] for one in hub.asked_of_store()] == [
-        "00002",
-        "00003",
-        "00001",
-    ]
-
-
-def test_a_split_model_goes_on_with_the_pieces_it_has(hub: Hub, folder: Path, watch) -> None:
-    pieces = split(hub)
-    hub.api["/api/models/maker/split/tree/main"] = Fault(status=500)  # sizes are learnt as it goes
-    hub.faults += [Fault(), Fault(stall_after=100_000)]
-    first = watch()
-    id = first.queue.add(Source("maker/split", file="big-00001-of-00003.gguf"))
-    first.when(lambda one: one.id == id and one.done_bytes == len(pieces[1]) + 100_000)
-    first.queue.close()
-    hub.released.set()
-    second = watch(resume=True)
-    (kept,) = second.queue.all()
-    second.until(kept.id, Phase.DONE)
-    assert hub.sent_bytes == sum(map(len, pieces))
-    assert (folder / "big-00003-of-00003.gguf").read_bytes() == pieces[2]
-
-
-def test_cancel_of_a_split_model_removes_its_finished_pieces(hub: Hub, folder: Path, watch) -> None:
-    split(hub)
-    hub.faults += [Fault(), Fault(stall_after=100_000)]
-    watched = watch()
-    id = watched.queue.add(Source("maker/split", file="big-00001-of-00003.gguf"))
-    assert hub.stalled.wait(PATIENCE)
-    watched.queue.cancel(id)
-    watched.until(id, Phase.CANCELLED)
-    watched.queue.close()
-    assert models(folder) == []
-
-
-def test_a_wrong_piece_fails_the_whole(hub: Hub, folder: Path, watch) -> None:
-    split(hub)
-    wrong = (Piece("big-00001-of-00003.gguf"), Piece("big-00002-of-00003.gguf", 0, "0" * 64))
-    watched = watch()
-    id = watched.queue.add(Source("maker/split", file=wrong[0].file, pieces=wrong))
-    assert "SHA-256 differs" in watched.until(id, Phase.FAILED).error
-    assert not (folder / "big-00001-of-00003.gguf").exists()
 
 
 def test_a_direct_link_needs_no_repository(hub: Hub, folder: Path, watch) -> None:
@@ -565,10 +327,15 @@ def test_an_endpoint_is_used_from_the_next_start_on(hub: Hub, folder: Path, watc
     watched.until(watched.queue.add(source(1)), Phase.DONE)
 
 
-def test_a_wrong_endpoint_or_proxy_is_refused(watch) -> None:
+def test_an_endpoint_that_is_not_safe_fails_in_a_sentence(watch) -> None:
     watched = watch()
-    with pytest.raises(WebError):
-        watched.queue.set_endpoint("http://hub.invalid")
+    watched.queue.set_endpoint("http://hub.invalid")
+    failed = watched.until(watched.queue.add(source(1)), Phase.FAILED)
+    assert failed.error == "The address begins with http:, which is not safe."
+
+
+def test_a_wrong_proxy_is_refused(watch) -> None:
+    watched = watch()
     with pytest.raises(WebError):
         watched.queue.set_proxy("socks5://127.0.0.1:1")
 
