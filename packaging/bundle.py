@@ -37,14 +37,15 @@ def build(folder: Path = FOLDER) -> Path:
         inner.mkdir(parents=True)
         _check_space(folder)
         say("Drawing the icons…")
-        _python("draw the icons", str(_HERE / "icon_files.py"), str(inner))
+        drawing = {"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
+        _python("draw the icons", str(_HERE / "icon_files.py"), str(inner), **drawing)
         say("Collecting the app (about a minute)…")
         _python("collect the app", *_pyinstaller(), TOKONOMA_STARTER=str(starter))
         made = WORK / "dist" / (f"{NAME}.app" if sys.platform == "darwin" else NAME)
         if sys.platform == "linux":
             say("Stripping the largest libraries…")
             _strip(made)
-            _add_linux_files(made, inner)
+            add_linux_files(made, inner)
         elif sys.platform == "win32":
             for file in sorted((_HERE / "windows").glob("*.ps1")):
                 shutil.copy(file, made)
@@ -143,7 +144,7 @@ def _strip(bundle: Path) -> None:
         raise Trouble(f"{last_lines(ran.stderr)}\nstrip could not work on the libraries, as above.")
 
 
-def _add_linux_files(bundle: Path, icons: Path) -> None:
+def add_linux_files(bundle: Path, icons: Path) -> None:
     """What a desktop wants to know: menu entry, file type, icons, and how to put them there."""
     libraries = [str(path) for path in bundle.rglob("*.so*") if not path.is_symlink()]
     text = (_HERE / "linux" / "README.txt").read_text(encoding="utf-8")

@@ -6,14 +6,10 @@ sizes: PNG on Linux, ICO on Windows, ICNS on a Mac; both of these are boxes for 
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QGuiApplication

@@ -1,0 +1,382 @@
+"""What a bundle is made of and says of itself, as far as that shows without building one."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import plistlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import bundle
+import clean_root
+import contents
+import dev
+import icon_files
+import licences
+import smoke_frozen
+import start
+import tiny
+from environment import Trouble
+
+ROOT = Path(__file__).parent.parent
+PACKAGING = ROOT / "packaging"
+MIME = "{http://www.freedesktop.org/standards/shared-mime-info}"
+RUNS_ON = (
+    "PySide6-Essentials",
+    "shiboken6",
+    "qasync",
+    "platformdirs",
+    "torch",
+    "numpy",
+    "tokenizers",
+    "safetensors",
+    "jinja2",
+    "markupsafe",
+    "markdown-it-py",
+    "mdurl",
+    "pygments",
+)
+# Run with everything that stays out of a bundle refused, as it is there.
+REFUSING = """
+import importlib, pkgutil, sys
+from pathlib import Path
+import contents
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if any(name == one or name.startswith(one + ".") for one in contents.EXCLUDED_MODULES):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Refused())
+for package in ("app", "engine", "kernels"):
+    for module in pkgutil.walk_packages([package], package + "."):
+        importlib.import_module(module.name)
+from engine.__main__ import main
+sys.exit(main(["complete", "-m", sys.argv[1], "-p", "hello", "-n", "2", "--temp", "0"]))
+"""
+
+
+# --- what goes in -------------------------------------------------------------------------------
+
+
+def test_nothing_that_runs_needs_what_is_left_out(tmp_path: Path) -> None:
+    model = tmp_path / "tiny.gguf"
+    tiny.write(model)
+    ran = subprocess.run(
+        [sys.executable, "-c", REFUSING, model],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(PACKAGING)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "generated tokens" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PySide6/Qt/plugins/platforms/libqxcb.so",
+        "PySide6/Qt/plugins/platforms/libqwayland.so",
+        "PySide6/plugins/platforms/qwindows.dll",
+        "PySide6/Qt/plugins/platforms/libqcocoa.dylib",
+        "PySide6/Qt/lib/libQt6Core.so.6",
+        "torch/lib/libtorch_cpu.so",
+        "torch/bin/torch_shm_manager",
+        "torch/_library/custom_ops.py",
+        "models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "resources/fonts/Inter-Regular.otf",
+    ],
+)
+def test_what_the_app_needs_is_kept(name: str) -> None:
+    assert contents.wanted(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PySide6/Qt/plugins/platforms/libqvnc.so",
+        "PySide6/Qt/plugins/imageformats/libqtiff.so",
+        "PySide6/plugins/tls/qschannelbackend.dll",
+        "PySide6/Qt/translations/qt_de.qm",
+        "PySide6/Qt/qml/QtQuick/qmldir",
+        "torch/test/op_registration_test",
+        "torch/bin/protoc",
+        "torch/include/torch/csrc/api.h",
+        "torch/lib/libjitbackend_test.so",
+        "numpy-2.4.6.dist-info/METADATA",
+    ],
+)
+def test_what_nobody_loads_is_left_out(name: str) -> None:
+    assert not contents.wanted(name)
+
+
+def test_libraries_stay_only_while_something_kept_is_linked_with_them() -> None:
+    links = {
+        "PySide6/QtGui.abi3.so": ["libQt6Gui.so.6", "libc.so.6"],
+        "PySide6/Qt/lib/libQt6Gui.so.6": ["libglib-2.0.so.0"],
+        "libglib-2.0.so.0": ["libpcre2-8.so.0"],
+        "libpcre2-8.so.0": [],
+        "PySide6/Qt/lib/libQt6Quick.so.6": ["libgtk-3.so.0"],
+        "libgtk-3.so.0": ["libglib-2.0.so.0"],
+        "libpython3.11.so.1.0": [],
+        "torch/lib/libtorch_cpu.so": [],
+    }
+    dropped = set(links) - contents.needed(links, links.__getitem__)
+    assert dropped == {"PySide6/Qt/lib/libQt6Quick.so.6", "libgtk-3.so.0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("libstdc++.so.6", True),
+        ("libX11.so.6", True),
+        ("libX11-xcb.so.1", True),
+        ("libxcb.so.1", True),
+        ("libxcb-cursor.so.0", False),
+        ("libglib-2.0.so.0", False),
+        ("torch/lib/libc10.so", False),
+    ],
+)
+def test_only_libraries_tied_to_the_machine_are_left_to_it(name: str, host: bool) -> None:
+    assert contents.is_host_library(name) is host
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs binutils")
+def test_what_a_program_asks_of_the_system_is_read_from_it() -> None:
+    program = shutil.which("ls") or "/bin/ls"
+    assert "libc.so.6" in contents.linked(program)
+    assert re.fullmatch(r"2\.\d+", contents.oldest_glibc([program]))
+
+
+# --- licences -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNS_ON)
+def test_every_package_the_app_runs_on_has_its_licence_text(name: str) -> None:
+    part = licences.of_distribution(metadata.distribution(name))
+    assert part.version
+    assert part.texts
+    assert any(path.stat().st_size > 400 for path, _ in part.texts)
+
+
+def test_a_package_without_licence_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(licences.Missing, match=r"The package nothing 1\.0 carries no licence text"):
+        licences.of_distribution(_installed(tmp_path, "nothing", {}))
+
+
+def test_every_text_and_an_index_of_all_are_written(tmp_path: Path) -> None:
+    files = {"licenses/LICENSE": "Do as you like.", "licenses/deep/NOTICE.txt": "By someone."}
+    part = licences.of_distribution(_installed(tmp_path, "some.thing", files))
+    licences.write([part], tmp_path / "out")
+    assert (tmp_path / "out" / "some.thing" / "LICENSE").read_text() == "Do as you like."
+    assert (tmp_path / "out" / "some.thing" / "deep" / "NOTICE.txt").exists()
+    index = (tmp_path / "out" / "index.txt").read_text()
+    assert re.search(r"^some\.thing +1\.0 +MIT +some\.thing/$", index, re.MULTILINE)
+
+
+def test_the_parts_of_a_bundle_are_found_by_their_files() -> None:
+    jinja2 = metadata.distribution("jinja2").locate_file("jinja2/loaders.py")
+    parts = licences.components([Path(str(jinja2)), Path(os.__file__), ROOT / "app" / "paths.py"])
+    names = [part.name for part in parts]
+    assert {"Jinja2", "Python", "Tokonoma", "pyinstaller", "Inter (font)"} <= set(names)
+    assert "torch" not in names
+    assert names == sorted(names, key=str.lower)
+
+
+def test_a_file_of_nobody_is_refused(tmp_path: Path) -> None:
+    stranger = tmp_path / "libstranger.so.1"
+    stranger.touch()
+    with pytest.raises(licences.Missing, match=r"Nothing says whose .*libstranger"):
+        licences.components([stranger])
+
+
+def _installed(folder: Path, name: str, files: dict[str, str]) -> metadata.Distribution:
+    """A package as pip leaves it: its description, and files of its own beside that."""
+    place = folder / f"{name}-1.0.dist-info"
+    described = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\nLicense-Expression: MIT\n"
+    for path, text in {**files, "METADATA": described}.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text)
+    record = [*(f"{place.name}/{path},," for path in (*files, "METADATA")), ""]
+    (place / "RECORD").write_text("\n".join(record))
+    return metadata.Distribution.at(place)
+
+
+# --- the desktop --------------------------------------------------------------------------------
+
+
+def test_desktop_entry_and_file_type_agree() -> None:
+    entry = _entry(PACKAGING / "linux" / "tokonoma.desktop")
+    kind = ET.parse(PACKAGING / "linux" / "tokonoma.mime.xml").getroot().find(f"{MIME}mime-type")
+    assert kind is not None
+    assert entry["MimeType"] == f"{kind.get('type')};"
+    assert entry["Exec"].endswith(" %F"), "the app takes paths"
+    assert [glob.get("pattern") for glob in kind.iter(f"{MIME}glob")] == ["*.gguf"]
+    assert [match.get("value") for match in kind.iter(f"{MIME}match")] == ["GGUF"]
+    assert entry["Icon"] == kind.find(f"{MIME}icon").get("name") == "tokonoma"  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
+def test_installing_and_uninstalling_leaves_nothing_behind(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / 'odd "name" $x 50% `y`\\z'
+    home.mkdir()
+    icons = tmp_path / "icons"
+    icons.mkdir()
+    for side in (16, 24, 32, 48, 64, 128, 256, 512):
+        (icons / f"tokonoma-{side}.png").write_bytes(b"picture")
+    folder.mkdir()
+    bundle.add_linux_files(folder, icons)
+    (folder / "tokonoma").touch(mode=0o755)
+
+    assert "is in the menu" in _install(folder, home)
+    entry = _entry(home / ".local/share/applications/tokonoma.desktop")
+    assert _words(entry["Exec"]) == [str(folder / "tokonoma"), "%F"]
+    assert (home / ".local/share/mime/packages/tokonoma.xml").exists()
+    assert len(list((home / ".local/share/icons").rglob("tokonoma.*"))) == 9
+    assert (home / ".local/bin/tokonoma").resolve() == folder / "tokonoma"
+
+    assert "is in the menu" in _install(folder, home), "a second time does no harm"
+    assert "stay" in _install(folder, home, "uninstall")
+    assert list(home.rglob("*tokonoma*")) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
+def test_installing_spares_another_program_of_the_same_name(tmp_path: Path) -> None:
+    mine = tmp_path / ".local" / "bin" / "tokonoma"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    icons = tmp_path / "icons"
+    icons.mkdir()
+    for side in (16, 24, 32, 48, 64, 128, 256, 512):
+        (icons / f"tokonoma-{side}.png").touch()
+    bundle.add_linux_files(folder, icons)
+    _install(folder, tmp_path)
+    _install(folder, tmp_path, "uninstall")
+    assert mine.read_text() == "mine"
+
+
+def test_the_mac_knows_the_file_type_and_the_permissions() -> None:
+    facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
+    (kind,) = facts["CFBundleDocumentTypes"]
+    (declared,) = facts["UTImportedTypeDeclarations"]
+    assert kind["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]
+    assert declared["UTTypeTagSpecification"] == {"public.filename-extension": ["gguf"]}
+    assert facts["NSRequiresAquaSystemAppearance"] is False, "dark mode"
+    allowed = plistlib.loads((PACKAGING / "macos" / "entitlements.plist").read_bytes())
+    assert sorted(key.rsplit(".", 1)[1] for key in allowed) == [
+        "allow-unsigned-executable-memory",
+        "disable-library-validation",
+    ]
+
+
+def test_windows_files_register_the_same_type() -> None:
+    installer = (PACKAGING / "windows" / "installer.iss").read_text()
+    script = (PACKAGING / "windows" / "register.ps1").read_text()
+    for text in (installer, script):
+        assert "Tokonoma.gguf" in text
+        assert r".gguf\OpenWithProgids" in text
+        assert r"shell\open\command" in text
+
+
+def test_icons_are_boxed_as_windows_and_macs_read_them() -> None:
+    boxed = icon_files.ico({16: b"small", 256: b"larger"})
+    assert struct.unpack_from("<3H", boxed) == (0, 1, 2)
+    side, _, _, _, _, bits, size, offset = struct.unpack_from("<4B2H2I", boxed, 6 + 16)
+    assert (side, bits, boxed[offset : offset + size]) == (0, 32, b"larger")
+    boxed = icon_files.icns({b"ic07": b"picture"})
+    assert boxed == b"icns" + struct.pack(">I", 23) + b"ic07" + struct.pack(">I", 15) + b"picture"
+
+
+def test_an_icon_is_drawn_at_the_size_asked_for(qapp: object) -> None:
+    assert struct.unpack_from(">2I", icon_files.png(48), 16) == (48, 48)
+
+
+def _entry(path: Path) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None, delimiters="=")
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(path, encoding="utf-8")
+    return parser["Desktop Entry"]
+
+
+def _words(value: str) -> list[str]:
+    """An Exec line as a desktop reads it: the file's escapes, then quotes, then percent signs."""
+    plain = re.sub(r"\\(.)", lambda found: {"s": " "}.get(found[1], found[1]), value)
+    found = re.match(r'"((?:[^"\\]|\\.)*)" (.*)$', plain)
+    assert found is not None, plain
+    return [re.sub(r"\\(.)", r"\1", found[1]).replace("%%", "%"), found[2]]
+
+
+def _install(folder: Path, home: Path, *arguments: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    ran = subprocess.run(
+        [folder / "install.sh", *arguments],
+        env={**kept, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+# --- running it ---------------------------------------------------------------------------------
+
+
+def test_a_line_on_stderr_that_is_not_listed_fails_the_smoke_test() -> None:
+    smoke_frozen.check_errors("This plugin does not support propagateSizeHints()\n\n")
+    with pytest.raises(Trouble, match=r"qt\.svg: Cannot read file"):
+        smoke_frozen.check_errors("qt.svg: Cannot read file\n")
+
+
+def test_connections_beyond_the_machine_are_counted() -> None:
+    trace = (
+        "812   socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3\n"
+        '812   connect(3, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X0"}, 20) = 0\n'
+        "901   recvmsg(3, {msg_namelen=0}, 0) = -1 EAGAIN (Resource temporarily unavailable)\n"
+        "901   connect(9, {sa_family=AF_INET, sin_port=htons(443)}, 16) = 0\n"
+    )
+    assert clean_root.sockets(trace) == {
+        ("socket", "AF_UNIX"): 1,
+        ("connect", "AF_UNIX"): 1,
+        ("connect", "AF_INET"): 1,
+    }
+
+
+def test_the_readme_names_the_packages_the_bare_system_gets() -> None:
+    text = (PACKAGING / "linux" / "README.txt").read_text()
+    listed = re.search(r"Debian and Ubuntu:\n\n(.+?)\n\n", text, re.DOTALL)
+    assert listed is not None
+    assert tuple(listed[1].split()) == clean_root.DESKTOP
+
+
+def test_testing_a_bundle_that_is_not_there_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dev.main(["bundle", "--test", "--out", str(tmp_path)]) == 1
+    assert "Run `python3 packaging/dev.py bundle` first." in capsys.readouterr().err
+
+
+def test_what_the_bundle_starts_gets_the_systems_own_libraries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/bundle/_internal:/opt/mine")
+    monkeypatch.setenv("LD_LIBRARY_PATH_ORIG", "/opt/mine")
+    start.restore_environment()
+    assert os.environ["LD_LIBRARY_PATH"] == "/opt/mine"
+    assert "LD_LIBRARY_PATH_ORIG" not in os.environ
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/bundle/_internal")
+    start.restore_environment()
+    assert "LD_LIBRARY_PATH" not in os.environ
