@@ -53,6 +53,7 @@ class _Job:
     turns: tuple[Turn, ...]
     sampling: Sampling
     max_tokens: int
+    bare: bool  # without the conversation's adapters
 
 
 class Answers:
@@ -79,10 +80,21 @@ class Answers:
         self._first_text: tuple[float, int] | None = None  # when it came, and tokens by then
         self._speed_at = 0.0
 
-    def ask(self, message: Message, turns: tuple[Turn, ...], sampling: Sampling, most: int) -> None:
-        """Write `message` as the answer to `turns` as soon as its turn comes."""
+    def ask(
+        self,
+        message: Message,
+        turns: tuple[Turn, ...],
+        sampling: Sampling,
+        most: int,
+        *,
+        bare: bool = False,
+    ) -> None:
+        """Write `message` as the answer to `turns` as soon as its turn comes.
+
+        A `bare` one is written without adapters, whatever the conversation has.
+        """
         self._jobs.append(
-            _Job(message.conversation, message.id, message.text, turns, sampling, most)
+            _Job(message.conversation, message.id, message.text, turns, sampling, most, bare)
         )
         self._state.set_waiting(message.id, message.conversation, self._note())
         self.go_on()
@@ -92,7 +104,7 @@ class Answers:
         ready = self._state.model.phase is ModelPhase.READY
         if self._jobs and ready and self._state.generation is None:
             self._sessions.make_way(self._jobs[0].conversation)
-            if self._adapters.ensure(self._jobs[0].conversation):
+            if self._adapters.ensure(self._jobs[0].conversation, bare=self._jobs[0].bare):
                 self._begin(self._jobs.popleft())
         for job in self._jobs:
             if self._state.waiting.get(job.message) != self._note():
@@ -208,6 +220,8 @@ class Answers:
         match self._state.model.phase:
             case ModelPhase.LOADING:
                 return "Waits for the model to load"
+            case ModelPhase.READY if self._state.generation is None:
+                return "Waits for its adapters"
             case ModelPhase.READY:
                 return "Waits for another answer to finish"
             case ModelPhase.NONE | ModelPhase.FAILED:

@@ -142,6 +142,7 @@ class Controller(QObject):
     def save(self) -> None:
         """Show what the engine wrote to its end, and hand it to the store."""
         self._link.drain()
+        self.adapters.settle()
         self._answers.save()
 
     def close_store(self) -> None:
@@ -260,14 +261,14 @@ class Controller(QObject):
         """Stop the answer of the shown conversation; what is there of it stays."""
         self._answers.stop(self.state.current)
 
-    def regenerate(self, message_id: int) -> None:
-        """Answer again, as a sibling of this answer."""
+    def regenerate(self, message_id: int, *, bare: bool = False) -> None:
+        """Answer again, as a sibling of this answer; a `bare` one without adapters."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         self.state.cut(old.conversation, place)
         count = old.siblings + 1
-        self._answer(self._add(old.conversation, old.parent, Role.ASSISTANT, "", count))
+        self._answer(self._add(old.conversation, old.parent, Role.ASSISTANT, "", count), bare=bare)
 
     def edit(self, message_id: int, text: str) -> None:
         """Send another wording of an own message; the old one and its answers stay as a branch."""
@@ -424,10 +425,10 @@ class Controller(QObject):
         self.state.add(message)
         return message
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: Message, *, bare: bool = False) -> None:
         settings = self.library.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
-        self._answers.ask(message, turns, sampling(settings), settings.max_tokens)
+        self._answers.ask(message, turns, sampling(settings), settings.max_tokens, bare=bare)
 
     def _find(self, message_id: int) -> tuple[int, Message | None]:
         """A message of the shown branch and its place there."""

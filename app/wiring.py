@@ -43,6 +43,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
 
+    def compare(message_id: int) -> None:
+        controller.regenerate(message_id, bare=True)
+
     def wire_preferences(page: Preferences) -> None:
         show_settings = connect_preferences(
             page,
@@ -70,6 +73,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.searched.connect(controller.conversations.search)
 
     transcript.regenerate_requested.connect(controller.regenerate)
+    transcript.compare_requested.connect(compare)
+    transcript.adapters_requested.connect(window.adapters.open)
     transcript.edit_submitted.connect(controller.edit)
     transcript.continue_requested.connect(controller.continue_answer)
     transcript.sibling_requested.connect(controller.show_sibling)
