@@ -19,13 +19,29 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from PySide6.QtWidgets import QApplication
 
+import scenes_adapters
 import scenes_chat
+import scenes_library
+import scenes_settings
 from scenes_chat import Scene, fill
 from stage import Stage
 
 OUT = Path(__file__).parents[1] / "build" / "shots"
-SCENES: dict[str, Scene] = {**scenes_chat.SCENES}
-HIGH_CONTRAST = ("empty", "long_answer", "several_selected", "picker", "loading")
+SCENES: dict[str, Scene] = {
+    **scenes_chat.SCENES,
+    **scenes_library.SCENES,
+    **scenes_adapters.SCENES,
+    **scenes_settings.SCENES,
+}
+HIGH_CONTRAST = (
+    "empty",
+    "long_answer",
+    "several_selected",
+    "picker",
+    "loading",
+    "adapters_stacked",
+    "adapters_failed",
+)
 SCALED = ("empty", "long_answer", "picker")
 
 
