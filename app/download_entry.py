@@ -6,8 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from app.download_file import FileDownload, Phase
+from app.download_file import FileDownload
 from app.download_names import safe_name
+from app.download_rules import Phase
 from app.hub import Piece, Source, file_address, piece_names
 
 ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)

@@ -8,19 +8,16 @@ used. No Qt, no threads: `run` blocks its caller, `stop` ends it from another th
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import random
 import re
-import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from enum import Enum
+from dataclasses import asdict
 from pathlib import Path
 
 from app.download_part import (
@@ -33,63 +30,22 @@ from app.download_part import (
     sidecar_of,
     sync_folder,
 )
+from app.download_rules import (
+    DownloadError,
+    Limits,
+    Phase,
+    Stopped,
+    amount,
+    disk_error,
+    free_bytes,
+)
 from app.web import Answer, Linked, WebError, ask, end, refusal
 
 MAGIC = b"GGUF"
 _CHUNK = 1 << 18  # bytes read at once
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LONGEST_WAIT = 300.0  # seconds, whatever a server asks for
-
-
-class Phase(Enum):
-    """What a download is doing."""
-
-    QUEUED = "queued"
-    CONNECTING = "connecting"
-    RUNNING = "running"
-    PAUSED = "paused"
-    WAITING = "waiting"  # to try again; the note says why and when
-    VERIFYING = "verifying"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class DownloadError(Exception):
-    """A download that cannot go on: `str(error)` says why, `remedy` what to do."""
-
-    def __init__(self, what: str, remedy: str = "") -> None:
-        super().__init__(what)
-        self.remedy = remedy
-
-
-class Stopped(Exception):
-    """Someone asked the download to stop; what has arrived is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How patient a download is, and how much room it leaves."""
-
-    stall_seconds: float = 30.0  # without a byte, before the connection is given up
-    retry_seconds: float = (
-        1.0  # before the first new attempt; doubles with each that brings nothing
-    )
-    longest_retry_seconds: float = 60.0
-    attempts: int = 8  # in a row that bring nothing new, before giving up
-    wrong_attempts: int = 3  # answers that cannot be the file, before giving up
-    margin_bytes: int = 256 << 20  # free space that must be left when the file is complete
-    checkpoint_bytes: int = 32 << 20  # brought to the disk at once
-    checkpoint_seconds: float = 5.0
-
-
-def free_bytes(folder: Path) -> int:
-    """Free space of the disk that holds a folder, which may not exist yet."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 class _Wrong(Exception):
@@ -343,7 +299,7 @@ class FileDownload:
         free = self._free(self.path.parent)
         if free < needed:
             raise DownloadError(
-                f"The disk has {_amount(free)} free where {_amount(needed)} are needed.",
+                f"The disk has {amount(free)} free where {amount(needed)} are needed.",
                 "Make room on the disk, then try again; what has arrived is kept.",
             )
 
@@ -472,21 +428,3 @@ def probe(url: str, proxy: str = "") -> Linked:
         raise refusal(answer)
     told = answer.linked
     return Linked(told.sha256, told.etag, told.size_bytes or answer.length or 0)
-
-
-def disk_error(error: OSError, path: Path) -> DownloadError:
-    """What a fault of the disk means for a download, in a sentence."""
-    if error.errno in _FULL:
-        return DownloadError(
-            f"The disk is full: {path.name} could not be written.",
-            "Make room on the disk, then try again; what has arrived is kept.",
-        )
-    return DownloadError(
-        f"{path.name} could not be written: {error.strerror or error}.",
-        "Check that the folder can be written to, then try again.",
-    )
-
-
-def _amount(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 0) / 1e6:.0f} MB"

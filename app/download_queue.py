@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from app.download_entry import Entry
-from app.download_file import Phase
 from app.download_part import read_part, replace_file
+from app.download_rules import Phase
 from app.hub import HubError, Piece, Source, parse_link
 
 NAME = "downloads.json"

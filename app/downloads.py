@@ -15,19 +15,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from app.download_entry import ACTIVE, Download, Entry, Run
-from app.download_file import (
+from app.download_file import FileDownload, probe
+from app.download_names import safe_folder, safe_name
+from app.download_part import drop_part, hash_of
+from app.download_queue import read_queue, write_queue
+from app.download_rules import (
     DownloadError,
-    FileDownload,
     Limits,
     Phase,
     Stopped,
     disk_error,
     free_bytes,
-    probe,
 )
-from app.download_names import safe_folder, safe_name
-from app.download_part import drop_part, hash_of
-from app.download_queue import read_queue, write_queue
 from app.hub import HUB, HubError, Piece, Source
 from app.hub import files as hub_files
 from app.web import WebError, parse_proxy

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.download_file import DownloadError, FileDownload, Limits, Phase, Stopped
+from app.download_file import FileDownload
+from app.download_rules import DownloadError, Limits, Phase, Stopped
 from hostile_hub import Fault, Hub
 
 SIZE = 600_000

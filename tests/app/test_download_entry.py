@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.download_entry import Download, Entry, Run
-from app.download_file import FileDownload, Phase
+from app.download_file import FileDownload
+from app.download_rules import Phase
 from app.hub import HUB, HubError, Piece, Source
 
 MB = 1_000_000

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.download_file import DownloadError, FileDownload, Limits, Phase, Stopped, probe
+from app.download_file import FileDownload, probe
 from app.download_part import part_of
+from app.download_rules import DownloadError, Limits, Phase, Stopped
 from downloading import (
     HALF,
     MODEL,

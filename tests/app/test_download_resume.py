@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.download_file import DownloadError, Limits, Phase
 from app.download_part import part_of, sidecar_of
+from app.download_rules import DownloadError, Limits, Phase
 from downloading import HALF, MODEL, SIZE, Told, download, fetch, interrupted, is_whole
 from hostile_hub import Fault, Hub, model_bytes, running
 
