@@ -33,14 +33,16 @@ LIGHT_ENGINE = {
     "engine",
     "engine.device",
     "engine.errors",
+    "engine.identity",
     "engine.inspect",
     "engine.library",
     "engine.memory",
     "engine.messages",
     "engine.service",
+    "engine.snapshot_folder",
 }
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels")
-VALUE_TYPES = (messages.Turn, messages.Sampling)
+VALUE_TYPES = (messages.Turn, messages.Sampling, messages.AdapterUse, messages.AdapterInfo)
 
 
 def tracked() -> list[Path]:
