@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QListWidget,
+    QListWidgetItem,
     QPlainTextEdit,
     QVBoxLayout,
     QWidget,
@@ -25,6 +27,7 @@ from app.ui.controls import IconButton, TextButton, label
 from app.ui.theme import BODY, HEADING, SMALL, Palette, code_font, font
 from app.web import WebError, is_loopback, parse_proxy
 
+_INDEX = "All parts"
 _LARGEST = 400_000  # characters of a licence that are shown
 
 
@@ -37,15 +40,20 @@ class Licence:
 
 
 def licences(folder: Path) -> list[Licence]:
-    """The licence texts in a folder and below it, by name."""
+    """The licence texts in a folder, by the part they belong to; in a bundle the index comes first.
+
+    A bundle has a folder for each part, the fonts' texts lie beside each other.
+    """
     if not folder.is_dir():
         return []
-    found = [
-        Licence(_name_of(path.relative_to(folder)), path)
+    places = [
+        path.relative_to(folder)
         for path in folder.rglob("*")
         if path.is_file() and not path.name.startswith(".")
     ]
-    return sorted(found, key=lambda licence: licence.name.casefold())
+    texts = Counter(place.parts[0] for place in places)
+    found = [Licence(_name_of(place, texts[place.parts[0]]), folder / place) for place in places]
+    return sorted(found, key=lambda each: (each.name != _INDEX, each.name.casefold()))
 
 
 def contacts(settings: Settings) -> list[tuple[str, str]]:
@@ -69,8 +77,8 @@ class AboutSection(QWidget):
 
     licences_requested = Signal()
 
-    def __init__(self, count: int) -> None:
-        """`count` is how many licences there are to read."""
+    def __init__(self, *, some: bool) -> None:
+        """`some` is whether there are licences to read."""
         super().__init__()
         self.version = label(f"Tokonoma {__version__}", "", BODY)
         self.version.setFont(font(BODY, QFont.Weight.Medium))
@@ -80,9 +88,8 @@ class AboutSection(QWidget):
         )
         self.contacts = _wrapped("")
         self.links = _wrapped("A link in an answer opens in your browser, when you click it.")
-        many = f"Licences of {count} parts" if count > 1 else "Licences"
-        self.licences = TextButton(many, "link")
-        self.licences.setVisible(count > 0)
+        self.licences = TextButton("Licences of everything inside", "link")
+        self.licences.setVisible(some)
         self.licences.clicked.connect(self.licences_requested)
         row = QHBoxLayout()
         row.setContentsMargins(0, 4, 0, 0)
@@ -116,7 +123,9 @@ class LicenceView(QWidget):
         self.names = QListWidget()
         self.names.setFont(font(SMALL))
         self.names.setAccessibleName("Parts")
-        self.names.addItems([licence.name for licence in found])
+        for licence in found:
+            item = QListWidgetItem(licence.name, self.names)
+            item.setToolTip(licence.name)
         self.names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.names.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.names.currentRowChanged.connect(self._show_text)
@@ -173,10 +182,14 @@ class LicenceView(QWidget):
             super().keyPressEvent(event)
 
 
-def _name_of(path: Path) -> str:
-    """A file's name as people read it, after the folders it lies in."""
-    stem = path.stem if path.suffix.lower() in (".txt", ".md", ".rst", ".html") else path.name
-    return " / ".join((*path.parent.parts, stem.replace("_", " ")))
+def _name_of(place: Path, texts: int) -> str:
+    """What a text is for; where its part has several `texts`, which of them it is."""
+    if place == Path("index.txt"):
+        return _INDEX
+    if len(place.parts) == 1:
+        return place.stem if place.suffix else place.name
+    part, inner = place.parts[0], "/".join(place.parts[1:])
+    return f"{part}: {inner}" if texts > 1 else part
 
 
 def _wrapped(text: str) -> QLabel:

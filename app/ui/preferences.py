@@ -76,7 +76,7 @@ class Preferences(QWidget):
         self.reload_line = ReloadLine()
         self.storage = StorageSection(session_state)
         found = licences(paths.resources() / "licences")
-        self.about = AboutSection(len(found))
+        self.about = AboutSection(some=bool(found))
         self.licences = LicenceView(found)
         self.close_button = IconButton("close", "Back to the conversation")
         self._make_rows()

@@ -365,11 +365,22 @@ def test_the_licences_can_be_read(page: Page, qtbot: QtBot) -> None:
     assert about.licences.hasFocus()
 
 
-def test_licences_are_listed_by_name_wherever_they_lie(tmp_path: Path) -> None:
-    (tmp_path / "fonts").mkdir()
-    for name in ("torch.txt", "fonts/Inter_OFL.txt", "LICENSE", ".hidden"):
-        (tmp_path / name).write_text("text")
-    assert [each.name for each in licences(tmp_path)] == ["fonts / Inter OFL", "LICENSE", "torch"]
+def test_licences_are_listed_by_the_part_they_are_for(tmp_path: Path) -> None:
+    names = (
+        "Inter-OFL.txt",
+        "index.txt",
+        "torch/licenses/LICENSE",
+        "torch/NOTICE",
+        "jinja2/LICENSE.txt",
+    )
+    for name in (*names, ".hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = licences(tmp_path)
+    assert [each.name for each in found] == [
+        "All parts", "Inter-OFL", "jinja2", "torch: licenses/LICENSE", "torch: NOTICE",
+    ]  # fmt: skip
+    assert [each.path.read_text() for each in found] == [names[n] for n in (1, 0, 4, 2, 3)]
     assert licences(tmp_path / "missing") == []
 
 
