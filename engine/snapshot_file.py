@@ -109,7 +109,10 @@ def read_header(file: BinaryIO) -> Header:
     if end != size:
         short = f"The saved session is cut short: {size:,} bytes of {end:,}."
         raise damaged(short) if end > size else damaged()
-    if list(tensors)[-1:] != [DIGEST] or tensors[DIGEST].size_bytes != _DIGEST_BYTES:
+    if list(tensors)[-1:] != [DIGEST] or (tensors[DIGEST].dtype, tensors[DIGEST].shape) != (
+        "U8",
+        (_DIGEST_BYTES,),
+    ):
         raise damaged()
     return Header(metadata, tensors, size)
 
@@ -158,7 +161,12 @@ def _entries(fields: Mapping[str, Any], start: int) -> tuple[dict[str, Entry], i
             if isinstance(field, dict)
             else (None, None, None)
         )
-        if dtype not in _WIDTHS or not _are_counts(shape) or not _are_counts(offsets):
+        if (
+            not isinstance(dtype, str)
+            or dtype not in _WIDTHS
+            or not _are_counts(shape)
+            or not _are_counts(offsets)
+        ):
             raise damaged()
         size = math.prod(shape) * _WIDTHS[dtype]
         if offsets != [end - start, end - start + size]:
