@@ -22,9 +22,10 @@ CONFIG = "adapter_config.json"
 
 _LARGEST_BYTES = 1 << 20
 _LARGEST_ALPHA = 1e6
-_MOST_PATTERNS = 4_096
+_MOST_PATTERNS = 1_024
 _LONGEST_PATTERN = 256
 _PLAIN = "Choose an adapter that was trained as plain LoRA."
+_IN_FULL = "Name the modules in full, or choose another adapter."
 _DAMAGED = "The folder is damaged or incomplete; get another copy."
 
 _REFUSED = {
@@ -44,9 +45,11 @@ _REFUSED = {
 }
 # These begin by changing the base model, so the pairs alone do not give what was trained.
 _CHANGED_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
-# A pattern is tried on hundreds of names: only those that cannot take for ever are tried at all.
-_RISKY = re.compile(r"\(\?|\)[*+?{]|\{|\\\d")
-_MOST_REPEATS = 2
+# A pattern is a stranger's and is tried on hundreds of names: none may take for ever on one.
+_RISKY = re.compile(r"\(\?|\)[*+?{]|\{|\\\d|\[\[|--|&&|\|\||~~")
+_INVOLVED = re.compile(r"[*+?(]")
+_MOST_INVOLVED = 2  # repeats and groups of one pattern
+_MOST_PATTERNS_INVOLVED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,12 @@ def read_config(path: Path) -> PeftConfig:
     if "lora_alpha" not in keys:
         raise AdapterError(f"The key 'lora_alpha' is missing from {CONFIG}.", _DAMAGED)
     alphas = _mapping(keys, "alpha_pattern")
+    if sum(bool(_INVOLVED.search(text)) for text in alphas) > _MOST_PATTERNS_INVOLVED:
+        raise AdapterError(
+            f"The key 'alpha_pattern' of {CONFIG} holds more than {_MOST_PATTERNS_INVOLVED} "
+            "patterns with repeats or groups.",
+            _IN_FULL,
+        )
     ranks = [keys["r"]] if "r" in keys else []
     ranks += _mapping(keys, "rank_pattern").values()
     base_model = keys.get("base_model_name_or_path")
@@ -157,8 +166,8 @@ def _number(key: str, value: object) -> float:
 
 def _pattern(text: str) -> re.Pattern[str]:
     """A pattern as PEFT applies it: to the end of a module's name, from its start or after a dot."""
-    repeats = text.count("*") + text.count("+")
-    if len(text) <= _LONGEST_PATTERN and repeats <= _MOST_REPEATS and not _RISKY.search(text):
+    involved = len(_INVOLVED.findall(text))
+    if len(text) <= _LONGEST_PATTERN and involved <= _MOST_INVOLVED and not _RISKY.search(text):
         try:
             return re.compile(rf"(.*\.)?({text})$")
         except re.error:
@@ -166,7 +175,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     raise AdapterError(
         f"The key 'alpha_pattern' of {CONFIG} holds the pattern {_shown(text)}, which is faulty or "
         "too involved.",
-        "Name the modules in full, or choose another adapter.",
+        _IN_FULL,
     )
 
 

@@ -72,6 +72,11 @@ def _refuse_other_kinds(file: GGUFFile) -> None:
             f"{shown(file.path.name)} is {what}, not an adapter.",
             "Open a model with Open model; choose a GGUF adapter or a PEFT folder here.",
         )
+    if len(file.paths) > 1:
+        raise AdapterError(
+            f"{shown(file.path.name)} is one of {len(file.paths)} parts of an adapter.",
+            "Join the parts into one file, or choose another copy.",
+        )
     method = file.string("adapter.type", "lora")
     if method != "lora":
         raise AdapterError(

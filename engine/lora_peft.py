@@ -39,7 +39,7 @@ TENSORS = "adapter_model.safetensors"
 
 _PICKLED = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
 _TYPES = ("F64", "F32", "F16", "BF16")
-_OUTSIDE = ("base_model", "model", "language_model")  # what the name of a module may begin with
+_OUTSIDE = re.compile(r"^(?:base_model\.)?(?:(?:language_)?model\.){0,3}")
 _LAYER = re.compile(r"layers\.(\d{1,5})\.(.+)")
 _HALF = re.compile(r"(.+)\.lora_(?:embedding_)?([AB])(?:\.\w+)??(?:\.weight)?")
 
@@ -204,12 +204,10 @@ def _is_copy(key: str) -> bool:
 
 def _gguf_name(module: str, family: Family) -> str:
     """GGUF's name of a module's matrix; raises AdapterError for one no model here has."""
-    parts = module.split(".")
-    while parts and parts[0] in _OUTSIDE:
-        parts = parts[1:]
-    if len(parts) == 1 and parts[0] in _TOP:
-        return _TOP[parts[0]]
-    layer = _LAYER.fullmatch(".".join(parts))
+    inner = _OUTSIDE.sub("", module, count=1)
+    if inner in _TOP:
+        return _TOP[inner]
+    layer = _LAYER.fullmatch(inner)
     if layer and layer[2] in family.layer:
         return f"blk.{int(layer[1])}.{family.layer[layer[2]]}.weight"
     raise AdapterError(

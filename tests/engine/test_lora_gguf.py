@@ -249,6 +249,15 @@ def test_a_file_that_is_not_there_is_named(base: BaseModel, tmp_path: Path) -> N
     refused(tmp_path / "gone.gguf", base, "gone.gguf")
 
 
+def test_an_adapter_in_parts_is_named(base: BaseModel, tmp_path: Path) -> None:
+    """One hash stands for an adapter, so it is one file."""
+    for part, tensors in enumerate((halves(), halves(UP, rows=128))):
+        keys = {"split.count": 2, "split.no": part, "split.tensors.count": 4}
+        file = tmp_path / f"a-0000{part + 1}-of-00002.gguf"
+        tiny_lora.write_gguf(file, tensors, metadata=keys)
+    refused(file, base, "2 parts")
+
+
 def test_an_adapter_that_is_cut_short_is_named(path: Path, base: BaseModel, tmp_path: Path) -> None:
     file = tiny_lora.write(tmp_path / "a.gguf", path)
     file.write_bytes(file.read_bytes()[:-100])
