@@ -239,11 +239,6 @@ class Preferences(QWidget):
         self._pages.setCurrentIndex(0)
 
 
-def settings_button() -> IconButton:
-    """The button that opens this page."""
-    return IconButton("settings", "Settings (Ctrl+,)")
-
-
 def _head(close_button: IconButton) -> QWidget:
     title = label("Settings", "", HEADING)
     title.setFont(font(HEADING, QFont.Weight.DemiBold))
