@@ -158,6 +158,12 @@ class Downloads:
         with self._wake:
             self._proxy = proxy
 
+    def set_parallel(self, parallel: int) -> None:
+        """Let so many downloads run at once from then on; those that run already go on."""
+        with self._wake:
+            self._parallel = parallel
+            self._wake.notify_all()
+
     def close(self) -> None:
         """Stop everything soon, keep what has arrived, and note what was running."""
         with self._wake:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -102,13 +101,12 @@ class Library(QObject):
     def set_settings(self, settings: Settings) -> None:
         """Other settings hold: the hub's address, the proxy, what models begin with."""
         self.defaults.settings = settings
-        values = asdict(settings)
-        endpoint = str(values.get("hub_endpoint") or HUB)
-        proxy = str(values.get("proxy") or "")
-        self.hub.endpoint, self.hub.proxy = endpoint, proxy
+        endpoint = settings.hub_endpoint or HUB
+        self.hub.endpoint, self.hub.proxy = endpoint, settings.proxy
         self.downloads.set_endpoint(endpoint)
+        self.downloads.set_parallel(settings.parallel_downloads)
         try:
-            self.downloads.set_proxy(proxy)
+            self.downloads.set_proxy(settings.proxy)
         except WebError as error:
             self.state.set_line(Line(str(error), error.remedy, trouble=True))
 

@@ -134,6 +134,17 @@ def test_a_download_paused_in_the_queue_never_starts(hub: Hub, watch) -> None:
     assert watched.phases(second) == [Phase.QUEUED, Phase.PAUSED]
 
 
+def test_a_queued_download_starts_when_more_may_run_at_once(hub: Hub, watch) -> None:
+    watched = watch(parallel=1)
+    first = half_way(hub, watched)
+    second = watched.queue.add(source(2))
+    watched.queue.set_parallel(2)
+    watched.until(second, Phase.RUNNING)
+    hub.released.set()
+    watched.until(first, Phase.DONE)
+    watched.until(second, Phase.DONE)
+
+
 def test_cancel_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = half_way(hub, watched)
