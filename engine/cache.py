@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.device import give_back_memory
 from engine.messages import CacheType
 
 _FIRST_CAPACITY = 256  # tokens
+_MOST_OUTGROWN = 1 << 25  # bytes, between two times they are given back
 _BLOCK = 32  # channels that share a scale
 _LARGEST_HALF = 65504.0
 
@@ -60,6 +62,7 @@ class Cache:
         self.type = type
         self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
+        self._outgrown = 0  # bytes of buffers replaced since they were last given back
         # One head's keys are contiguous, as attention reads them: [K, S, width] each.
         self._keys, self._values = (
             [_empty(kv_heads, head_width, type) for _ in range(layers)] for _ in range(2)
@@ -138,6 +141,12 @@ class Cache:
                 larger = part.new_empty(part.shape[0], capacity, part.shape[2])
                 larger[:, : self.length] = part[:, : self.length]
                 parts[at] = larger
+            self._outgrown += sum(part.nbytes for part in parts) // 2
+        # Outgrown buffers stay in the allocator's heap, in pieces the larger ones cannot use:
+        # half a cache that nobody holds, unless it is told to let them go.
+        if self._outgrown > _MOST_OUTGROWN or layer == len(self._keys) - 1:
+            give_back_memory()
+            self._outgrown = 0
 
 
 def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:

@@ -18,9 +18,9 @@ from engine.memory import (
     MemoryPlan,
     ModelShape,
     Needs,
-    fixed_scratch_bytes,
     plan_memory,
     refusal,
+    scratch_bytes,
     vocabulary_bytes,
 )
 from engine.messages import CacheType
@@ -173,7 +173,6 @@ def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
     """What a model takes whose weights and vocabulary take `held` bytes."""
     tokens = chunk_size(model.layer_weights)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
-    fixed = fixed_scratch_bytes(model, tokens)
 
     def scratch(context: int) -> int:
         attention = ops.attention_bytes(
@@ -184,9 +183,7 @@ def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
             model.head_width,
             cache is CacheType.F32,
         )
-        # Buffers grow by copying: one layer is there twice for a moment.
-        growth = per_token * context // (2 * model.layers)
-        return fixed + attention + growth
+        return scratch_bytes(model, tokens, attention)
 
     return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
 

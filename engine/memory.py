@@ -19,6 +19,9 @@ _GB = 1e9
 # Measured: what libraries keep once they have multiplied, sampled and rendered for the first time.
 _RUNTIME_BYTES = 20_000_000
 
+# Measured: bytes the allocator's heap takes for each byte of a pass, for want of fitting holes.
+_HEAP_SHARE = 1.3
+
 # Measured: one token or merge as Python objects and in the tokenizers library.
 _BYTE_LEVEL_TOKEN_BYTES, _MERGE_BYTES = 320, 180
 _SENTENCEPIECE_TOKEN_BYTES = 220
@@ -131,18 +134,19 @@ def vocabulary_bytes(tokens: int, merges: int, sentencepiece: bool) -> int:
     return tokens * _BYTE_LEVEL_TOKEN_BYTES + merges * _MERGE_BYTES
 
 
-def fixed_scratch_bytes(shape: ModelShape, tokens: int) -> int:
-    """What a pass over `tokens` takes at most, attention aside, whatever the context.
+def scratch_bytes(shape: ModelShape, tokens: int, attention_bytes: int) -> int:
+    """What a pass over `tokens` takes at most beside weights and cache.
 
-    That is the activations of one layer, the logits of one token and what sampling makes of them.
+    That is the activations of one layer, what attention makes for itself, the logits of one token
+    and what sampling makes of them.
     """
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
     # What is alive at once: around the rotation of queries and keys, and around the activation.
-    attending = 2 * shape.width + 5 * queries + 5 * keys
-    feeding = 2 * shape.width + 4 * shape.feed_forward
-    logits = 8 * shape.vocabulary
-    return _RUNTIME_BYTES + 4 * (tokens * max(attending, feeding) + logits)
+    attending = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
+    feeding = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
+    logits = 4 * 8 * shape.vocabulary
+    return _RUNTIME_BYTES + logits + int(_HEAP_SHARE * max(attending, feeding))
 
 
 def _most_context(needs: Needs, budget: int, limit: int) -> int:

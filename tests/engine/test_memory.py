@@ -10,9 +10,9 @@ from engine.memory import (
     MemoryPlan,
     ModelShape,
     Needs,
-    fixed_scratch_bytes,
     plan_memory,
     refusal,
+    scratch_bytes,
     vocabulary_bytes,
 )
 
@@ -121,12 +121,13 @@ def test_a_vocabulary_takes_what_its_kind_takes() -> None:
     assert sentencepiece == pytest.approx(58e6, rel=0.05)  # measured on gemma 3's
 
 
-def test_scratch_grows_with_the_chunk_and_with_each_width() -> None:
-    before = fixed_scratch_bytes(SHAPE, 256)
-    assert fixed_scratch_bytes(SHAPE, 512) > before
-    for name in ("width", "feed_forward", "vocabulary"):
-        wider = replace(SHAPE, **{name: 4 * getattr(SHAPE, name)})
-        assert fixed_scratch_bytes(wider, 256) > before, name
+def test_scratch_grows_with_the_chunk_with_each_width_and_with_attention() -> None:
+    before = scratch_bytes(SHAPE, 256, 10_000_000)
+    assert scratch_bytes(SHAPE, 512, 10_000_000) > before
+    assert scratch_bytes(SHAPE, 256, 20_000_000) > before
+    for name in ("width", "heads", "kv_heads", "feed_forward", "vocabulary"):
+        wider = replace(SHAPE, **{name: 8 * getattr(SHAPE, name)})
+        assert scratch_bytes(wider, 256, 10_000_000) > before, name
 
 
 def test_a_layers_weights_are_those_of_its_products() -> None:
