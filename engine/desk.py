@@ -10,7 +10,6 @@ flips at once; all go with the model. A file that changed on the disk is read ag
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,9 +22,9 @@ from engine import identity, lora, snapshot, snapshots
 from engine.beside import Beside
 from engine.cache import Cache
 from engine.chat import prompt_ids
-from engine.errors import SnapshotError
+from engine.errors import AdapterError, ModelFileError
 from engine.generate import Answer
-from engine.identity import Stamp
+from engine.identity import ModelFiles, Stamp
 from engine.library import data_folder, model_parts
 from engine.loader import LoadedModel
 from engine.lora import Adapter, Stack
@@ -46,16 +45,13 @@ from engine.messages import (
     Text,
 )
 from engine.prompt import agreement, keep_held
+from engine.recall import Recall, Recalled
 from engine.saver import Saver
 from engine.session import Session
-from engine.snapshots import Saved, Snapshots
-
-log = logging.getLogger(__name__)
+from engine.snapshots import Snapshots
 
 Checkpoint = Callable[[], None]
 _SPARE_ADAPTERS = 4  # kept though no stack holds them
-# Fewer tokens are read sooner than a file that belongs to another conversation.
-_WORTHWHILE = 16
 _MEASURED = 16  # tokens a pass must have for its speed to say something
 
 
@@ -76,10 +72,10 @@ class Desk:
         """`files` are the stamps of the model's files from before they were read."""
         self.model = model
         self.session: Session = model.new_session()
-        self._files = files
         self._folder = folder
         self._saver = saver
-        self._sha256 = ""  # of the model, once it was needed
+        paths, memory = model_parts(model.path), data_folder() / "hashes.json"
+        self._recall = Recall(folder, ModelFiles(paths, files, memory), model.tokenizer)
         self._adapters: dict[Path, _Kept] = {}  # the one used last comes last
         self._uses: tuple[AdapterUse, ...] = ()
         self._speed = 0.0  # tokens read a second; 0: not measured yet
@@ -107,7 +103,7 @@ class Desk:
         )
         fresh = self._ids(text, checkpoint)
         if len(fresh) < self.session.context:
-            self._bring(fresh, None, checkpoint)
+            self._bring(fresh, "", checkpoint)
         answer = Answer(
             self.session,
             self.model.tokenizer,
@@ -160,7 +156,13 @@ class Desk:
         if known is not None and files and known.files == files:
             return known
         checkpoint()
-        return _Kept(lora.load_adapter(path, self.model.decoder.base, checkpoint), files)
+        try:
+            return _Kept(lora.load_adapter(path, self.model.decoder.base, checkpoint), files)
+        except (AdapterError, ModelFileError) as error:
+            if path.name in str(error):
+                raise
+            # One of several may be at fault, so it must be named.
+            raise AdapterError(f"{path.name}: {error}", error.remedy) from error
 
     def _keep(self, used: dict[Path, _Kept]) -> None:
         spare = [path for path in self._adapters if path not in used]
@@ -177,19 +179,20 @@ class Desk:
         started = time.perf_counter()
         text = self.model.template.render(command.turns, add_generation_prompt=False)
         fresh = self._ids(text, checkpoint)
-        restored, refused = self._bring(fresh, command.conversation, checkpoint)
+        found = self._bring(fresh, command.conversation, checkpoint)
         seconds = time.perf_counter() - started
-        kept, _ = agreement(self.model.tokenizer, fresh, self.session.held)
-        ready = min(kept, len(self.session.tokens), len(fresh))
+        held = self.session.held
+        kept, followed = agreement(self.model.tokenizer, fresh, held)
+        ready, total = min(kept, len(self.session.tokens)), kept + len(fresh) - followed
         checkpoint()
         return SnapshotLoaded(
             command.request,
-            restored,
+            found.tokens,
             ready,
-            len(fresh),
+            total,
             seconds,
-            self._reading_seconds(len(fresh) - ready),
-            refused,
+            self._reading_seconds(total - ready),
+            found.refused,
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
@@ -213,7 +216,7 @@ class Desk:
                 conversation=command.conversation,
             ),
             self._folder,
-            identify=self._identify,
+            identify=self._recall.identify,
             budget_bytes=command.budget_bytes,
             saved=saved,
         )
@@ -225,87 +228,11 @@ class Desk:
         held, stack, path = self._saved
         return held == self.session.held and stack == self.session.stack.key and path.exists()
 
-    def _bring(
-        self, fresh: Sequence[int], conversation: str | None, checkpoint: Checkpoint
-    ) -> tuple[int, str]:
-        """Restore what spares most; how many tokens of `fresh` that was, and what was refused.
-
-        Only a file of the named conversation is missed by name: its refusal is told.
-        """
-        spared = self._agreeing(fresh, self.session.held)
-        if len(fresh) - spared <= (0 if conversation is not None else _WORTHWHILE):
-            return 0, ""
-        files = self._folder.all()
-        own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
-        if not files:
-            return 0, ""
-        refusals: dict[Path, str] = {}
-        candidates = list(self._usable(files, refusals, checkpoint))
-        restored = 0
-        while found := snapshots.best(candidates, lambda held: self._agreeing(fresh, held)):
-            saved, gained = found
-            if gained < spared + (1 if saved in own else _WORTHWHILE):
-                break
-            try:
-                snapshot.restore(saved.path, self.session, self._identify(), checkpoint)
-            except SnapshotError as error:
-                self._discard(saved, error)
-                refusals[saved.path] = str(error)
-                candidates.remove(saved)
-                spared = self._agreeing(fresh, self.session.held)
-                continue
-            self._folder.touch(saved)
-            self._saved = self.session.held, self.session.stack.key, saved.path
-            restored = gained
-            break
-        told = [refusals[saved.path] for saved in own if saved.path in refusals]
-        helped = any(saved in candidates for saved in own)
-        return restored, "" if helped or not told else told[0]
-
-    def _usable(
-        self, files: list[Saved], refusals: dict[Path, str], checkpoint: Checkpoint
-    ) -> Iterator[Saved]:
-        """The files of this model, stack and cache; `refusals` gets what speaks against others."""
-        try:
-            sha256 = Beside(lambda: self._identify(checkpoint), "identity").result(checkpoint)
-        except SnapshotError as error:
-            refusals |= {saved.path: str(error) for saved in files}
-            return
-        for saved in files:
-            try:
-                if saved.fault is not None:
-                    raise saved.fault
-                snapshot.check_origin(saved.metadata, self.session, sha256)
-            except SnapshotError as error:
-                refusals[saved.path] = str(error)
-            else:
-                yield saved
-
-    def _agreeing(self, fresh: Sequence[int], held: Sequence[int]) -> int:
-        return agreement(self.model.tokenizer, fresh, held)[0]
-
-    def _discard(self, saved: Saved, error: SnapshotError) -> None:
-        """A file that turned out to be damaged helps nobody any more."""
-        log.info("%s: %s", saved.path.name, error)
-        self._folder.delete(saved)
-
-    def _identify(self, checkpoint: Checkpoint = lambda: None) -> str:
-        """The hash of the model's files, as long as they are those that were loaded."""
-        if not self._sha256:
-            paths = model_parts(self.model.path)
-            try:
-                if identity.stamps(paths) == self._files:
-                    memory = data_folder() / "hashes.json"
-                    found = identity.sha256(paths, memory, checkpoint)
-                    if identity.stamps(paths) == self._files:
-                        self._sha256 = found
-            except OSError as error:
-                log.info("the model cannot be hashed: %s", error)
-        if not self._sha256:
-            raise SnapshotError(
-                "The model's file has changed since it was loaded.", "Load the model again."
-            )
-        return self._sha256
+    def _bring(self, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint) -> Recalled:
+        found = self._recall.bring(self.session, fresh, conversation, checkpoint)
+        if found.path is not None:
+            self._saved = self.session.held, self.session.stack.key, found.path
+        return found
 
     def _reading_seconds(self, tokens: int) -> float:
         """How long reading so many tokens will take."""

@@ -32,6 +32,27 @@ class Stamp:
     node: int
 
 
+class ModelFiles:
+    """The files of a loaded model: their hash, as long as they are those that were loaded."""
+
+    def __init__(self, paths: Sequence[Path], loaded: tuple[Stamp, ...], memory: Path) -> None:
+        """`loaded` are the stamps from before the files were read."""
+        self._paths = tuple(paths)
+        self._loaded = loaded
+        self._memory = memory
+        self._sha256 = ""
+
+    def sha256(self, checkpoint: Callable[[], None] = lambda: None) -> str:
+        """Computed once; "" when the files have changed or are gone. Raises what `checkpoint` does."""
+        if not self._sha256:
+            with suppress(OSError):
+                if stamps(self._paths) == self._loaded:
+                    found = sha256(self._paths, self._memory, checkpoint)
+                    if stamps(self._paths) == self._loaded:
+                        self._sha256 = found
+        return self._sha256
+
+
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
     """The stamps of files as they are now; raises OSError for one that is gone."""
     return tuple(_stamp(path) for path in paths)

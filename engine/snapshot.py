@@ -22,7 +22,7 @@ from engine.errors import RequestError, SnapshotError
 from engine.messages import Sampling
 from engine.sampling import Sampler
 from engine.session import Drawing, Session
-from engine.snapshot_file import READ_AGAIN, Data, Entry, Header, damaged
+from engine.snapshot_file import READ_AGAIN, Damaged, Data, Entry, Header
 
 _TYPES = {
     torch.float32: "F32",
@@ -183,10 +183,10 @@ class _Restored:
         entry = self._header.tensors.get(_TOKENS)
         lengths = ((self._length,), (self._length + 1,))
         if not self._length or entry is None or entry.dtype != "I32" or entry.shape not in lengths:
-            raise damaged()
+            raise Damaged
         tokens = cast("list[int]", self._read(entry, torch.int32).tolist())
         if min(tokens) < 0 or max(tokens) >= vocabulary:
-            raise damaged()
+            raise Damaged
         return tokens
 
     def _check_entries(self, vocabulary: int) -> None:
@@ -198,9 +198,9 @@ class _Restored:
         for name, (dtype, shape) in wanted.items():
             entry = self._header.tensors.get(name)
             if entry is None or (entry.dtype, entry.shape) != (dtype, shape):
-                raise damaged()
+                raise Damaged
         if set(self._header.tensors) - known - set(wanted):
-            raise damaged()
+            raise Damaged
 
     def _drawing(self) -> Drawing | None:
         text = self._header.metadata.get("sampling", "")
@@ -209,11 +209,11 @@ class _Restored:
             return None
         sampling = _sampling(text)
         if random is None:
-            raise damaged()
+            raise Damaged
         try:
             Sampler(sampling).resume(random)
         except (RequestError, ValueError):
-            raise damaged() from None
+            raise Damaged from None
         return Drawing(sampling, random)
 
     def _tensor(self, name: str, dtype: torch.dtype) -> Tensor | None:
@@ -223,7 +223,7 @@ class _Restored:
     def _read(self, entry: Entry, dtype: torch.dtype) -> Tensor:
         """A small tensor [N]; the file is at least as long as what is allocated."""
         if entry.dtype != _TYPES[dtype] or len(entry.shape) != 1:
-            raise damaged()
+            raise Damaged
         tensor = torch.empty(entry.shape, dtype=dtype)
         snapshot_file.read_into(self._file, entry, [_bytes(tensor)])
         return tensor
@@ -236,7 +236,7 @@ def _bytes(tensor: Tensor) -> memoryview:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise damaged()
+        raise Damaged
     return int(text)
 
 
@@ -245,15 +245,15 @@ def _sampling(text: str) -> Sampling:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise damaged() from None
+        raise Damaged from None
     default = asdict(Sampling())
     if not isinstance(found, dict) or set(found) != {field.name for field in fields(Sampling)}:
-        raise damaged()
+        raise Damaged
     values = cast("dict[str, float]", found)
     for name, value in values.items():
         whole = type(default[name]) is int
         if type(value) is not int and (whole or type(value) is not float):
-            raise damaged()
+            raise Damaged
     return Sampling(**values)  # pyright: ignore[reportArgumentType]  # checked above
 
 

@@ -60,20 +60,24 @@ class Data:
     bytes: memoryview
 
 
-def damaged(what: str = "The saved session is damaged.") -> SnapshotError:
-    """The error for a file that is not as it was written."""
-    return SnapshotError(what, READ_AGAIN)
+class Damaged(SnapshotError):
+    """The file is not as it was written, so it is of no use to anybody."""
+
+    def __init__(
+        self, what: str = "The saved session is damaged.", remedy: str = READ_AGAIN
+    ) -> None:
+        super().__init__(what, remedy)
 
 
 if sys.platform == "win32":
 
-    def _lock(file: BinaryIO) -> bool:
+    def lock(file: BinaryIO) -> bool:
         """Nothing to do: an open file cannot be deleted there."""
         return True
 else:
     import fcntl
 
-    def _lock(file: BinaryIO) -> bool:
+    def lock(file: BinaryIO) -> bool:
         """Mark a file as being written; the mark goes with the process. False: another has it."""
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,24 +100,24 @@ def read_header(file: BinaryIO) -> Header:
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or not 0 < length <= min(size - 8, _LARGEST_HEADER):
-        raise damaged("The file is not a saved session, or it is damaged.")
+        raise Damaged("The file is not a saved session, or it is damaged.")
     try:
         header: object = json.loads(file.read(length).decode("utf-8"))
     except (ValueError, RecursionError):
-        raise damaged("The file is not a saved session, or it is damaged.") from None
+        raise Damaged("The file is not a saved session, or it is damaged.") from None
     fields = cast("dict[str, Any]", header) if isinstance(header, dict) else {}
     metadata = fields.pop("__metadata__", None)
     if not _are_texts(metadata) or metadata.get("format") != FORMAT:
-        raise SnapshotError("The file is not a saved session.", "Choose another file.")
+        raise Damaged("The file is not a saved session.", "Choose another file.")
     tensors, end = _entries(fields, 8 + length)
     if end != size:
         short = f"The saved session is cut short: {size:,} bytes of {end:,}."
-        raise damaged(short) if end > size else damaged()
+        raise Damaged(short) if end > size else Damaged()
     if list(tensors)[-1:] != [DIGEST] or (tensors[DIGEST].dtype, tensors[DIGEST].shape) != (
         "U8",
         (_DIGEST_BYTES,),
     ):
-        raise damaged()
+        raise Damaged
     return Header(metadata, tensors, size)
 
 
@@ -127,11 +131,22 @@ def verify(file: BinaryIO, header: Header, checkpoint: Callable[[], None] = lamb
         checkpoint()
         read = file.readinto(view[: min(left, _PIECE)])  # type: ignore[attr-defined]
         if not read:
-            raise damaged()
+            raise Damaged
         digest.update(view[:read])
         left -= read
     if file.read() != digest.digest():
-        raise damaged()
+        raise Damaged
+
+
+def verify_file(path: Path, checkpoint: Callable[[], None] = lambda: None) -> None:
+    """Raise SnapshotError unless the file is as it was written, whatever version wrote it."""
+    try:
+        with path.open("rb") as file:
+            verify(file, read_header(file), checkpoint)
+    except OSError as error:
+        raise SnapshotError(
+            f"The saved session cannot be read: {error.strerror or error}.", READ_AGAIN
+        ) from error
 
 
 def check_version(metadata: Mapping[str, str]) -> None:
@@ -148,7 +163,7 @@ def read_into(file: BinaryIO, entry: Entry, targets: Iterable[memoryview]) -> No
     file.seek(entry.start)
     for target in targets:
         if file.readinto(target) != len(target):  # type: ignore[attr-defined]
-            raise damaged()
+            raise Damaged
 
 
 def _entries(fields: Mapping[str, Any], start: int) -> tuple[dict[str, Entry], int]:
@@ -167,10 +182,10 @@ def _entries(fields: Mapping[str, Any], start: int) -> tuple[dict[str, Entry], i
             or not _are_counts(shape)
             or not _are_counts(offsets)
         ):
-            raise damaged()
+            raise Damaged
         size = math.prod(shape) * _WIDTHS[dtype]
         if offsets != [end - start, end - start + size]:
-            raise damaged()
+            raise Damaged
         tensors[name] = Entry(dtype, tuple(shape), end, size)
         end += size
     return tensors, end
@@ -200,7 +215,7 @@ def write(path: Path, metadata: Mapping[str, str], tensors: Sequence[Data]) -> i
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            _lock(file)
+            lock(file)
             size = _write_all(file, metadata, tensors)
             if sys.platform != "win32":
                 os.replace(temporary, path)  # while the lock still tells that it is in use
@@ -256,7 +271,7 @@ def _header(metadata: Mapping[str, str], tensors: Sequence[Data]) -> bytes:
 
 def _remove_leftover(path: Path) -> int:
     with suppress(OSError), path.open("rb") as file:
-        if not _lock(file):
+        if not lock(file):
             return 0  # somebody is writing it
         size = path.stat().st_size
         if sys.platform != "win32":

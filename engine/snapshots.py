@@ -176,9 +176,9 @@ def _read(path: Path, size: int, used: int) -> Saved:
             tokens = header.tensors.get("tokens")
             count = header.metadata.get("tokens", "")
             if tokens is None or tokens.dtype != "I32" or tokens.size_bytes > _MOST_TOKEN_BYTES:
-                raise snapshot_file.damaged()
+                raise snapshot_file.Damaged
             if not (count.isascii() and count.isdecimal() and len(count) < 12):
-                raise snapshot_file.damaged()
+                raise snapshot_file.Damaged
             ids = bytearray(tokens.size_bytes)
             snapshot_file.read_into(file, tokens, [memoryview(ids)])
     except SnapshotError as fault:

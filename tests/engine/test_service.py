@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 import tiny
 from engine import (
     Cancel,
-    Engine,
     Event,
     Failed,
     Finished,
@@ -24,47 +22,11 @@ from engine import (
     ModelUnloaded,
     PromptProgress,
     Role,
-    Sampling,
     Text,
     Turn,
     UnloadModel,
 )
-
-GREEDY = Sampling(temperature=0)
-PATIENCE = 60  # seconds for any one event, on a busy machine
-
-
-class Bench:
-    """An engine whose events are waited for."""
-
-    def __init__(self) -> None:
-        self.events: queue.Queue[Event] = queue.Queue()
-        self.react: Callable[[Event], None] = lambda event: None
-        self.engine = Engine(self._deliver)
-        self.engine.start()
-
-    def _deliver(self, event: Event) -> None:
-        self.react(event)
-        self.events.put(event)
-
-    def until(self, *kinds: type) -> list[Event]:
-        """Every event up to the first of these kinds."""
-        seen: list[Event] = []
-        while not seen or not isinstance(seen[-1], kinds):
-            seen.append(self.events.get(timeout=PATIENCE))
-        return seen
-
-    def load(self, path: Path, request: int = 1) -> ModelLoaded:
-        self.engine.send(LoadModel(request, path))
-        last = self.until(ModelLoaded, Failed)[-1]
-        assert isinstance(last, ModelLoaded), last
-        return last
-
-    def ask(self, request: int, *texts: str, **options: object) -> list[Event]:
-        roles = (Role.USER, Role.ASSISTANT)
-        turns = tuple(Turn(roles[at % 2], text) for at, text in enumerate(texts))
-        self.engine.send(Generate(request, turns, sampling=GREEDY, **options))  # type: ignore[arg-type]
-        return self.until(Finished, Failed)
+from engine_bench import GREEDY, PATIENCE, Bench, spoken
 
 
 @pytest.fixture
@@ -77,10 +39,6 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tiny.write(tmp_path / "tiny.gguf")
-
-
-def spoken(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
 
 
 def test_load_then_answer(bench: Bench, model: Path) -> None:
