@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from app.download_entry import Entry
-from app.download_part import read_part, replace_file
+from app.download_part import part_of, read_part, replace_file, sidecar_of
 from app.download_rules import Phase
 from app.hub import HubError, Piece, Source, parse_link
 
@@ -42,6 +42,7 @@ def read_queue(folder: Path, endpoint: str) -> list[Entry]:
     for row in _rows(folder / NAME):
         entry = _entry(folder, row)
         if entry is not None and not any(entry.path == other.path for other in entries):
+            _count_parts(entry)
             entries.append(entry)
     return entries + _orphans(
         folder, endpoint, {place for one in entries for place in _places(one)}
@@ -99,6 +100,17 @@ def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
         )
     except HubError:
         return None
+
+
+def _count_parts(entry: Entry) -> None:
+    """See on the disk how far the pieces are: the queue is not written as they grow."""
+    for index, piece in enumerate(entry.pieces):
+        if piece.file in entry.fetched:
+            continue
+        place = entry.place(index)
+        part, path = read_part(sidecar_of(place)), part_of(place)
+        here = path.stat().st_size if part is not None and path.is_file() else 0
+        entry.done[piece.file] = min(here, piece.size_bytes or here)
 
 
 def _source(stored: object) -> Source | None:

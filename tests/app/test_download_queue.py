@@ -99,6 +99,30 @@ def test_finished_downloads_are_not_listed_after_a_restart(hub: Hub, watch) -> N
     assert watch().queue.all() == ()
 
 
+def test_what_a_crash_left_on_the_disk_is_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    stored = json.loads((folder / "downloads.json").read_text())
+    stored["downloads"][0]["done"] = {
+        "model1-Q4_0.gguf": 0
+    }  # as noted when the bytes began to come
+    (folder / "downloads.json").write_text(json.dumps(stored))
+    (kept,) = watch().queue.all()
+    assert kept.done_bytes == HALF
+
+
+def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    (folder / "model1-Q4_0.gguf.part").unlink()
+    (kept,) = watch().queue.all()
+    assert kept.done_bytes == 0
+
+
 def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, watch) -> None:
     first = watch()
     half_way(hub, first)
