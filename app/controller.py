@@ -228,6 +228,7 @@ class Controller(QObject):
         for conversation_id in conversation_ids:
             self._answers.stop(conversation_id)
         self.conversations.delete(conversation_ids)
+        self.sessions.forget(conversation_ids)
         if self.state.current in conversation_ids:
             self.new_conversation()
 

@@ -7,7 +7,7 @@ Commands are carried out in the order they are sent: that order is what most of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QTimer
@@ -63,9 +63,11 @@ class Sessions:
         settings: Callable[[], Settings],
         *,
         size: Callable[[], int],
-        delete: Callable[[], int],
+        delete: Callable[[Sequence[str] | None], int],
     ) -> None:
-        """`size` measures the bytes of all that is saved, `delete` frees them; both on a thread."""
+        """`size` measures the bytes of all that is saved, `delete` frees those of the conversations
+        it is given the names of, or all; both on a thread.
+        """
         self._state = state
         self._shown = session_state
         self._archive = archive
@@ -173,20 +175,24 @@ class Sessions:
         """Delete all saved reading; conversations stay as they are."""
         self._shown.set_saved(replace(self._shown.saved, deleting=True))
 
-        def delete() -> str:
-            try:
-                self._delete()
-            except OSError as error:
-                return f"Saved reading could not be deleted: {error.strerror or error}."
-            return ""
-
         def deleted(error: str) -> None:
-            remedy = "Check that its folder can be written to." if error else ""
-            saved = replace(self._shown.saved, deleting=False, error=error, remedy=remedy)
-            self._shown.set_saved(saved)
+            self._shown.set_saved(replace(self._shown.saved, deleting=False))
+            self._on_forgotten(error)
             self.measure()
 
-        self._archive.background(delete, deleted)
+        self._archive.background(lambda: self._try_to_delete(None), deleted)
+
+    def forget(self, conversation_ids: Sequence[int]) -> None:
+        """Conversations were deleted: what was read of them goes too; Undo costs reading again."""
+        if self._unsaved in conversation_ids:
+            self._unsaved = None
+        numbers = self._archive.conversations
+
+        def delete(stored: list[int]) -> None:
+            names = [str(number) for number in stored if number]
+            self._archive.background(lambda: self._try_to_delete(names), self._on_forgotten)
+
+        self._archive.read(lambda store: [numbers.known(each) for each in conversation_ids], delete)
 
     # --- events: whether they were asked for here -----------------------------------------------
 
@@ -274,7 +280,19 @@ class Sessions:
         if before.conversation != self._state.current:
             self._soon.start()
 
+    def _on_forgotten(self, error: str) -> None:
+        remedy = "Check that its folder can be written to." if error else ""
+        self._shown.set_saved(replace(self._shown.saved, error=error, remedy=remedy))
+
     # --- steps ----------------------------------------------------------------------------------
+
+    def _try_to_delete(self, names: Sequence[str] | None) -> str:
+        """Delete what is saved; returns what is wrong, on a thread of its own."""
+        try:
+            self._delete(names)
+        except OSError as error:
+            return f"Saved reading could not be deleted: {error.strerror or error}."
+        return ""
 
     def _may(self) -> bool:
         """Whether there is a model to bring anything back into, and leave to keep anything."""

@@ -5,11 +5,14 @@ It opens no file and needs no torch, so a window can ask before either is there.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 from engine.library import data_folder
 
 SUFFIX = ".safetensors"
+_NAME_DIGITS = 16  # of a conversation's hash
 
 
 def snapshots_folder() -> Path:
@@ -22,13 +25,23 @@ def snapshots_size() -> int:
     return sum(size for _, size in _files())
 
 
-def delete_snapshots() -> int:
-    """Delete every saved session; returns the bytes that were freed. Raises OSError."""
+def delete_snapshots(conversations: Collection[str] | None = None) -> int:
+    """Delete what was saved of these conversations, or of all; returns the bytes freed.
+
+    Raises OSError.
+    """
+    owners = None if conversations is None else tuple(owner_of(each) for each in conversations)
     freed = 0
     for path, size in _files():
-        path.unlink(missing_ok=True)
-        freed += size
+        if owners is None or path.name.startswith(owners):
+            path.unlink(missing_ok=True)
+            freed += size
     return freed
+
+
+def owner_of(conversation: str) -> str:
+    """What the names of a conversation's files begin with."""
+    return hashlib.sha256(conversation.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
 
 
 def _files() -> list[tuple[Path, int]]:

@@ -20,11 +20,10 @@ from pathlib import Path
 
 from engine import snapshot_file
 from engine.errors import RequestError, SnapshotError
-from engine.snapshot_folder import SUFFIX
+from engine.snapshot_folder import SUFFIX, owner_of
 
 log = logging.getLogger(__name__)
 
-_NAME_DIGITS = 16  # of a conversation's hash
 _MOST_TOKEN_BYTES = 1 << 26  # sixteen million tokens: more than any context
 _MEGABYTE = 1e6
 
@@ -65,7 +64,7 @@ class Saved:
 
     def belongs_to(self, conversation: str) -> bool:
         """Whether it was saved for this conversation."""
-        return self.path.name.startswith(_owner(conversation))
+        return self.path.name.startswith(owner_of(conversation))
 
 
 class Snapshots:
@@ -196,10 +195,6 @@ def _ids(token_bytes: bytes) -> Sequence[int]:
     return ids
 
 
-def _owner(conversation: str) -> str:
-    return hashlib.sha256(conversation.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
-
-
 def _file_name(conversation: str, key: tuple[str, ...], token_bytes: bytes) -> str:
     contents = hashlib.sha256("\n".join(key).encode() + b"\0" + token_bytes).hexdigest()
-    return f"{_owner(conversation)}-{contents[:32]}{SUFFIX}"
+    return f"{owner_of(conversation)}-{contents[:32]}{SUFFIX}"

@@ -43,7 +43,8 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = Settings(system_prompt="Be brief.")
-        self.size, self.deletes = 700, 0
+        self.size = 700
+        self.deletes: list[tuple[str, ...] | None] = []
         self.delete_error: OSError | None = None
         self.state, self.shown = State(), SessionState()
         self.archive = Archive(folder / "conversations.sqlite")
@@ -82,10 +83,10 @@ class Desk:
                 case _:
                     pass
 
-    def _delete(self) -> int:
+    def _delete(self, names: Sequence[str] | None) -> int:
         if self.delete_error:
             raise self.delete_error
-        self.deletes += 1
+        self.deletes.append(None if names is None else tuple(names))
         freed, self.size = self.size, 0
         return freed
 

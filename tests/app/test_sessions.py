@@ -397,7 +397,7 @@ def test_deleting_what_is_saved_shows_that_it_is_gone(opened: Desk) -> None:
     assert opened.shown.saved.deleting
     until(lambda: opened.shown.saved.size_bytes == 0)
     assert not opened.shown.saved.deleting
-    assert opened.deletes == 1
+    assert opened.deletes == [None]
 
 
 def test_what_cannot_be_deleted_is_said(opened: Desk) -> None:
@@ -407,6 +407,23 @@ def test_what_cannot_be_deleted_is_said(opened: Desk) -> None:
     saved = opened.shown.saved
     assert saved.error == "Saved reading could not be deleted: Permission denied."
     assert saved.remedy
+
+
+def test_deleting_a_conversation_deletes_what_was_read_of_it_alone(opened: Desk) -> None:
+    first, second = opened.ids[:2]
+    opened.sessions.forget([first, second])
+    until(lambda: bool(opened.deletes))
+    assert opened.deletes == [(str(first), str(second))]
+
+
+def test_a_deleted_conversation_is_not_saved_any_more(opened: Desk) -> None:
+    first = opened.ids[0]
+    opened.answer(first)
+    saves = opened.engine.count(SaveSnapshot)
+    opened.sessions.forget([first])
+    opened.sessions.save()
+    assert opened.engine.count(SaveSnapshot) == saves
+    until(lambda: bool(opened.deletes))
 
 
 _STEPS = st.lists(
