@@ -51,6 +51,7 @@ def build(folder: Path = FOLDER) -> Path:
                 shutil.copy(file, made)
         final = folder / made.name
         _replace(made, final)
+        shutil.rmtree(WORK, ignore_errors=True)
     return program(final)
 
 

@@ -83,7 +83,7 @@ def forwards(program: Path) -> None:
                 if second.returncode != 0 or "already open" not in second.stdout:
                     raise Trouble(f"The second start did not end well:\n{second.stdout}")
                 check_errors(second.stderr)
-                _wait_for(lambda: _last_model(place.home) == str(model), first, "the second model")
+                _wait_for(lambda: last_model(place.home) == str(model), first, "the second model")
                 first.send_signal(signal.SIGTERM)
                 status = first.wait(_PATIENCE)
             finally:
@@ -154,7 +154,7 @@ def _bundled_starter(program: Path) -> Path:
     return found[0]
 
 
-def _last_model(home: Path) -> str:
+def last_model(home: Path) -> str:
     """What the first window's settings say it loaded last."""
     for file in home.rglob("settings.json"):
         with contextlib.suppress(OSError, ValueError):
