@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -11,9 +10,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 # libgomp reads this when torch is loaded: spinning threads stall a busy desktop.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -23,38 +21,32 @@ if __name__ == "__main__":
 
 import torch
 
+from engine import identity, snapshot, snapshot_file
+from engine import options as options_of
 from engine.chat import prompt_ids
 from engine.device import memory_error
-from engine.errors import EngineError, RequestError
+from engine.errors import EngineError, RequestError, SnapshotError
 from engine.generate import Answer
 from engine.gguf import GGUFFile
-from engine.library import find_model
+from engine.library import data_folder, find_model, model_parts
 from engine.loader import LoadedModel, load
+from engine.lora import Stack, load_adapter
 from engine.measure import bench, describe, logits_at, perplexity
-from engine.messages import Finished, Role, Sampling, Text, Turn
+from engine.messages import Finished, Role, Text, Turn
+from engine.options import Options
+from engine.prompt import keep_held
+from engine.session import Session
 from engine.tokenizer import Tokenizer
 from kernels import ops
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
-
-Options = argparse.Namespace
 _GIGABYTE = 1e9
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses a bad option with one sentence and a remedy instead of a page of usage."""
-
-    def error(self, message: str) -> NoReturn:
-        sentence = message[:1].upper() + message[1:].rstrip(".")
-        raise RequestError(f"{sentence}.", f"Run `{self.prog} --help` for the options.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
     try:
         _print_any_text()
-        options = _parser().parse_args(arguments)
+        options = options_of.parser(__doc__ or "", _COMMANDS).parse_args(arguments)
         _run(options)
         sys.stdout.flush()
     except EngineError as error:
@@ -120,22 +112,25 @@ def _chat(options: Options) -> None:
 
 def _complete(options: Options) -> None:
     model = _load(options)
-    _answer(options, model, model.tokenizer.encode(options.prompt))
+    # A begin token alone is a prompt too, but nobody asks for that by saying nothing.
+    _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
 
 
-def _answer(options: Options, model: LoadedModel, prompt: list[int]) -> None:
+def _answer(options: Options, model: LoadedModel, fresh: list[int]) -> None:
     """Stream an answer to stdout; with --json, print one object at its end.
 
-    Ctrl-C ends the answer early; what there is of it is printed all the same.
+    What a session holds of the prompt is kept; without a prompt, the answer it ended with goes on.
+    Ctrl-C ends the answer early; what there is of it is printed and saved all the same.
     """
+    session = _session(options, model)
     pieces: list[str] = []
     finished: Finished | None = None
     with _interruptible() as interrupted:
         answer = Answer(
-            model.new_session(),
+            session,
             model.tokenizer,
-            prompt,
-            _sampling(options),
+            keep_held(model.tokenizer, fresh, session.held) if fresh else session.held,
+            options_of.sampling(options),
             max_tokens=options.max_tokens,
             cancelled=interrupted,
         )
@@ -148,8 +143,42 @@ def _answer(options: Options, model: LoadedModel, prompt: list[int]) -> None:
                 finished = event
     assert finished is not None
     _report(options, model, "".join(pieces), answer.tokens, finished)
+    if options.session is not None and session.tokens:
+        captured = snapshot.capture(
+            session, model=model.name, architecture=model.config.architecture
+        )
+        snapshot.write(captured, Path(options.session), _sha256(model))
     if interrupted():
         raise KeyboardInterrupt
+
+
+def _session(options: Options, model: LoadedModel) -> Session:
+    """A session under the adapters asked for; what --session names is in it, if it is there."""
+    session = model.new_session()
+    session.set_stack(_stack(options, model))
+    if options.session is None:
+        return session
+    path = Path(options.session)
+    snapshot_file.remove_leftovers(path.parent, path.name)
+    if path.exists():
+        try:
+            snapshot.restore(path, session, _sha256(model))
+        except SnapshotError as error:
+            raise SnapshotError(
+                str(error), f"Give --session another name, or delete {path} to begin anew."
+            ) from error
+    return session
+
+
+def _stack(options: Options, model: LoadedModel) -> Stack:
+    base = model.decoder.base
+    return Stack(
+        [(load_adapter(use.path, base), use.strength) for use in options_of.adapters(options)]
+    )
+
+
+def _sha256(model: LoadedModel) -> str:
+    return identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
 
 
 def _report(
@@ -162,6 +191,7 @@ def _report(
             text=text,
             token_ids=tokens,
             prompt_tokens=finished.prompt_tokens,
+            reused_tokens=finished.reused_tokens,
             generated_tokens=finished.generated_tokens,
             finish_reason=finished.reason.value,
             prefill_seconds=finished.prefill_seconds,
@@ -171,8 +201,9 @@ def _report(
         )
         return
     print()
+    held = f" ({finished.reused_tokens} of them held)" if finished.reused_tokens else ""
     _tell(
-        f"[{finished.prompt_tokens} prompt + {finished.generated_tokens} generated tokens, "
+        f"[{finished.prompt_tokens} prompt{held} + {finished.generated_tokens} generated tokens, "
         f"{speed:.1f} tokens/s, {finished.reason.value}]"
     )
 
@@ -227,7 +258,9 @@ def _logits(options: Options) -> None:
     if options.top < 0:
         raise RequestError(f"--top is {options.top}.", "Give 0 for the whole row, or more.")
     result: list[dict[str, Any]] = []
-    for at, row in zip(positions, logits_at(model.new_session(), ids, positions), strict=True):
+    session = model.new_session()
+    session.set_stack(_stack(options, model))
+    for at, row in zip(positions, logits_at(session, ids, positions), strict=True):
         values, tokens = torch.sort(row, descending=True, stable=True)  # [V] each
         top = options.top or len(row)
         result.append(
@@ -280,7 +313,9 @@ def _positions(options: Options, length: int) -> list[int]:
 
 def _perplexity(options: Options) -> None:
     options.context = options.context or 512
-    value, tokens = perplexity(_load(options), _read(Path(options.file)), options.context)
+    model = _load(options)
+    stack = _stack(options, model)
+    value, tokens = perplexity(model, _read(Path(options.file)), options.context, stack)
     if options.json:
         _print_json(perplexity=value, tokens=tokens)
     else:
@@ -288,7 +323,7 @@ def _perplexity(options: Options) -> None:
 
 
 def _info(options: Options) -> None:
-    facts = describe(find_model(options.model), options.context)
+    facts = describe(find_model(options.model), options.context, options_of.cache_type(options))
     if options.json:
         _print_json(**facts)
         return
@@ -316,6 +351,7 @@ def _bench(options: Options) -> None:
         generated=options.max_tokens,
         depth=options.depth,
         repetitions=options.repetitions,
+        stack=_stack(options, model),
     )
     if options.json:
         _print_json(model=model.name, **result)
@@ -329,91 +365,27 @@ def _bench(options: Options) -> None:
         )
 
 
-# --- options ------------------------------------------------------------------------------------
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="python -m engine", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    chat = _command(commands, "chat", _chat, "one turn through the model's own chat template")
-    chat.add_argument("-p", "--prompt", required=True, help="what to say")
-    chat.add_argument("-S", "--system", default="", help="the system prompt")
-    complete = _command(commands, "complete", _complete, "raw continuation of a text")
-    complete.add_argument("-p", "--prompt", required=True, help="the text to continue")
-    for answering in (chat, complete):
-        _add_sampling(answering)
-
-    tokenize = _command(commands, "tokenize", _tokenize, "text to token ids")
-    source = tokenize.add_mutually_exclusive_group(required=True)
-    source.add_argument("-p", "--prompt", help="the text")
-    source.add_argument("-f", "--file", help="a file that holds the text")
-    source.add_argument(
-        "--batch", help="a JSON file with an array of texts; prints one object each"
-    )
-    tokenize.add_argument("--no-bos", action="store_true", help="add no begin and end tokens")
-    tokenize.add_argument("--no-parse-special", action="store_true", help="control tokens are text")
-
-    logits = _command(commands, "logits", _logits, "raw logits, highest first")
-    prompt = logits.add_mutually_exclusive_group(required=True)
-    prompt.add_argument("-p", "--prompt", help="the text")
-    prompt.add_argument("--tokens", help="token ids instead: 1,2,3")
-    logits.add_argument("--top", type=int, default=10, help="how many a position; 0: the whole row")
-    which = logits.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="after every position")
-    which.add_argument("--positions", help="after these positions: 0,7")
-
-    score = _command(commands, "perplexity", _perplexity, "perplexity of a text")
-    score.add_argument("-f", "--file", required=True, help="the text")
-    _command(commands, "info", _info, "what a file holds and what it needs")
-    speed = _command(commands, "bench", _bench, "prefill and decode speed")
-    speed.add_argument("-p", dest="prompt", type=int, default=512, help="prompt tokens")
-    speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")
-    speed.add_argument("-d", dest="depth", type=int, default=0, help="tokens already in the cache")
-    speed.add_argument("-r", dest="repetitions", type=int, default=3, help="repetitions")
-    return parser
-
-
-def _command(
-    commands: _SubParsersAction[Parser], name: str, run: Callable[[Options], None], words: str
-) -> Parser:
-    """A subcommand with the options all of them share."""
-    parser = commands.add_parser(name, help=words, description=words, allow_abbrev=False)
-    parser.set_defaults(run=run)
-    parser.add_argument("-m", "--model", required=True, help="a path, a model's name, or `starter`")
-    parser.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's own")
-    parser.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
-    parser.add_argument("--backend", default="auto", choices=("auto", *ops.BACKENDS))
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
-def _add_sampling(parser: Parser) -> None:
-    default = Sampling()
-    for flag, name, kind, words in (
-        ("--temp", "temperature", float, "0: always the most likely"),
-        ("--top-k", "top_k", int, "0: off"),
-        ("--top-p", "top_p", float, "1: off"),
-        ("--min-p", "min_p", float, "0: off"),
-        ("--typical", "typical_p", float, "1: off"),
-        ("--repeat-penalty", "repeat_penalty", float, "1: off"),
-        ("--frequency-penalty", "frequency_penalty", float, "0: off"),
-        ("--presence-penalty", "presence_penalty", float, "0: off"),
-        ("--seed", "seed", int, "-1: a fresh one"),
-    ):
-        parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=words)
-    parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until the model ends")
-
-
-def _sampling(options: Options) -> Sampling:
-    fields = {name: getattr(options, name) for name in asdict(Sampling()) if hasattr(options, name)}
-    return Sampling(**fields)
+_COMMANDS = {
+    "chat": _chat,
+    "complete": _complete,
+    "tokenize": _tokenize,
+    "logits": _logits,
+    "perplexity": _perplexity,
+    "info": _info,
+    "bench": _bench,
+}
 
 
 # --- input and output ---------------------------------------------------------------------------
 
 
 def _load(options: Options) -> LoadedModel:
-    return load(find_model(options.model), context=options.context, threads=options.threads)
+    return load(
+        find_model(options.model),
+        context=options.context,
+        threads=options.threads,
+        cache=options_of.cache_type(options),
+    )
 
 
 def _read(path: Path) -> str:

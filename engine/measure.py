@@ -18,6 +18,7 @@ from engine.examination import identify, kernels_in_use, layout, parameters, pre
 from engine.gguf import GGUFFile
 from engine.library import model_name
 from engine.loader import LoadedModel
+from engine.lora import NO_ADAPTERS, Stack
 from engine.memory import refusal
 from engine.messages import CacheType
 from engine.models.config import Config
@@ -40,7 +41,9 @@ def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int])
     return torch.cat(rows)[order]
 
 
-def perplexity(model: LoadedModel, text: str, context: int) -> tuple[float, int]:
+def perplexity(
+    model: LoadedModel, text: str, context: int, stack: Stack = NO_ADAPTERS
+) -> tuple[float, int]:
     """Perplexity of `text` and the number of tokens scored, counted as llama.cpp's tool counts.
 
     The text is cut into windows of `context` tokens; each begins with BOS where the model wants
@@ -63,7 +66,7 @@ def perplexity(model: LoadedModel, text: str, context: int) -> tuple[float, int]
         window = tokens[start : start + context]
         if tokenizer.add_bos and tokenizer.bos is not None:
             window[0] = tokenizer.bos
-        rows = logits_at(model.new_session(), window, range(first, context - 1))
+        rows = logits_at(_session(model, stack), window, range(first, context - 1))
         targets = torch.tensor(window[first + 1 :])
         loss += float(torch.nn.functional.cross_entropy(rows, targets, reduction="sum"))
         scored += len(targets)
@@ -71,7 +74,13 @@ def perplexity(model: LoadedModel, text: str, context: int) -> tuple[float, int]
 
 
 def bench(
-    model: LoadedModel, *, prompt: int, generated: int, depth: int, repetitions: int
+    model: LoadedModel,
+    *,
+    prompt: int,
+    generated: int,
+    depth: int,
+    repetitions: int,
+    stack: Stack = NO_ADAPTERS,
 ) -> dict[str, object]:
     """Prefill and decode speed, medians over `repetitions`, and the bandwidth that decode reaches."""
     if min(prompt, generated, repetitions) < 1 or depth < 0:
@@ -91,8 +100,8 @@ def bench(
     for repetition in range(repetitions):
         random = torch.Generator().manual_seed(repetition)
         ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
-        prefill.append(prompt / _prefill_seconds(model.new_session(), ids, depth, prompt))
-        decode.append(generated / _decode_seconds(model.new_session(), ids, depth, generated))
+        prefill.append(prompt / _prefill_seconds(_session(model, stack), ids, depth, prompt))
+        decode.append(generated / _decode_seconds(_session(model, stack), ids, depth, generated))
     speed = statistics.median(decode)
     read = speed * bytes_per_token(model) / 1e9
     bandwidth = read_bandwidth()
@@ -172,6 +181,12 @@ def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> d
         "cache_type": cache.value,
     }
     return figures | ({"reason": refused.sentence} if refused else {})
+
+
+def _session(model: LoadedModel, stack: Stack) -> Session:
+    session = model.new_session()
+    session.set_stack(stack)
+    return session
 
 
 def _prefill_seconds(session: Session, ids: list[int], depth: int, prompt: int) -> float:

@@ -40,7 +40,7 @@ def test_an_answer_has_every_key(
 ) -> None:
     (result,) = run(capsys, command, "-m", model, "-p", "hello", "-n", "5", "--temp", "0")
     assert set(result) == {
-        "text", "token_ids", "prompt_tokens", "generated_tokens", "finish_reason",
+        "text", "token_ids", "prompt_tokens", "reused_tokens", "generated_tokens", "finish_reason",
         "prefill_seconds", "decode_seconds", "decode_tokens_per_second", "backend",
     }  # fmt: skip
     assert len(result["token_ids"]) == result["generated_tokens"] == 5
@@ -163,6 +163,9 @@ def test_without_json_people_can_read_it(
         (("bench", "-m", "MODEL", "-p", "100", "-c", "64"), "128 tokens"),
         (("chat", "-m", "MODEL", "-p", "x", "-t", "-3"), "threads"),
         (("chat", "-m", "MODEL", "-p", "x", "-c", "999999999"), "memory"),
+        (("chat", "-m", "MODEL", "-p", "x", "--cache", "f64"), "--cache"),
+        (("complete", "-m", "MODEL"), "empty"),
+        (("logits", "-m", "MODEL", "-p", "x", "--lora", "nowhere.gguf:0.5"), "nowhere.gguf"),
     ],
 )
 def test_a_fault_is_one_sentence_that_names_it(

@@ -14,7 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tiny
+import tiny_lora
 from engine import (
+    AdaptersSet,
+    AdapterUse,
     Cancel,
     Command,
     Engine,
@@ -24,10 +27,15 @@ from engine import (
     FinishReason,
     Generate,
     LoadModel,
+    LoadSnapshot,
     ModelLoaded,
     ModelUnloaded,
     Role,
     Sampling,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
     Turn,
     UnloadModel,
 )
@@ -71,6 +79,12 @@ def _is_last(command: Command, event: Event) -> bool:
             return isinstance(event, ModelLoaded | ModelUnloaded | Failed)
         case UnloadModel():
             return isinstance(event, ModelUnloaded)
+        case SetAdapters():
+            return isinstance(event, AdaptersSet | Failed)
+        case LoadSnapshot():
+            return isinstance(event, SnapshotLoaded | Failed)
+        case SaveSnapshot():
+            return isinstance(event, SnapshotSaved | Failed)
         case _:
             return isinstance(event, Finished | Failed)
 
@@ -81,7 +95,7 @@ def _generate(request: int, limit: int = 3) -> Generate:
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """A model, one of another kind, one that fails late, one that fails early."""
+    """A model, one of another kind, one that fails late, one that fails early, an adapter."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "none.gguf").write_bytes(b"GGUF nonsense")
     late = tiny.write(folder / "late.gguf")
@@ -91,6 +105,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
         tiny.write(folder / "gemma.gguf", architecture="gemma3"),
         late,
         folder / "none.gguf",
+        tiny_lora.write(folder / "leaf.gguf", folder / "llama.gguf"),
     )
 
 
@@ -99,6 +114,9 @@ COMMANDS = st.lists(
         st.tuples(st.just("load"), st.integers(0, 3)),
         st.tuples(st.just("generate"), st.integers(0, 30)),
         st.tuples(st.just("unload"), st.just(0)),
+        st.tuples(st.just("adapt"), st.integers(-3, 3)),
+        st.tuples(st.just("save"), st.sampled_from([0, 100, 1 << 40])),
+        st.tuples(st.just("bring"), st.just(0)),
         st.tuples(st.just("cancel"), st.integers(-3, 40)),
         st.tuples(st.just("start"), st.just(0)),
     ),
@@ -121,6 +139,13 @@ def test_every_command_is_over_exactly_once(
                 record.send(lambda request, limit=number: _generate(request, limit))
             case "unload":
                 record.send(UnloadModel)
+            case "adapt":
+                uses = (AdapterUse(paths[4 if number else 3], number),) * abs(number)
+                record.send(lambda request, uses=uses: SetAdapters(request, uses))
+            case "save":
+                record.send(lambda request, budget=number: SaveSnapshot(request, "one", budget))
+            case "bring":
+                record.send(lambda request: LoadSnapshot(request, HELLO, "one"))
             case "cancel":
                 record.engine.send(Cancel(number))
             case _ if not started:

@@ -1,0 +1,170 @@
+"""The options of the command line: what each subcommand takes, and what they mean.
+
+The letters are llama.cpp's, which its users know.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from engine.errors import RequestError
+from engine.messages import AdapterUse, CacheType, Sampling
+from kernels import ops
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
+
+Options = argparse.Namespace
+Run = Callable[[Options], None]
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses a bad option with one sentence and a remedy instead of a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message[:1].upper() + message[1:].rstrip(".")
+        raise RequestError(f"{sentence}.", f"Run `{self.prog} --help` for the options.")
+
+
+def parser(about: str, runs: Mapping[str, Run]) -> Parser:
+    """The parser of all subcommands; `runs` is what carries each of them out, by name."""
+    made = Parser(prog="python -m engine", description=about)
+    commands = made.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    _add_answering(commands, runs)
+    _add_tokenize(commands, runs)
+    _add_logits(commands, runs)
+    score = _command(commands, runs, "perplexity", "perplexity of a text")
+    score.add_argument("-f", "--file", required=True, help="the text")
+    info = _command(commands, runs, "info", "what a file holds and what it needs")
+    speed = _command(commands, runs, "bench", "prefill and decode speed")
+    speed.add_argument("-p", dest="prompt", type=int, default=512, help="prompt tokens")
+    speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")
+    speed.add_argument("-d", dest="depth", type=int, default=0, help="tokens already in the cache")
+    speed.add_argument("-r", dest="repetitions", type=int, default=3, help="repetitions")
+    for loading in (score, speed):
+        _add_adapters(loading)
+    for planning in (score, speed, info):
+        _add_cache(planning)
+    return made
+
+
+def sampling(options: Options) -> Sampling:
+    """How to draw, as the options say."""
+    fields = {name: getattr(options, name) for name in asdict(Sampling()) if hasattr(options, name)}
+    return Sampling(**fields)
+
+
+def cache_type(options: Options) -> CacheType:
+    """How keys and values are to be held."""
+    return CacheType(options.cache)
+
+
+def adapters(options: Options) -> list[AdapterUse]:
+    """The adapters of every --lora in order; a name that ends in a colon and a number has a scale."""
+    return [_adapter(text) for text in options.lora]
+
+
+def _adapter(text: str) -> AdapterUse:
+    name, colon, scale = text.rpartition(":")
+    if colon and name and not Path(text).exists():
+        try:
+            return AdapterUse(Path(name), float(scale))
+        except ValueError:  # the colon of a drive, or part of the name
+            pass
+    return AdapterUse(Path(text))
+
+
+def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    chat = _command(commands, runs, "chat", "one turn through the model's own chat template")
+    chat.add_argument("-p", "--prompt", required=True, help="what to say")
+    chat.add_argument("-S", "--system", default="", help="the system prompt")
+    complete = _command(commands, runs, "complete", "raw continuation of a text")
+    complete.add_argument(
+        "-p", "--prompt", default="", help="the text to continue; none: go on where --session ended"
+    )
+    for answering in (chat, complete):
+        _add_sampling(answering)
+        _add_adapters(answering)
+        _add_cache(answering)
+        answering.add_argument(
+            "--session", metavar="FILE", help="go on from this file if it is there, and save to it"
+        )
+
+
+def _add_tokenize(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    tokenize = _command(commands, runs, "tokenize", "text to token ids")
+    source = tokenize.add_mutually_exclusive_group(required=True)
+    source.add_argument("-p", "--prompt", help="the text")
+    source.add_argument("-f", "--file", help="a file that holds the text")
+    source.add_argument(
+        "--batch", help="a JSON file with an array of texts; prints one object each"
+    )
+    tokenize.add_argument("--no-bos", action="store_true", help="add no begin and end tokens")
+    tokenize.add_argument("--no-parse-special", action="store_true", help="control tokens are text")
+
+
+def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    logits = _command(commands, runs, "logits", "raw logits, highest first")
+    prompt = logits.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("-p", "--prompt", help="the text")
+    prompt.add_argument("--tokens", help="token ids instead: 1,2,3")
+    logits.add_argument("--top", type=int, default=10, help="how many a position; 0: the whole row")
+    which = logits.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="after every position")
+    which.add_argument("--positions", help="after these positions: 0,7")
+    _add_adapters(logits)
+    _add_cache(logits)
+
+
+def _command(
+    commands: _SubParsersAction[Parser], runs: Mapping[str, Run], name: str, words: str
+) -> Parser:
+    """A subcommand with the options all of them share."""
+    made = commands.add_parser(name, help=words, description=words, allow_abbrev=False)
+    made.set_defaults(run=runs[name])
+    made.add_argument("-m", "--model", required=True, help="a path, a model's name, or `starter`")
+    made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's own")
+    made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
+    made.add_argument("--backend", default="auto", choices=("auto", *ops.BACKENDS))
+    made.add_argument("--json", action="store_true", help="print JSON")
+    return made
+
+
+def _add_sampling(parser: Parser) -> None:
+    default = Sampling()
+    for flag, name, kind, words in (
+        ("--temp", "temperature", float, "0: always the most likely"),
+        ("--top-k", "top_k", int, "0: off"),
+        ("--top-p", "top_p", float, "1: off"),
+        ("--min-p", "min_p", float, "0: off"),
+        ("--typical", "typical_p", float, "1: off"),
+        ("--repeat-penalty", "repeat_penalty", float, "1: off"),
+        ("--frequency-penalty", "frequency_penalty", float, "0: off"),
+        ("--presence-penalty", "presence_penalty", float, "0: off"),
+        ("--seed", "seed", int, "-1: a fresh one"),
+    ):
+        parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=words)
+    parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until the model ends")
+
+
+def _add_adapters(parser: Parser) -> None:
+    parser.add_argument(
+        "--lora",
+        action="append",
+        default=[],
+        metavar="FILE[:SCALE]",
+        help="an adapter, and how strongly it is applied; may be given several times",
+    )
+
+
+def _add_cache(parser: Parser) -> None:
+    parser.add_argument(
+        "--cache",
+        default=CacheType.F32.value,
+        choices=[kind.value for kind in CacheType],
+        help="how keys and values are held; f32 is exact",
+    )

@@ -1,0 +1,250 @@
+"""The command line with sessions, adapters and types of cache."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+import tiny_lora
+from engine.__main__ import main
+from engine.options import adapters, parser
+
+GREEDY = ("--temp", "0")
+SEEDED = ("--temp", "0.8", "--seed", "5")
+START = "the quick brown fox"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(tiny.write(tmp_path / "tiny.gguf", context=512))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "talk.safetensors"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    """The JSON object one subcommand prints."""
+    assert main([*map(str, arguments), "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([*map(str, arguments)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache", ["f32", "f16", "q8_0"])
+@pytest.mark.parametrize("drawn", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+def test_pieces_of_an_answer_are_the_whole_one(
+    drawn: tuple[str, ...], cache: str, model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, "--cache", cache, *drawn)
+    whole = run(capsys, *options, "-p", START, "-n", "60")
+    begun = run(capsys, *options, "-p", START, "-n", "7", "--session", file)
+    ids, text = begun["token_ids"], begun["text"]
+    for tokens in (1, 2, 20, 30):
+        more = run(capsys, *options, "-n", str(tokens), "--session", file)
+        assert more["reused_tokens"] == more["prompt_tokens"] - 1
+        ids, text = ids + more["token_ids"], text + more["text"]
+    assert ids == whole["token_ids"]
+    assert text == whole["text"]  # also where a character was cut in two
+
+
+def test_a_prompt_that_is_held_is_not_read_again(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-m", model, *GREEDY, "-n", "5", "--session", file)
+    first = run(capsys, "chat", "-p", "hello", *options)
+    assert first["reused_tokens"] == 0
+    again = run(capsys, "chat", "-p", "hello", *options)
+    assert again["reused_tokens"] == again["prompt_tokens"] - 1
+    assert again["token_ids"] == first["token_ids"]
+    other = run(capsys, "chat", "-p", "hello again", *options)
+    assert 0 < other["reused_tokens"] < other["prompt_tokens"]
+
+
+def test_a_prompt_that_goes_on_from_the_text_keeps_its_ids(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *GREEDY, "--session", file)
+    first = run(capsys, *options, "-p", START, "-n", "1")
+    longer = run(capsys, *options, "-p", START + " jumps over the lazy dog", "-n", "1")
+    assert longer["reused_tokens"] >= first["prompt_tokens"] - 1
+
+
+def test_people_are_told_what_was_held(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["chat", "-m", model, "-p", "hello", *GREEDY, "-n", "3", "--session", str(file)]
+    assert main(command) == 0
+    assert "held" not in capsys.readouterr().err
+    assert main(command) == 0
+    assert "of them held)" in capsys.readouterr().err
+
+
+def test_files_that_do_not_fit_are_refused_and_left_alone(
+    model: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-p", "hello", "-n", "3", "--session", file)
+    run(capsys, "chat", "-m", model, *options)
+    whole = file.read_bytes()
+    other = tiny.write(tmp_path / "other.gguf", seed=4)
+    leaf = tiny_lora.write(tmp_path / "leaf.gguf", Path(model))
+    for arguments, named in (
+        (("-m", other), "with another model, tiny."),
+        (("-m", model, "--cache", "f16"), "type f32"),
+        (("-m", model, "--lora", leaf), "without adapters"),
+        (("-m", model, "-c", "16"), "context only 16"),
+    ):
+        told = refused(capsys, "chat", *arguments, *options)
+        assert named in told
+        assert f"delete {file} to begin anew" in told
+    assert file.read_bytes() == whole
+    file.write_bytes(whole[:-1])
+    assert "cut short" in refused(capsys, "chat", "-m", model, *options)
+    file.write_bytes(b"nothing of ours")
+    assert "not a saved session" in refused(capsys, "chat", "-m", model, *options)
+    file.unlink()
+    file.mkdir()
+    assert "cannot be read" in refused(capsys, "chat", "-m", model, *options)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+def test_what_a_crash_left_goes(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = file.with_name(f".{file.name}.00ff00ff.tmp")
+    left.write_bytes(b"half")
+    other = file.with_name(".other.tmp")
+    other.write_bytes(b"not ours")
+    run(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", file)
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text("in the way")
+    command = ["chat", "-m", model, "-p", "hello", "-n", "1", "--session", str(file / "inside")]
+    assert main(command) == 1
+    assert "The system refused" in capsys.readouterr().err
+
+
+# --- adapters -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaf(model: str, tmp_path: Path) -> Path:
+    return tiny_lora.write(tmp_path / "leaf.gguf", Path(model))
+
+
+@pytest.fixture
+def root(model: str, tmp_path: Path) -> Path:
+    return tiny_lora.write(tmp_path / "root.gguf", Path(model), seed=2)
+
+
+def logits(capsys: pytest.CaptureFixture[str], model: str, *options: str | Path) -> list[float]:
+    row = run(capsys, "logits", "-m", model, "-p", START, "--top", "0", *options)["positions"][0]
+    return [value for _, value in sorted(zip(row["token_ids"], row["logits"], strict=True))]
+
+
+def test_adapters_change_what_is_computed(
+    model: str, leaf: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = logits(capsys, model)
+    one = logits(capsys, model, "--lora", leaf)
+    half = logits(capsys, model, "--lora", f"{leaf}:0.5")
+    both = logits(capsys, model, "--lora", leaf, "--lora", f"{root}:-1")
+    assert len({tuple(row) for row in (plain, one, half, both)}) == 4
+    assert logits(capsys, model, "--lora", f"{leaf}:0") == plain
+    assert logits(capsys, model, "--lora", f"{leaf}:1.0") == one
+    assert logits(capsys, model, "--lora", f"{root}:-1", "--lora", leaf) == both
+
+
+def test_every_command_that_computes_takes_adapters(
+    model: str, leaf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text := tmp_path / "text.txt").write_text("hello world " * 60, encoding="utf-8")
+    for command in (("chat", "-p", "x"), ("complete", "-p", START)):
+        options = (*command, "-m", model, *GREEDY, "-n", "20")
+        plain, adapted = run(capsys, *options), run(capsys, *options, "--lora", leaf)
+        assert plain["token_ids"] != adapted["token_ids"]
+    options = ("perplexity", "-m", model, "-f", text, "-c", "32")
+    plain, adapted = run(capsys, *options), run(capsys, *options, "--lora", leaf)
+    assert plain["perplexity"] != adapted["perplexity"]
+    speed = run(capsys, "bench", "-m", model, "-p", "8", "-n", "2", "-r", "1", "--lora", leaf)
+    assert speed["decode_tokens_per_second"] > 0
+
+
+def test_a_session_goes_on_under_its_adapters(
+    model: str, leaf: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *GREEDY, "--lora", f"{leaf}:0.5")
+    whole = run(capsys, *options, "-p", START, "-n", "30")["token_ids"]
+    begun = run(capsys, *options, "-p", START, "-n", "11", "--session", file)["token_ids"]
+    assert begun + run(capsys, *options, "-n", "19", "--session", file)["token_ids"] == whole
+    assert "leaf at 0.5" in refused(
+        capsys, "complete", "-m", model, "--session", file, "--lora", f"{leaf}:0.25"
+    )
+
+
+@pytest.mark.parametrize("scale", ["3", "-2.5", "nan", "inf"])
+def test_a_scale_out_of_range_is_refused(
+    scale: str, model: str, leaf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(capsys, "chat", "-m", model, "-p", "x", "--lora", f"{leaf}:{scale}")
+    assert "leaf" in told
+    assert "from -2 to 2" in told
+
+
+def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
+    (odd := tmp_path / "a:2").write_text("")
+    runs = dict.fromkeys(
+        ("chat", "complete", "tokenize", "logits", "perplexity", "info", "bench"), lambda _: None
+    )
+
+    def read(*texts: str) -> list[tuple[str, float]]:
+        options = [part for text in texts for part in ("--lora", text)]
+        found = parser("", runs).parse_args(["chat", "-m", "x", "-p", "x", *options])
+        return [(str(use.path), use.strength) for use in adapters(found)]
+
+    assert read("a.gguf", "b.gguf:0.5", "c:d.gguf", "c:d.gguf:-1") == [
+        ("a.gguf", 1.0), ("b.gguf", 0.5), ("c:d.gguf", 1.0), ("c:d.gguf", -1.0),
+    ]  # fmt: skip
+    assert read(str(odd), f"{odd}:1.5") == [(str(odd), 1.0), (str(odd), 1.5)]
+    assert read() == []
+
+
+# --- types of cache -----------------------------------------------------------------------------
+
+
+def test_the_cache_is_exact_unless_another_is_asked_for(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, half, eight = (logits(capsys, model, "--cache", kind) for kind in ("f32", "f16", "q8_0"))
+    assert logits(capsys, model) == exact
+    apart = [max(abs(a - b) for a, b in zip(exact, row, strict=True)) for row in (half, eight)]
+    assert 0 < apart[0] < apart[1] < 0.5
+
+
+def test_info_says_what_the_cache_takes(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plans = {
+        kind: run(capsys, "info", "-m", model, "--cache", kind)["memory"]
+        for kind in ("f32", "f16", "q8_0")
+    }
+    assert all(plan["cache_type"] == kind for kind, plan in plans.items())
+    assert plans["f32"]["cache_bytes"] == 2 * plans["f16"]["cache_bytes"]
+    assert plans["q8_0"]["cache_bytes"] < plans["f16"]["cache_bytes"]
+    assert run(capsys, "info", "-m", model)["memory"]["cache_type"] == "f32"
