@@ -27,14 +27,14 @@ from PySide6.QtWidgets import QApplication
 from app import __version__, log, paths, smoke
 from app.archive import Archive
 from app.controller import Controller
-from app.instance import Instance
+from app.instance import FileOpens, Instance
 from app.settings import Settings, load
 from app.states import States
 from app.ui.preferences import Preferences
 from app.ui.theme import Theme
 from app.window import Window
 from app.wiring import connect
-from engine import starter_path
+from engine import bundled_models_folder, starter_path
 
 _SWITCH_SECONDS = 0.0005  # how long the engine's Python may hold up the window
 
@@ -45,9 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not _has_display():
         if not options.smoke:
+            other = (
+                ", or use `python -m engine chat -m starter -p TEXT` in this terminal"
+                if bundled_models_folder() is None
+                else ""
+            )
             print(
-                "There is no display to open a window on. Start the app from a desktop session, "
-                "or use `python -m engine chat -m starter -p TEXT` in this terminal.",
+                "There is no display to open a window on. Start the app from a desktop session"
+                f"{other}.",
                 file=sys.stderr,
             )
             return 2
@@ -115,6 +120,9 @@ async def _session(
             controller.load_model(Path(path))
 
     instance.called.connect(come_forward)
+    opens = FileOpens(instance)
+    application.installEventFilter(opens)
+    opens.opened.connect(come_forward)
     if not smoke_test:
         instance.listen()
     window.show()

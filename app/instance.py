@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 _PATIENCE_MILLISECONDS = 2000
@@ -70,3 +71,15 @@ class Instance(QObject):
             self.called.emit(line.decode("utf-8", "surrogateescape").rstrip("\n"))
         elif socket.bytesAvailable() >= _LONGEST:
             socket.abort()
+
+
+class FileOpens(QObject):
+    """macOS hands a double-clicked file to the application that is open, as an event."""
+
+    opened = Signal(str)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QFileOpenEvent) and event.file():
+            self.opened.emit(event.file())
+            return True
+        return super().eventFilter(watched, event)

@@ -18,6 +18,7 @@ from engine.errors import (
 )
 from engine.inspect import ModelFacts, inspect_model, predict_memory
 from engine.library import (
+    bundled_models_folder,
     data_folder,
     find_model,
     installed_models,
@@ -100,6 +101,7 @@ __all__ = [
     "UnloadModel",
     "UnsupportedModel",
     "available_memory",
+    "bundled_models_folder",
     "data_folder",
     "delete_snapshots",
     "find_model",

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QCoreApplication, QUrl
+from PySide6.QtGui import QFileOpenEvent
 
-from app.instance import Instance
+from app.instance import FileOpens, Instance
 from stage import flush, until
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +19,7 @@ SECOND = """
 import sys
 from pathlib import Path
 from PySide6.QtCore import QCoreApplication
-from app.instance import Instance
+from app.instance import FileOpens, Instance
 application = QCoreApplication([])
 model = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 sys.exit(0 if Instance(Path(sys.argv[1])).call(model) else 3)
@@ -65,3 +67,14 @@ def test_a_name_that_a_crash_left_behind_is_taken_over(first: Instance, tmp_path
     again.listen()
     assert ended(start(tmp_path)) == 0
     again.close()
+
+
+def test_a_file_the_system_asks_to_open_is_told(qapp: QCoreApplication, tmp_path: Path) -> None:
+    opens = FileOpens()
+    told: list[str] = []
+    opens.opened.connect(told.append)
+    qapp.installEventFilter(opens)
+    path = tmp_path / "a model.gguf"
+    QCoreApplication.sendEvent(qapp, QFileOpenEvent(QUrl.fromLocalFile(str(path))))
+    qapp.removeEventFilter(opens)
+    assert told == [str(path)]
