@@ -3,6 +3,7 @@
 The lock on the conversations keeps a second app from harm; this keeps it from being in the way.
 """
 
+# ruff: noqa: N802  (Qt names the method that is overridden)
 from __future__ import annotations
 
 import hashlib
