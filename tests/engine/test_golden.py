@@ -18,7 +18,7 @@ import golden_tiny
 from engine.chat import prompt_ids
 from engine.loader import LoadedModel, load
 from engine.measure import logits_at, perplexity
-from engine.messages import Role, Turn
+from engine.messages import CacheType, Role, Turn
 from sessions import open_session
 
 pytestmark = pytest.mark.real
@@ -27,7 +27,7 @@ NAMES = ["smollm2", "gemma3"]
 
 @cache
 def loaded(path: Path) -> LoadedModel:
-    return load(path, context=2048)
+    return load(path, context=2048, cache=CacheType.F32)
 
 
 @pytest.fixture
