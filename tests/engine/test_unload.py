@@ -1,0 +1,80 @@
+"""What an unload gives back, through the whole engine: measured, and told as measured."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import (
+    Command,
+    Engine,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    LoadModel,
+    ModelLoaded,
+    ModelUnloaded,
+    Role,
+    Sampling,
+    Turn,
+    UnloadModel,
+    resident_memory,
+)
+
+MB = 1_000_000
+ENDS = (ModelLoaded, ModelUnloaded, Finished, Failed)
+
+
+class Asked:
+    """An engine whose commands are carried out one by one."""
+
+    def __init__(self) -> None:
+        self._events: queue.Queue[Event] = queue.Queue()
+        self.engine = Engine(self._events.put)
+        self.engine.start()
+
+    def __call__(self, command: Command) -> Event:
+        """Send a command; the event that ends it."""
+        self.engine.send(command)
+        while not isinstance(event := self._events.get(timeout=120), ENDS):
+            pass
+        return event
+
+
+@pytest.fixture
+def ask() -> Iterator[Asked]:
+    asked = Asked()
+    yield asked
+    asked.engine.stop()
+
+
+@pytest.mark.real
+def test_an_unload_leaves_as_much_memory_as_before(ask: Asked, starter_model: Path) -> None:
+    question = (Turn(Role.USER, "Name three colours."),)
+    before = ask(UnloadModel(1))
+    assert isinstance(before, ModelUnloaded)
+    loaded = ask(LoadModel(2, starter_model, context=1_024))
+    assert isinstance(loaded, ModelLoaded)
+    assert isinstance(ask(Generate(3, question, Sampling(temperature=0), max_tokens=8)), Finished)
+    after = ask(UnloadModel(4))
+    assert isinstance(after, ModelUnloaded)
+    assert loaded.resident_bytes - before.resident_bytes > 500 * MB
+    assert after.resident_bytes - before.resident_bytes < 60 * MB
+    assert after.freed_bytes > 500 * MB
+    assert resident_memory() - after.resident_bytes < 60 * MB
+
+
+@pytest.mark.real
+def test_loading_again_and_again_leaves_nothing_behind(ask: Asked, starter_model: Path) -> None:
+    left: list[int] = []
+    for request in range(1, 13, 2):
+        assert isinstance(ask(LoadModel(request, starter_model, context=512)), ModelLoaded)
+        unloaded = ask(UnloadModel(request + 1))
+        assert isinstance(unloaded, ModelUnloaded)
+        left.append(unloaded.resident_bytes)
+    # Keeping one vocabulary each time would make more than 100 MB of it.
+    assert left[-1] - left[0] < 60 * MB
