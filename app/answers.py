@@ -150,6 +150,16 @@ class Answers:
             for message in messages
         ]
 
+    def ended_in(self, messages: list[Message]) -> bool:
+        """Whether a branch as the store knew it holds an answer that has ended since."""
+        current = self._state.generation
+        writing = {current.message} if current else set[int]()
+        on_their_way = writing | self._state.queued.keys()
+        return any(
+            message.state is MessageState.STREAMING and message.id not in on_their_way
+            for message in messages
+        )
+
     # --- events ---------------------------------------------------------------------------------
 
     def on_prompt(self, event: PromptProgress) -> None:

@@ -215,9 +215,13 @@ class Controller(QObject):
             return self._archive.here(store.branch(stored)), store.draft(stored)
 
         def shown(result: tuple[list[Message], str]) -> None:
-            if self._opening == conversation_id:
-                self.state.set_draft(conversation_id, result[1])
-                self.state.show(conversation_id, result[0])
+            if self._opening != conversation_id:
+                return
+            if conversation_id in self.state.branches:  # asked for twice, and it goes on already
+                self.open_conversation(conversation_id)
+                return
+            self.state.set_draft(conversation_id, result[1])
+            self.state.show(conversation_id, result[0])
 
         self._archive.read(read, shown)
 
@@ -293,14 +297,29 @@ class Controller(QObject):
 
     def show_sibling(self, message_id: int, step: int) -> None:
         """Show the alternative before or after this message, with what followed it."""
+        shown = self.state.current
+        if shown is None:
+            return
         self._answers.save()
-        number, shown = self._archive.messages.stored, self.state.current
+        before = [message.id for message in self.state.messages]
 
         def select(store: Store) -> list[Message]:
-            return self._archive.here(store.select_sibling(number(message_id), step))
+            number = self._archive.messages.stored(message_id)
+            return self._archive.here(store.select_sibling(number, step))
+
+        def read(store: Store) -> list[Message]:
+            number = self._archive.conversations.stored(shown)
+            return self._archive.here(store.branch(number))
 
         def selected(branch: list[Message]) -> None:
-            if self.state.current == shown:
+            nonlocal before
+            if self.state.current != shown:
+                return
+            now = [message.id for message in self.state.messages]
+            if now != before or self._answers.ended_in(branch):
+                before = now  # what happened since is in the store by now
+                self._archive.read(read, selected, only_if_saved=True)
+            else:
                 self.state.show(shown, self._answers.with_newest_text(branch))
 
         self._archive.read(select, selected, only_if_saved=True)
