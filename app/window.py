@@ -128,7 +128,7 @@ class Window(QWidget):
         calls = {
             "new": self.sidebar.new_requested.emit,
             "search": self.search,
-            "regenerate": self.chat.regenerate_last,
+            "regenerate": self.regenerate_last,
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
@@ -211,9 +211,11 @@ class Window(QWidget):
         self._show_page(self.preferences)
 
     def close_page(self) -> None:
-        """Go back to the conversation."""
-        self._show_page(self.chat)
-        self.composer.setFocus()
+        """Go back to the conversation, where another page is shown."""
+        self.picker_card.close_card()
+        if self._pages.currentWidget() is not self.chat:
+            self._show_page(self.chat)
+            self.composer.setFocus()
 
     def toggle_library(self) -> None:
         """Show the models, or go back to the conversation."""
@@ -234,6 +236,11 @@ class Window(QWidget):
         if self._pages.currentWidget() is not self.chat:
             self.close_page()
         self.adapters.toggle()
+
+    def regenerate_last(self) -> None:
+        """Ask for the last answer again, where it can be seen."""
+        if self._pages.currentWidget() is self.chat:
+            self.chat.regenerate_last()
 
     def open_file(self) -> None:
         """Ask for a model file; returns at once."""

@@ -67,6 +67,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
+    sidebar.opened.connect(window.close_page)  # also when it is the shown one
     sidebar.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.delete_conversations)
     sidebar.undo_requested.connect(controller.undo_delete)

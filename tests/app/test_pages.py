@@ -1,0 +1,50 @@
+"""The pages beside the conversation: what leads to them, back from them, and works while they show."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from engine import Generate
+from fakes import MODEL
+from stage import Stage
+
+
+@pytest.fixture
+def talk(stage: Stage) -> Stage:
+    """A conversation with one answer."""
+    stage.ready(MODEL)
+    stage.window.composer.submitted.emit("Why is the sky blue?")
+    stage.engine.write("Because of the air.")
+    stage.engine.finish()
+    stage.settle()
+    return stage
+
+
+@pytest.mark.parametrize("page", ["library", "settings"])
+def test_choosing_the_shown_conversation_leads_back_to_it(
+    qtbot: QtBot, talk: Stage, page: str
+) -> None:
+    window = talk.window
+    (conversation,) = talk.state.conversations
+    assert conversation.id == talk.state.current
+    window.actions_by_id[page].trigger()
+    assert not window.chat.isVisible()
+    chats = window.sidebar.list
+    place = chats.visualRect(chats.model().index(1, 0)).center()
+    qtbot.mouseClick(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert window.chat.isVisible()
+
+
+@pytest.mark.parametrize("page", ["library", "settings"])
+def test_an_answer_out_of_sight_is_not_asked_again(talk: Stage, page: str) -> None:
+    window = talk.window
+    window.actions_by_id[page].trigger()
+    window.actions_by_id["regenerate"].trigger()
+    talk.settle()
+    assert talk.engine.count(Generate) == 1
+    window.close_page()
+    window.actions_by_id["regenerate"].trigger()
+    talk.settle()
+    assert talk.engine.count(Generate) == 2
