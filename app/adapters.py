@@ -314,6 +314,7 @@ class Adapters:
         loaded, before = self._state.model.loaded, self._loaded
         self._loaded = loaded
         if loaded is before or self._is_kept(before, loaded):
+            self._send()  # what was changed while another was on its way
             return
         self._applied = self._asked = self._began = ()
         self._infos, self._fault = {}, ("", "")

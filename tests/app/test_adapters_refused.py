@@ -146,10 +146,22 @@ def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: Adapter
     stage.state.show(None)
     stage.engine.finish_load()  # what the engine says of the model it has kept
     stage.drain()
-    assert not stage.adapters.ensure(None)
     assert stage.asked[-1] == ()
     stage.grant()
     assert stage.adapters.ensure(None)
+
+
+def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
+    stage: AdapterStage,
+) -> None:
+    stage.load()
+    begin(stage)
+    left = stage.state.model
+    stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
+    stage.adapters.add(PIRATE)
+    assert stage.asked == []
+    stage.state.set_model(replace(left, error="Not a model."))
+    assert stage.asked == [uses((PIRATE, 1.0))]
 
 
 PATHS = [FOLDER / f"{letter}.gguf" for letter in "abcde"]
