@@ -27,7 +27,9 @@ from app.actions import ACTIONS
 from app.states import States
 from app.ui import icons
 from app.ui.adapter_panel import AdapterPanel
+from app.ui.banner import Banners
 from app.ui.chat_page import ChatPage
+from app.ui.controls import Column
 from app.ui.drop_area import DropArea, model_in
 from app.ui.library_page import LibraryPage
 from app.ui.model_picker import CARD_WIDTH, ModelPicker
@@ -82,6 +84,7 @@ class Window(QWidget):
         states, state = self._states, self._state
         self.sidebar = Sidebar(state)
         self.top_bar = TopBar(state)
+        self.banners = Banners(state)
         self.chat = ChatPage(state, states.sessions, lambda: self.sidebar.renaming)
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
@@ -98,6 +101,7 @@ class Window(QWidget):
         page = QVBoxLayout()
         page.setSpacing(0)
         page.addWidget(self.top_bar)
+        page.addWidget(Column(self.banners))
         page.addWidget(self._pages, 1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -157,6 +161,7 @@ class Window(QWidget):
         for part in (
             self.sidebar,
             self.top_bar,
+            self.banners,
             self.chat,
             self.library,
             self.adapters,

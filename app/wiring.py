@@ -84,8 +84,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.model_chosen.connect(controller.load_model)
     window.picker.cancel_requested.connect(controller.models.cancel)
     window.chat.status_line.cancel_requested.connect(controller.models.cancel)
-    window.chat.banners.closed.connect(controller.close_notice)
-    window.chat.banners.acted.connect(act)
+    window.banners.closed.connect(controller.close_notice)
+    window.banners.acted.connect(act)
 
     connect_library(
         window.library,

@@ -1,4 +1,4 @@
-"""Lines of trouble at the top of the conversation: what is wrong, and what to do about it."""
+"""Lines of trouble at the top of every page: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, 
 from app.session_state import SessionState
 from app.state import ModelPhase, State
 from app.ui import icons
-from app.ui.banner import Banners
 from app.ui.composer import Composer
 from app.ui.controls import Column, set_property
 from app.ui.empty_view import EmptyView
@@ -41,7 +40,6 @@ class ChatPage(QWidget):
         self._state = state
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.banners = Banners(state)
         self.empty_view = EmptyView(state)
         self.transcript = Transcript()
         self.composer = Composer()
@@ -63,7 +61,6 @@ class ChatPage(QWidget):
         page.setContentsMargins(0, 0, 0, 0)
         page.setSpacing(0)
         page.addWidget(self._rule)
-        page.addWidget(Column(self.banners))
         page.addWidget(self._pages, 1)
         page.addSpacing(8)
         page.addWidget(Column(self.resume_line))
@@ -94,7 +91,6 @@ class ChatPage(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
         for part in (
-            self.banners,
             self.empty_view,
             self.transcript,
             self.composer,

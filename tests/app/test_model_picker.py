@@ -120,9 +120,7 @@ def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
     stage.drain()
     assert not stage.window.picker.failure.isHidden()
     assert stage.window.picker.failure.text() == "The file is cut short. Download it again."
-    assert (
-        stage.window.chat.banners.shown["model"].words.text().startswith("The file is cut short.")
-    )
+    assert stage.window.banners.shown["model"].words.text().startswith("The file is cut short.")
 
 
 def test_a_model_from_elsewhere_is_listed_while_it_is_loaded(stage: Stage) -> None:

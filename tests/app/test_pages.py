@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from engine import Generate
@@ -48,3 +51,17 @@ def test_an_answer_out_of_sight_is_not_asked_again(talk: Stage, page: str) -> No
     window.actions_by_id["regenerate"].trigger()
     talk.settle()
     assert talk.engine.count(Generate) == 2
+
+
+@pytest.mark.parametrize("page", ["library", "settings"])
+def test_trouble_is_told_on_every_page(talk: Stage, page: str) -> None:
+    talk.window.actions_by_id[page].trigger()
+    talk.controller.load_model(Path("/models/other.gguf"))
+    talk.engine.fail_load("The file is cut short.", "Download it again.", model_gone=False)
+    talk.settle()
+    words = [
+        each.text()
+        for each in talk.window.findChildren(QLabel)
+        if each.isVisible() and "cut short" in each.text()
+    ]
+    assert words == ["The file is cut short. Download it again."]

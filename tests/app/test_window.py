@@ -269,17 +269,17 @@ def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
 def test_trouble_is_a_line_that_can_be_closed(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("store", Notice("The disk is full.", "Free some space.", "Try"))
-    banner = stage.window.chat.banners.shown["store"]
+    banner = stage.window.banners.shown["store"]
     assert banner.words.text() == "The disk is full. Free some space."
     qtbot.mouseClick(banner.close_button, Qt.MouseButton.LeftButton)
-    assert stage.window.chat.banners.shown == {}
-    assert stage.window.chat.banners.isHidden()
+    assert stage.window.banners.shown == {}
+    assert stage.window.banners.isHidden()
 
 
 def test_words_of_trouble_are_never_markup(stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("x", Notice("<b>bold</b> <img src='http://example.org/x.png'>"))
-    assert stage.window.chat.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
+    assert stage.window.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_closing_asks_before_it_closes(qtbot: QtBot, stage: Stage) -> None:
