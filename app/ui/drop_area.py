@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.ui import icons
 from app.ui.theme import LIGHT, RADIUS_CARD, READING, Palette, font
+
+_MARGIN = 32  # pixels beside the sentence
 
 
 class DropArea(QWidget):
@@ -20,6 +22,7 @@ class DropArea(QWidget):
         self._over = parent
         self._palette = LIGHT
         self._name = ""
+        self._face = font(READING, QFont.Weight.Medium)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
 
@@ -30,6 +33,12 @@ class DropArea(QWidget):
         self.show()
         self.raise_()
         self.update()
+
+    def sentence(self) -> str:
+        """What a drop would do; the middle of a long name is left out."""
+        metrics, words = QFontMetrics(self._face), "Drop to open "
+        room = self.width() - 2 * _MARGIN - metrics.horizontalAdvance(words)
+        return words + metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, room)
 
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
@@ -45,9 +54,9 @@ class DropArea(QWidget):
             QRectF(self.rect()).adjusted(12, 12, -12, -12), RADIUS_CARD, RADIUS_CARD
         )
         painter.setPen(QColor(palette.text))
-        painter.setFont(font(READING, QFont.Weight.Medium))
+        painter.setFont(self._face)
         sentence = self.rect().adjusted(0, 32, 0, 32)
-        painter.drawText(sentence, Qt.AlignmentFlag.AlignCenter, f"Drop to open {self._name}")
+        painter.drawText(sentence, Qt.AlignmentFlag.AlignCenter, self.sentence())
         place = self.rect().center() - QPoint(20, 36)
         painter.drawPixmap(
             place, icons.pixmap("model", palette.accent, 40, self.devicePixelRatioF())
