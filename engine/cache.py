@@ -122,11 +122,12 @@ class Cache:
     def tensors(self, length: int) -> Iterator[Tensor]:
         """Everything held of the first `length` tokens: views [K, length, width].
 
-        Room is made where there is none yet, so a cache is filled by writing to these views and
-        then calling `advance`.
+        Room is made where there is none yet, and for a little more: a cache is filled by writing
+        to these views and then calling `advance`.
         """
         for layer in range(len(self._keys)):
-            self._reserve(layer, length)
+            if self._keys[layer][0].shape[1] < length:
+                self._reserve(layer, min(length + _FIRST_CAPACITY, self.context))
             for buffers in (self._keys, self._values):
                 yield from (part[:, :length] for part in buffers[layer])
 

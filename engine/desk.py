@@ -235,8 +235,8 @@ class Desk:
         return found
 
     def _reading_seconds(self, tokens: int) -> float:
-        """How long reading so many tokens will take."""
-        if not tokens:
+        """How long reading so many tokens will take; 0 for a few."""
+        if tokens < _MEASURED:
             return 0.0
         if not self._speed:
             self._speed = _quick_speed(self.model)

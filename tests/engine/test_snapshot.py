@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import crash_snapshot
 import tiny
 import tiny_lora
 from engine import CacheType, Cancelled, Finished, Sampling, SnapshotError
@@ -495,3 +496,8 @@ def test_an_old_file_is_replaced_by_the_new_one(model: LoadedModel, saved: Path)
     restore(saved, back, SHA)
     assert back.held == session.held
     assert [file.name for file in saved.parent.iterdir() if file.is_file()] == [saved.name]
+
+
+def test_a_killed_save_leaves_the_old_file_or_the_new_one() -> None:
+    kills = crash_snapshot.measure(kills=2, seed=5)
+    assert all(map(crash_snapshot.is_sound, kills)), kills
