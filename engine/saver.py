@@ -12,7 +12,8 @@ from pathlib import Path
 
 from engine import snapshot
 from engine.beside import Beside
-from engine.errors import EngineError, SnapshotError
+from engine.device import give_back_memory
+from engine.errors import EngineError
 from engine.messages import Event, Failed, SnapshotSaved
 from engine.snapshot import Snapshot
 from engine.snapshots import Snapshots
@@ -46,23 +47,28 @@ class Saver:
         """Write `captured`; `saved` is told where. `identify` hashes the model, which takes a while."""
         assert self._work is None, "a save before the last one was awaited"
         started = time.perf_counter()
+        # Taken out when it is written: what is over must not keep a copy of a whole cache.
+        waiting = [captured]
 
         def write() -> SnapshotSaved:
-            sha256 = identify()
-            metadata = captured.metadata
+            copy, sha256 = waiting.pop(), identify()
+            metadata = copy.metadata
             path, size, evicted = folder.save(
                 conversation=metadata["conversation"],
                 key=(sha256, metadata["stack"], metadata["cache"]),
-                token_bytes=captured.token_bytes,
+                token_bytes=copy.token_bytes,
                 budget_bytes=budget_bytes,
-                write=lambda path: snapshot.write(captured, path, sha256),
+                write=lambda path: snapshot.write(copy, path, sha256),
             )
             saved(path)
-            return SnapshotSaved(
-                request, captured.tokens, size, time.perf_counter() - started, evicted
-            )
+            return SnapshotSaved(request, copy.tokens, size, time.perf_counter() - started, evicted)
 
-        self._work = Beside(lambda: self._deliver(_outcome(request, write)), "snapshot")
+        def work() -> None:
+            outcome = _outcome(request, write)
+            give_back_memory()
+            self._deliver(outcome)
+
+        self._work = Beside(work, "snapshot")
 
 
 def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved | Failed:
@@ -70,16 +76,17 @@ def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved 
     try:
         return write()
     except EngineError as error:
-        failure: EngineError = error
+        return Failed(request, str(error), error.remedy)
     except OSError as error:
-        failure = SnapshotError(
+        return Failed(
+            request,
             f"The conversation's reading could not be saved: {error.strerror or error}.",
             "Check the disk; the conversation itself is not affected.",
         )
     except Exception as error:
         log.exception("a snapshot could not be written")
-        failure = SnapshotError(
+        return Failed(
+            request,
             f"The conversation's reading could not be saved ({type(error).__name__}: {error}).",
             "The conversation itself is not affected; the log has the details.",
         )
-    return Failed(request, str(failure), failure.remedy)

@@ -1,0 +1,57 @@
+"""The writer of sessions: one event for each, and no copy of a cache left behind."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import Failed, SnapshotSaved
+from engine.errors import SnapshotError
+from engine.messages import Event
+from engine.saver import Saver
+from engine.snapshot import Snapshot
+from engine.snapshots import Snapshots
+
+PATIENCE = 60  # seconds for an event, on a busy machine
+MODEL = "0" * 64
+
+
+def copied() -> Snapshot:
+    metadata = {"conversation": "talk", "stack": "", "cache": "f32", "tokens": "3"}
+    return Snapshot(metadata, {"tokens": torch.tensor([1, 2, 3], dtype=torch.int32)})
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_copy_is_let_go_of_before_the_event_says_that_it_is_written(
+    tmp_path: Path, fails: bool
+) -> None:
+    begun = threading.Event()
+
+    def identify() -> str:
+        assert begun.wait(PATIENCE)
+        if fails:
+            raise SnapshotError("The model's file has changed.", "Load the model again.")
+        return MODEL
+
+    events: queue.Queue[tuple[Event, bool]] = queue.Queue()
+    copies = [copied()]
+    copy = weakref.ref(copies[0].tensors["tokens"])
+    saver = Saver(lambda event: events.put((event, copy() is None)))
+    saver.save(
+        1,
+        copies.pop(),
+        Snapshots(tmp_path),
+        identify=identify,
+        budget_bytes=1 << 30,
+        saved=lambda path: None,
+    )
+    begun.set()
+    event, gone = events.get(timeout=PATIENCE)
+    saver.wait()
+    assert isinstance(event, Failed if fails else SnapshotSaved)
+    assert gone
