@@ -206,9 +206,14 @@ class ElidedLabel(QLabel):
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
 
+    @property
+    def shown(self) -> str:
+        """The text as far as there is room for it."""
+        width = self.contentsRect().width()
+        return self.fontMetrics().elidedText(self.text(), self._mode, width)
+
     def paintEvent(self, arg__1: QPaintEvent) -> None:
-        rect = self.contentsRect()
-        text = self.fontMetrics().elidedText(self.text(), self._mode, rect.width())
+        rect, text = self.contentsRect(), self.shown
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading

@@ -21,7 +21,8 @@ class StatusLine(QWidget):
         super().__init__(parent)
         self._state = state
         self.setFixedHeight(28)
-        self.words = ElidedLabel("secondary", figures(SMALL))
+        # What is new comes last; the model's name is over the conversation too.
+        self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideLeft)
         self.meter = Bar()
         self.meter.setFixedWidth(_METER_WIDTH)
         self.context = label("", "secondary", SMALL)

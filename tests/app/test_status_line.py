@@ -85,3 +85,18 @@ def test_ops_on_the_reference_are_named(stage: Stage) -> None:
     slow = replace(loaded, kernels="cpu", fallbacks=("attention",))
     stage.state.set_model(replace(stage.state.model, loaded=slow))
     assert "attention" in line(stage).words.toolTip()
+
+
+def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.resize(1080, 700)
+    stage.window.adapters.open()
+    stage.rest()
+    stage.controller.send("Why?")
+    stage.drain()
+    stage.engine.read_prompt(1234, 5678)
+    stage.drain()
+    stage.engine.finish_load("A model with a name that is longer than most names are, 135M")
+    stage.drain()
+    assert line(stage).words.shown != words(stage)
+    assert line(stage).words.shown.endswith("reading 1,234 of 5,678")
