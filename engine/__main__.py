@@ -147,7 +147,7 @@ def _answer(options: Options, model: LoadedModel, fresh: list[int]) -> None:
         captured = snapshot.capture(
             session, model=model.name, architecture=model.config.architecture
         )
-        snapshot.write(captured, Path(options.session), _sha256(model))
+        snapshot.write(captured, _session_path(options), _sha256(model))
     if interrupted():
         raise KeyboardInterrupt
 
@@ -158,7 +158,7 @@ def _session(options: Options, model: LoadedModel) -> Session:
     session.set_stack(_stack(options, model))
     if options.session is None:
         return session
-    path = Path(options.session)
+    path = _session_path(options)
     snapshot_file.remove_leftovers(path.parent, path.name)
     if path.exists():
         try:
@@ -168,6 +168,23 @@ def _session(options: Options, model: LoadedModel) -> Session:
                 str(error), f"Give --session another name, or delete {path} to begin anew."
             ) from error
     return session
+
+
+def _session_path(options: Options) -> Path:
+    """The file --session names or links to; what could never be written is told before the answer."""
+    path = Path(os.path.realpath(options.session))
+    if path.exists() and not path.is_file():
+        raise RequestError(
+            f"--session {options.session!r} is {'a folder' if path.is_dir() else 'no plain file'}.",
+            "Give it the name of a file.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise RequestError(
+            f"Nothing may be written to the folder of --session, {path.parent}.",
+            "Give a name in another folder, or change the folder's permissions.",
+        )
+    return path
 
 
 def _stack(options: Options, model: LoadedModel) -> Stack:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -231,10 +232,10 @@ def write(path: Path, metadata: Mapping[str, str], tensors: Sequence[Data]) -> i
 
 def remove_leftovers(folder: Path, name: str = "") -> int:
     """Delete what writers that crashed have left, of one file or of all; returns bytes freed."""
-    freed, start = 0, f".{name}." if name else "."
+    freed, ours = 0, re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):
         for path in list(folder.iterdir()):
-            if path.name.startswith(start) and path.suffix == ".tmp":
+            if ours.fullmatch(path.name):
                 freed += _remove_leftover(path)
     return freed
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors
 
 import tiny
 import tiny_lora
@@ -61,6 +64,36 @@ def test_pieces_of_an_answer_are_the_whole_one(
         ids, text = ids + more["token_ids"], text + more["text"]
     assert ids == whole["token_ids"]
     assert text == whole["text"]  # also where a character was cut in two
+
+
+class Interrupting(io.StringIO):
+    """Standard output before which somebody presses Ctrl-C at the fifth piece of an answer."""
+
+    pieces = 0
+
+    def write(self, text: str, /) -> int:
+        self.pieces += 1
+        if self.pieces == 5:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def test_an_answer_ended_by_ctrl_c_is_saved_and_goes_on(
+    model: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *SEEDED)
+    whole = run(capsys, *options, "-p", START, "-n", "40")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out := Interrupting())
+        assert main([*options, "-p", START, "--session", str(file)]) == 130
+    begun = out.getvalue().removesuffix("\n")
+    assert begun
+    assert whole["text"].startswith(begun)
+    held = int(safetensors.safe_open(file, "numpy").get_tensor("tokens").size)
+    first = run(capsys, "tokenize", "-m", model, "-p", START)
+    left = 40 - (held - len(first["token_ids"]))
+    more = run(capsys, *options, "-n", str(left), "--session", file)
+    assert begun + more["text"] == whole["text"]
 
 
 def test_a_prompt_that_is_held_is_not_read_again(
@@ -117,16 +150,37 @@ def test_files_that_do_not_fit_are_refused_and_left_alone(
     assert "cut short" in refused(capsys, "chat", "-m", model, *options)
     file.write_bytes(b"nothing of ours")
     assert "not a saved session" in refused(capsys, "chat", "-m", model, *options)
-    file.unlink()
-    file.mkdir()
-    assert "cannot be read" in refused(capsys, "chat", "-m", model, *options)
+
+
+def test_a_folder_is_refused_and_nothing_in_it_is_touched(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / ".letter.tmp"
+    inside.write_text("not ours")
+    monkeypatch.chdir(tmp_path)
+    for name in ("", ".", "..", tmp_path):
+        told = refused(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", name)
+        assert "is a folder" in told
+        assert "delete" not in told
+    assert inside.read_text() == "not ours"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
+def test_a_link_is_followed(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    options = ("complete", "-m", model, *GREEDY, "-n", "3", "--session", link)
+    run(capsys, *options, "-p", START)
+    assert run(capsys, *options)["reused_tokens"]
+    assert link.is_symlink()
+    assert file.is_file()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
 def test_what_a_crash_left_goes(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = file.with_name(f".{file.name}.00ff00ff.tmp")
     left.write_bytes(b"half")
-    other = file.with_name(".other.tmp")
+    other = file.with_name(f".{file.name}.draft.tmp")
     other.write_bytes(b"not ours")
     run(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", file)
     assert not left.exists()
@@ -137,9 +191,8 @@ def test_a_place_that_cannot_be_written_is_told(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text("in the way")
-    command = ["chat", "-m", model, "-p", "hello", "-n", "1", "--session", str(file / "inside")]
-    assert main(command) == 1
-    assert "The system refused" in capsys.readouterr().err
+    command = ("chat", "-m", model, "-p", "hello", "-n", "1", "--session", file / "inside")
+    assert "The system refused" in refused(capsys, *command)
 
 
 # --- adapters -----------------------------------------------------------------------------------
