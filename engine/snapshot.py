@@ -31,6 +31,7 @@ _TYPES = {
     torch.int8: "I8",
     torch.uint8: "U8",
 }
+_MOST_NAMES, _MOST_LETTERS = 4, 64  # in a sentence
 _TOKENS, _LOGITS, _RANDOM = "tokens", "logits", "random"
 
 
@@ -129,7 +130,7 @@ def restore(
 def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: str) -> None:
     """Raise SnapshotError for a snapshot of another model, other adapters or another cache."""
     if metadata.get("model_sha256") != model_sha256:
-        name = metadata.get("model", "")
+        name = _plain(metadata.get("model", ""))
         raise SnapshotError(
             f"The session was saved with another model{f', {name}' if name else ''}.",
             "Load that model, or read the conversation again.",
@@ -141,7 +142,7 @@ def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: st
         )
     if metadata.get("cache") != session.cache.type.value:
         raise SnapshotError(
-            f"The session was saved with a cache of type {metadata.get('cache')}, and the model "
+            f"The session was saved with a cache of type {_plain(metadata.get('cache', ''))}, and the model "
             f"is loaded with {session.cache.type.value}.",
             "Load the model with the other type of cache, or read the conversation again.",
         )
@@ -257,11 +258,17 @@ def _sampling(text: str) -> Sampling:
     return Sampling(**values)  # pyright: ignore[reportArgumentType]  # checked above
 
 
+def _plain(text: str) -> str:
+    """A text from a file as part of a sentence: short, and with nothing unprintable in it."""
+    return "".join(letter for letter in text[:_MOST_LETTERS] if letter.isprintable())
+
+
 def _adapters_in_words(metadata: Mapping[str, str]) -> str:
     names = list(_adapter_names(metadata.get("adapters", "")))
     if not metadata.get("stack") or not names:
         return "without adapters"
-    return f"with other adapters or strengths ({', '.join(names)})"
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    return f"with other adapters or strengths ({', '.join(names[:_MOST_NAMES])}{more})"
 
 
 def _adapter_names(text: str) -> Iterator[str]:
@@ -271,4 +278,4 @@ def _adapter_names(text: str) -> Iterator[str]:
         return
     for entry in found if isinstance(found, list) else ():
         if isinstance(entry, dict) and isinstance(name := entry.get("name"), str):
-            yield f"{name} at {entry.get('strength')}"
+            yield _plain(f"{name} at {entry.get('strength')}")

@@ -10,6 +10,7 @@ import pytest
 
 import tiny
 from engine import (
+    CacheType,
     Cancel,
     Event,
     Failed,
@@ -51,6 +52,8 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert isinstance(loaded, ModelLoaded)
     assert (loaded.request, loaded.architecture, loaded.context) == (1, "llama", 256)
     assert loaded.has_template
+    assert loaded.cache is CacheType.F16
+    assert loaded.resident_bytes > 10_000_000  # torch alone takes more
     assert loaded.kernels == "reference"
     events = bench.ask(2, "hello", max_tokens=8)
     assert [event.request for event in events] == [2] * len(events)

@@ -121,6 +121,28 @@ def test_a_session_stopped_right_after_its_prompt_goes_on_with_the_same_bits(
     assert made.tokens == answer(model, session, PROMPT, 9, GREEDY)
 
 
+def test_a_prompt_that_was_cut_while_it_was_read_is_read_on(
+    path: Path, model: LoadedModel, tmp_path: Path
+) -> None:
+    prompt = [3 + at * 7 % 250 for at in range(480)]
+    whole = model.new_session()
+    whole._chunk = 64  # so that there is a middle to stop in
+    expected = answer(model, whole, prompt, 20, SEEDED)
+    session = model.new_session()
+    session._chunk = 64
+    looks = iter(range(1000))
+    cut = Answer(session, model.tokenizer, prompt, SEEDED, cancelled=lambda: next(looks) > 10)
+    assert list(cut.events())
+    assert 64 <= len(session.tokens) < 480
+    assert session.held == session.tokens
+    back = model.new_session()
+    back._chunk = 64
+    restore(save(session, tmp_path / "file"), back, SHA)
+    assert back.last_logits is None
+    assert back.drawing is None
+    assert answer(model, back, prompt, 20, SEEDED) == expected
+
+
 def test_a_restored_session_can_be_trimmed_and_used_like_any_other(
     model: LoadedModel, saved: Path
 ) -> None:
@@ -250,6 +272,18 @@ def test_other_adapters_are_named(model: LoadedModel, path: Path, saved: Path) -
     weaker = model.new_session()
     weaker.set_stack(Stack([(adapter, 0.25)]))
     assert "leaf at 0.5" in refusal(model, saved, session=weaker)
+
+
+def test_a_name_from_a_file_is_shown_short_and_on_one_line(
+    model: LoadedModel, tmp_path: Path
+) -> None:
+    session = model.new_session()
+    answer(model, session, [5, 6, 7], 1, GREEDY)
+    captured = capture(session, model="a\nb\x1b[31m" + "c" * 10_000, architecture="llama")
+    write(captured, tmp_path / "file", SHA)
+    told = refusal(model, tmp_path / "file", "b" * 64)
+    assert len(told) < 200
+    assert told.isprintable()
 
 
 def test_another_type_of_cache_is_named(path: Path, model: LoadedModel, saved: Path) -> None:
