@@ -232,7 +232,7 @@ def write(path: Path, metadata: Mapping[str, str], tensors: Sequence[Data]) -> i
 
 def remove_leftovers(folder: Path, name: str = "") -> int:
     """Delete what writers that crashed have left, of one file or of all; returns bytes freed."""
-    freed, ours = 0, re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]{{8}}\.tmp")
+    freed, ours = 0, re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.tmp")
     with suppress(OSError):
         for path in list(folder.iterdir()):
             if ours.fullmatch(path.name):
