@@ -183,7 +183,11 @@ def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
             model.head_width,
             cache is CacheType.F32,
         )
-        return scratch_bytes(model, tokens, attention)
+        # Decoding one layer's 8-bit keys takes a copy of the codes as floats.
+        decoding = 4 * context * model.kv_heads * model.head_width
+        return scratch_bytes(
+            model, tokens, attention + (decoding if cache is CacheType.Q8_0 else 0)
+        )
 
     return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
 

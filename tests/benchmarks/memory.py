@@ -201,11 +201,11 @@ def machine() -> str:
 
 
 def measure(paths: list[Path], contexts: tuple[int, ...], true: bool) -> list[Row]:
-    """One row for each model, context and, at 2,048 tokens, type of cache."""
+    """One row for each model, context and type of cache."""
     rows: list[Row] = []
     for path in paths:
         for context in contexts:
-            for cache in CacheType if context == contexts[0] else (CacheType.F16,):
+            for cache in CacheType:
                 how = ("--true",) if true or context <= TRULY_READ else ()
                 started = time.perf_counter()
                 found = in_a_process("--peak", path, context, cache.value, *how)
