@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from engine import identity, lora, snapshot, snapshots
+from engine import identity, lora, lora_peft, snapshot, snapshots
 from engine.beside import Beside
 from engine.cache import Cache
 from engine.chat import prompt_ids
@@ -258,9 +258,11 @@ def _quick_speed(model: LoadedModel) -> float:
 
 def _adapter_files(path: Path) -> tuple[Stamp, ...]:
     """The stamps of an adapter's files; none where they cannot be told."""
-    with suppress(OSError):
-        folder = path if path.is_dir() else path.parent if path.suffix != ".gguf" else None
-        return identity.stamps([path] if folder is None else sorted(folder.glob("adapter*")))
+    with suppress(OSError, AdapterError):
+        folder = lora_peft.find_folder(path)
+        return identity.stamps(
+            [path] if folder is None else [folder / lora_peft.CONFIG, folder / lora_peft.TENSORS]
+        )
     return ()
 
 

@@ -571,13 +571,16 @@ def test_a_new_model_begins_without_adapters(bench: Bench, llama: Path, leaf: Pa
     assert spoken(bench.ask(4, "hello", max_tokens=20)) == plain
 
 
+@pytest.mark.parametrize("name", ["leaf.gguf", "leaf.GGUF", "leaf"])
 def test_an_adapter_that_changed_on_the_disk_is_read_again(
-    bench: Bench, llama: Path, leaf: Path
+    bench: Bench, llama: Path, leaf: Path, name: str
 ) -> None:
+    leaf = leaf.rename(leaf.with_name(name))
+    leaf.with_name("adapter.txt").write_text("what is beside it says nothing of it")
     bench.load(llama)
     first = bench.adapt(1, (leaf, 1.0)).adapters[0]
     assert not bench.adapt(2, (leaf, 1.0)).changed
-    os.replace(tiny_lora.write(leaf.with_name("new.gguf"), llama, seed=8), leaf)
+    os.replace(tiny_lora.write(leaf.with_name("new.bin"), llama, seed=8), leaf)
     done = bench.adapt(3, (leaf, 1.0))
     assert done.changed
     assert done.adapters[0].sha256 != first.sha256
