@@ -133,13 +133,12 @@ class Desk:
 
     def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
         """Make this the stack; on any error, and when cancelled, the one before stays."""
-        kept = [self._adapter(use.path, checkpoint) for use in command.adapters]
-        stack = Stack(
-            (each.adapter, use.strength) for each, use in zip(kept, command.adapters, strict=True)
-        )
+        paths = dict.fromkeys(use.path for use in command.adapters)
+        kept = {path: self._adapter(path, checkpoint) for path in paths}
+        stack = Stack((kept[use.path].adapter, use.strength) for use in command.adapters)
         changed = stack.key != self.session.stack.key
         forgotten = self.session.set_stack(stack)
-        self._keep(dict(zip((use.path for use in command.adapters), kept, strict=True)))
+        self._keep(kept)
         self._uses = command.adapters
         return self.adapters(command.request, changed=changed, forgotten=forgotten)
 

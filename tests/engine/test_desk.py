@@ -586,6 +586,15 @@ def test_an_adapter_that_changed_on_the_disk_is_read_again(
     assert done.adapters[0].sha256 != first.sha256
 
 
+def test_an_adapter_named_twice_is_held_once(bench: Bench, llama: Path, leaf: Path) -> None:
+    bench.load(llama)
+    bench.adapt(1, (leaf, 1.0), (leaf, -0.5))
+    desk = bench.engine._desk
+    assert desk is not None
+    (first, _), (second, _) = desk.session.stack.entries
+    assert first is second
+
+
 def test_adapters_are_not_read_twice_and_not_kept_for_ever(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
