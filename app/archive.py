@@ -126,12 +126,13 @@ class Archive(QObject):
     def put_back(self, conversation: Conversation, branch: Sequence[Message]) -> None:
         """Write again what the window shows of a conversation, where the store has lost it."""
         conversations, messages = self.conversations, self.messages
+        now = tuple(branch)  # which grows on while this waits for its turn
 
         def write(store: Store) -> None:
             place = conversations.known(conversation.id)
             number = store.put_back_conversation(replace(conversation, id=place))
             conversations.pair(conversation.id, number)
-            for message in branch:
+            for message in now:
                 added = replace(
                     message,
                     id=messages.known(message.id),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
 from pytestqt.qtbot import QtBot
 
-from app.store import Message, MessageState
+from app.store import Message, MessageState, Store
 from fakes import MODEL
-from stage import Stage
+from stage import Stage, until
 
 
 def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
@@ -85,3 +86,37 @@ def test_a_conversation_opened_twice_keeps_what_is_sent_in_between(
     texts = [message.text for message in stage.state.messages]
     stage.close()
     assert texts[1:3] == ["One way.", "And then?"]
+
+
+def test_what_is_written_again_holds_no_text_that_comes_later(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("One ")
+    stage.settle()
+
+    def damage(store: Store) -> None:
+        store.close()
+        stage.archive._store = None
+        stage.archive.path.write_bytes(b"no database " * 4000)
+
+    stage.archive.write(damage)
+    stage.settle()
+    stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
+    until(lambda: "store" in stage.state.notices)
+    stage.controller.act_on_notice("store")
+    go = threading.Event()
+    stage.archive.background(lambda: go.wait(10), lambda _: None)
+    until(lambda: "repair" in stage.state.notices)
+    stage.engine.write("way.")
+    stage.engine.finish()
+    stage.controller.drain()
+    go.set()
+    stage.settle()
+    held: list[list[str]] = []
+    stage.archive.read(
+        lambda store: [m.text for m in store.branch(store.conversations()[0].id)], held.append
+    )
+    until(lambda: bool(held))
+    assert held == [["Why is the sky blue?", "One way."]]
