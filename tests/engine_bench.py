@@ -22,6 +22,7 @@ from engine import (
     LoadModel,
     LoadSnapshot,
     ModelLoaded,
+    PromptProgress,
     Role,
     Sampling,
     SaveSnapshot,
@@ -35,6 +36,7 @@ from engine.gguf import GGUFFile
 from engine.tokenizer import Tokenizer
 
 GREEDY = Sampling(temperature=0)
+SEEDED = Sampling(temperature=0.8, seed=11)
 PATIENCE = 60  # seconds for any one event, on a busy machine
 PLENTY = 1 << 40  # bytes of budget
 E = TypeVar("E", bound=Event)
@@ -119,3 +121,31 @@ class Bench:
     def adapt(self, request: int, *adapters: tuple[Path, float]) -> AdaptersSet:
         uses = tuple(AdapterUse(path, strength) for path, strength in adapters)
         return self.expect(SetAdapters(request, uses), AdaptersSet)
+
+
+def finished(events: list[Event]) -> Finished:
+    assert isinstance(events[-1], Finished), events[-1]
+    return events[-1]
+
+
+def read_tokens(events: list[Event]) -> int:
+    """How many tokens of the prompt were computed."""
+    progress = [event for event in events if isinstance(event, PromptProgress)]
+    end = finished(events)
+    assert progress[-1].done_tokens == end.prompt_tokens
+    assert progress[0].reused_tokens == end.reused_tokens == progress[0].done_tokens
+    return end.prompt_tokens - end.reused_tokens
+
+
+def talk(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
+    """A conversation of so many questions, each answered; all its texts."""
+    texts: list[str] = []
+    for turn in range(turns):
+        texts.append(f"question number {turn}")
+        texts.append(spoken(bench.ask(100 + turn, *texts, max_tokens=tokens)))
+    return texts
+
+
+def tokens_of(bench: Bench, request: int, *texts: str) -> int:
+    """Tokens of a conversation, as it is rendered."""
+    return bench.bring(request, *texts, conversation="nobody").total_tokens

@@ -1,10 +1,8 @@
-"""One model at work: nothing is read twice, sessions come back, adapters change answers at once."""
+"""One model at work: nothing is read twice, and adapters change answers at once."""
 
 from __future__ import annotations
 
-import json
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,27 +13,28 @@ import tiny_lora
 from engine import (
     AdaptersSet,
     AdapterUse,
-    CacheType,
     Cancel,
     Failed,
     Finished,
     Generate,
-    LoadSnapshot,
-    ModelUnloaded,
     PromptProgress,
     Sampling,
-    SaveSnapshot,
     SetAdapters,
-    SnapshotLoaded,
-    SnapshotSaved,
     Text,
-    UnloadModel,
-    snapshots_folder,
-    snapshots_size,
 )
-from engine_bench import GREEDY, PATIENCE, PLENTY, Bench, made_plain, spoken, turns_of
+from engine_bench import (
+    GREEDY,
+    SEEDED,
+    Bench,
+    finished,
+    made_plain,
+    read_tokens,
+    spoken,
+    talk,
+    tokens_of,
+    turns_of,
+)
 
-SEEDED = Sampling(temperature=0.8, seed=11)
 KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture to the vocabulary it has here
 
 
@@ -57,34 +56,6 @@ def llama(tmp_path: Path) -> Path:
     return made_plain(tiny.write(tmp_path / "tiny.gguf", context=2048))
 
 
-def finished(events: list[object]) -> Finished:
-    assert isinstance(events[-1], Finished), events[-1]
-    return events[-1]
-
-
-def read_tokens(events: list[object]) -> int:
-    """How many tokens of the prompt were computed."""
-    progress = [event for event in events if isinstance(event, PromptProgress)]
-    end = finished(events)
-    assert progress[-1].done_tokens == end.prompt_tokens
-    assert progress[0].reused_tokens == end.reused_tokens == progress[0].done_tokens
-    return end.prompt_tokens - end.reused_tokens
-
-
-def talk(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
-    """A conversation of so many questions, each answered; all its texts."""
-    texts: list[str] = []
-    for turn in range(turns):
-        texts.append(f"question number {turn}")
-        texts.append(spoken(bench.ask(100 + turn, *texts, max_tokens=tokens)))
-    return texts
-
-
-def length(bench: Bench, request: int, *texts: str) -> int:
-    """Tokens of a conversation, as it is rendered."""
-    return bench.bring(request, *texts, conversation="nobody").total_tokens
-
-
 # --- nothing is read twice ----------------------------------------------------------------------
 
 
@@ -92,7 +63,7 @@ def test_editing_the_last_of_twenty_turns_reads_only_that_turn(bench: Bench, mod
     bench.load(model)
     texts = talk(bench, 20)
     before, edited = texts[:38], "another question"
-    shared = length(bench, 1, *before)
+    shared = tokens_of(bench, 1, *before)
     events = bench.ask(2, *before, edited, max_tokens=3)
     end = finished(events)
     # What stands before the edited turn is held, but for what closes the last answer.
@@ -105,7 +76,7 @@ def test_editing_the_last_of_twenty_turns_reads_only_that_turn(bench: Bench, mod
 def test_the_next_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
     bench.load(model)
     texts = talk(bench, 6)
-    new = length(bench, 1, *texts, "and now") - length(bench, 2, *texts)
+    new = tokens_of(bench, 1, *texts, "and now") - tokens_of(bench, 2, *texts)
     events = bench.ask(3, *texts, "and now", max_tokens=3)
     # Beside the new turn: the end of the old one, its last token, and the start of the answer.
     assert read_tokens(events) <= new + 20
@@ -158,7 +129,7 @@ def test_an_answer_cut_inside_a_character_is_gone_on_with_before_it(
 def test_a_branch_reads_from_where_it_leaves(bench: Bench, model: Path) -> None:
     bench.load(model)
     texts = talk(bench, 8)
-    early = length(bench, 1, *texts[:4])
+    early = tokens_of(bench, 1, *texts[:4])
     events = bench.ask(2, *texts[:4], "elsewhere", max_tokens=3)
     # The start of the next turn is the same too, whatever is said in it.
     assert early - 1 <= finished(events).reused_tokens <= early + 8
@@ -175,312 +146,6 @@ def test_the_starter_model_reads_only_what_is_new(bench: Bench, starter_model: P
             assert read_tokens(events) <= 16
         texts += [spoken(events), "And one more?"]
     assert read_tokens(bench.ask(9, *texts[:-2], max_tokens=4)) == 1
-
-
-# --- saved and brought back ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cache", list(CacheType))
-def test_a_conversation_comes_back_in_another_engine(cache: CacheType, model: Path) -> None:
-    bench = Bench()
-    bench.load(model, cache=cache)
-    texts = talk(bench, 5)
-    saved = bench.save(1)
-    expected = spoken(bench.ask(2, *texts, "and then", max_tokens=20))
-    bench.engine.stop()
-    assert saved.tokens > 100
-    assert saved.size_bytes == snapshots_size() > 0
-    assert saved.evicted == 0
-    again = Bench()
-    again.load(model, cache=cache)
-    loaded = again.bring(3, *texts)
-    assert loaded.refused == ""
-    assert loaded.restored_tokens >= saved.tokens - 1
-    assert loaded.total_tokens - 4 <= loaded.ready_tokens <= loaded.total_tokens
-    assert loaded.seconds > 0
-    assert loaded.reading_seconds == 0
-    events = again.ask(4, *texts, "and then", max_tokens=20)
-    assert read_tokens(events) < 45
-    assert spoken(events) == expected
-    again.engine.stop()
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
-def test_an_answer_goes_on_in_another_engine_as_if_it_had_never_stopped(
-    sampling: Sampling, llama: Path
-) -> None:
-    bench = Bench()
-    bench.load(llama)
-    whole = spoken(bench.ask(1, "hello", max_tokens=60, sampling=sampling))
-    bench.load(llama, request=2)
-    begun = spoken(bench.ask(3, "hello", max_tokens=23, sampling=sampling))
-    assert bench.save(4).tokens
-    bench.engine.stop()
-    again = Bench()
-    again.load(llama)
-    events = again.ask(6, "hello", begun, max_tokens=60 - 23, sampling=sampling)
-    assert begun + spoken(events) == whole
-    assert read_tokens(events) == 1
-    again.engine.stop()
-
-
-def test_switching_conversations_brings_each_back_by_itself(bench: Bench, model: Path) -> None:
-    bench.load(model)
-    one = talk(bench, 4)
-    assert bench.save(1, "one").tokens
-    two = ["something else altogether"]
-    two.append(spoken(bench.ask(2, *two, max_tokens=20)))
-    assert bench.save(3, "two").tokens
-    assert read_tokens(bench.ask(4, *one, "more", max_tokens=2)) < 45
-    assert read_tokens(bench.ask(5, *two, "more", max_tokens=2)) < 45
-
-
-def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:
-    bench.load(model)
-    assert bench.save(1).tokens == 0
-    assert snapshots_size() == 0
-    talk(bench, 2)
-    first = bench.save(2)
-    assert first.tokens
-    assert bench.save(3) == SnapshotSaved(3, 0, 0, 0.0, 0)
-    for file in snapshots_folder().iterdir():
-        file.unlink()
-    assert bench.save(4).tokens == first.tokens
-
-
-def test_what_was_brought_back_is_not_written_again(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    texts = talk(bench, 3)
-    bench.save(1)
-    bench.load(llama, request=2)
-    assert bench.bring(3, *texts).restored_tokens
-    assert bench.save(4).tokens == 0
-    bench.ask(5, *texts, "more", max_tokens=2)
-    assert bench.save(6).tokens
-    assert len(list(snapshots_folder().glob("*"))) == 1
-
-
-def test_a_live_session_is_not_replaced_by_less(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    texts = talk(bench, 2)
-    bench.save(1)
-    texts += ["more"]
-    texts += [spoken(bench.ask(2, *texts, max_tokens=30))]
-    loaded = bench.bring(3, *texts)
-    assert loaded.restored_tokens == 0
-    assert loaded.total_tokens - loaded.ready_tokens <= 4
-
-
-def test_a_conversation_nobody_saved_is_told_what_it_will_take(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    texts = ("hello " * 40, "yes", "and " * 40)
-    loaded = bench.bring(1, *texts)
-    assert (loaded.restored_tokens, loaded.ready_tokens, loaded.refused) == (0, 0, "")
-    assert loaded.total_tokens > 150
-    assert loaded.reading_seconds > 0
-    bench.ask(2, *texts, max_tokens=2)
-    known = bench.bring(3, *texts[:-1], "another end " * 30)
-    assert 0 < known.ready_tokens < known.total_tokens
-    assert known.reading_seconds > 0
-
-
-def test_a_conversation_is_brought_back_as_far_as_a_branch_of_it_was_saved(
-    bench: Bench, llama: Path
-) -> None:
-    bench.load(llama)
-    texts = talk(bench, 6)
-    bench.save(1)
-    bench.load(llama, request=2)
-    other = [*texts[:6], "an edited question"]
-    loaded = bench.bring(3, *other)
-    assert loaded.restored_tokens >= length(bench, 4, *texts[:6]) - 4
-    assert loaded.refused == ""
-
-
-def only_file() -> Path:
-    (file,) = snapshots_folder().glob("*.safetensors")
-    return file
-
-
-def test_a_damaged_file_is_refused_once_and_read_again(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    texts = talk(bench, 3)
-    bench.save(1)
-    whole = bytearray(only_file().read_bytes())
-    whole[-5000] ^= 4
-    only_file().write_bytes(whole)
-    bench.load(llama, request=2)
-    loaded = bench.bring(3, *texts)
-    assert loaded.refused == "The saved session is damaged."
-    assert (loaded.restored_tokens, loaded.ready_tokens) == (0, 0)
-    assert loaded.reading_seconds > 0
-    assert not list(snapshots_folder().glob("*.safetensors"))
-    assert bench.bring(4, *texts).refused == ""
-    assert read_tokens(bench.ask(5, *texts, "more", max_tokens=2)) > 60
-
-
-def test_a_damaged_header_is_refused_for_its_own_conversation_only(
-    bench: Bench, llama: Path
-) -> None:
-    bench.load(llama)
-    texts = talk(bench, 3)
-    bench.save(1)
-    file, whole = only_file(), only_file().read_bytes()
-    for at in (3, 9, 20, 60):
-        spoiled = bytearray(whole)
-        spoiled[at] ^= 4
-        for conversation in ("one", "two"):
-            file.write_bytes(spoiled)
-            bench.load(llama, request=2)
-            refused = bench.bring(3, *texts, conversation=conversation).refused
-            assert bool(refused) == (conversation == "one")
-            # It goes when it is met; one that looks like another version's, when it is missed.
-            assert not (file.exists() and conversation == "one")
-
-
-def test_other_adapters_another_cache_and_another_model_are_refused_by_sentence(
-    bench: Bench, llama: Path, tmp_path: Path
-) -> None:
-    adapter = tiny_lora.write(tmp_path / "leaf.gguf", llama)
-    bench.load(llama)
-    texts = talk(bench, 3)
-    bench.save(1)
-    bench.adapt(2, (adapter, 1.0))
-    assert bench.bring(3, *texts).refused == "The session was saved without adapters."
-    assert bench.bring(4, *texts, conversation="two").refused == ""
-    bench.adapt(5)
-    assert bench.bring(6, *texts).restored_tokens > 0
-    bench.load(llama, request=7, cache=CacheType.Q8_0)
-    assert "type f16" in bench.bring(8, *texts).refused
-    bench.load(tiny.write(tmp_path / "other.gguf", seed=5, context=2048), request=9)
-    assert bench.bring(10, *texts).refused == "The session was saved with another model, tiny."
-    bench.load(llama, request=11, context=64)
-    assert "context only 64" in bench.bring(12, *texts).refused
-    bench.load(llama, request=13)
-    assert bench.bring(14, *texts).refused == ""
-
-
-def test_a_model_whose_file_was_replaced_is_told_from_itself(
-    bench: Bench, llama: Path, tmp_path: Path
-) -> None:
-    bench.load(llama)
-    texts = talk(bench, 2)
-    os.replace(tiny.write(tmp_path / "new.gguf", seed=9, context=2048), llama)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
-    failed = bench.until(SnapshotSaved, Failed)[-1]
-    assert isinstance(failed, Failed)
-    assert "changed since it was loaded" in failed.message
-    assert isinstance(bench.ask(2, *texts, "more", max_tokens=2)[-1], Finished)
-
-
-def test_a_session_above_the_budget_is_refused_and_nothing_else_goes(
-    bench: Bench, llama: Path
-) -> None:
-    bench.load(llama)
-    talk(bench, 2)
-    bench.save(1)
-    bench.ask(2, "something else", max_tokens=40)
-    bench.engine.send(SaveSnapshot(3, "two", 1000))
-    failed = bench.until(SnapshotSaved, Failed)[-1]
-    assert isinstance(failed, Failed)
-    assert "MB" in failed.message
-    assert len(list(snapshots_folder().glob("*.safetensors"))) == 1
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_told(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    talk(bench, 1)
-    snapshots_folder().mkdir(parents=True, exist_ok=True)
-    snapshots_folder().chmod(0o500)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
-    assert isinstance(bench.until(SnapshotSaved, Failed)[-1], Failed)
-    snapshots_folder().chmod(0o700)
-
-
-def test_a_folder_that_is_none_is_told(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    talk(bench, 1)
-    snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
-    snapshots_folder().write_text("in the way")
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
-    failed = bench.until(SnapshotSaved, Failed)[-1]
-    assert isinstance(failed, Failed)
-    assert failed.message.startswith("The conversation's reading could not be saved:")
-    assert bench.bring(2, "hello").refused == ""
-
-
-def test_stop_waits_for_what_is_to_be_saved(llama: Path) -> None:
-    bench = Bench()
-    bench.load(llama)
-    texts = talk(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
-    bench.engine.stop()
-    saved = bench.until(SnapshotSaved)[-1]
-    assert isinstance(saved, SnapshotSaved)
-    assert saved.tokens
-    again = Bench()
-    again.load(llama)
-    assert again.bring(2, *texts).restored_tokens
-    again.engine.stop()
-
-
-def test_unloading_waits_for_what_is_being_saved(bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    talk(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
-    bench.engine.send(UnloadModel(2))
-    events = bench.until(ModelUnloaded)
-    assert any(isinstance(event, SnapshotSaved) and event.tokens for event in events)
-    unloaded = events[-1]
-    assert isinstance(unloaded, ModelUnloaded)
-    assert unloaded.resident_bytes > 1_000_000
-
-
-@pytest.mark.parametrize("kind", ["load", "save"])
-def test_cancelled_before_it_began_it_ends_empty(kind: str, bench: Bench, llama: Path) -> None:
-    bench.load(llama)
-    started, go = threading.Event(), threading.Event()
-
-    def hold(event: object) -> None:
-        if isinstance(event, PromptProgress) and event.request == 6:
-            started.set()
-            assert go.wait(PATIENCE)
-
-    bench.react = hold
-    bench.engine.send(Generate(6, turns_of("hello"), sampling=GREEDY, max_tokens=2))
-    assert started.wait(PATIENCE)
-    if kind == "load":
-        bench.engine.send(LoadSnapshot(7, turns_of("hello"), "one"))
-    else:
-        bench.engine.send(SaveSnapshot(7, "one", PLENTY))
-    bench.engine.send(Cancel(7))
-    go.set()
-    last = bench.until(SnapshotLoaded, SnapshotSaved)[-1]
-    assert last in (SnapshotLoaded(7, 0, 0, 0, 0.0, 0.0, ""), SnapshotSaved(7, 0, 0, 0.0, 0))
-
-
-def test_without_a_model_all_fail_by_sentence(bench: Bench) -> None:
-    for request, command in enumerate(
-        (
-            LoadSnapshot(0, turns_of("hello"), "one"),
-            SaveSnapshot(1, "one", PLENTY),
-            SetAdapters(2, ()),
-        )
-    ):
-        bench.engine.send(command)
-        failed = bench.until(Failed, SnapshotLoaded, SnapshotSaved, AdaptersSet)[-1]
-        assert failed == Failed(request, "No model is loaded.", "Choose a model first.")
-
-
-def test_the_hash_of_a_model_is_remembered(bench: Bench, llama: Path) -> None:
-    then = llama.stat().st_mtime_ns - 60 * 10**9
-    os.utime(llama, ns=(then, then))
-    bench.load(llama)
-    talk(bench, 1)
-    bench.save(1)
-    memory = snapshots_folder().parent / "hashes.json"
-    assert str(llama) in json.loads(memory.read_text())
 
 
 # --- adapters -----------------------------------------------------------------------------------
@@ -612,33 +277,6 @@ def test_adapters_are_not_read_twice_and_not_kept_for_ever(
         bench.adapt(200 + number, (path, 1.0))
     assert len(desk._adapters) == 5
     assert desk.held_bytes < desk.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
-
-
-def test_an_adapted_conversation_comes_back_under_the_same_stack_only(
-    bench: Bench, llama: Path, leaf: Path, root: Path
-) -> None:
-    bench.load(llama)
-    bench.adapt(1, (leaf, 1.0), (root, 0.5))
-    texts = talk(bench, 3)
-    bench.save(2)
-    bench.load(llama, request=3)
-    assert "leaf at 1.0, root at 0.5" in bench.bring(4, *texts).refused
-    bench.adapt(5, (root, 0.5), (leaf, 1.0))
-    loaded = bench.bring(6, *texts)
-    assert loaded.restored_tokens > 60
-    assert loaded.refused == ""
-
-
-def test_a_saved_stack_is_written_again_under_another_one(
-    bench: Bench, llama: Path, leaf: Path
-) -> None:
-    bench.load(llama)
-    bench.ask(1, "hello", max_tokens=1)
-    assert bench.save(2).tokens
-    bench.adapt(3, (leaf, 1e-9))
-    bench.ask(4, "hello", max_tokens=1)
-    assert bench.save(5).tokens
-    assert len(list(snapshots_folder().glob("*.safetensors"))) == 2
 
 
 def test_cancelled_adapters_leave_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:

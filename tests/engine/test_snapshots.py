@@ -69,7 +69,6 @@ def folder() -> Snapshots:
 def agreeing(wanted: list[int]) -> Callable[[Sequence[int]], int]:
     """How many tokens a file shares with what is wanted."""
 
-
     def count(held: Sequence[int]) -> int:
         pairs = zip(wanted, held, strict=False)
         return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
