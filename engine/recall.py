@@ -67,7 +67,11 @@ class Recall:
         spared = self._agreeing(fresh, session.held)
         if len(fresh) - spared < (1 if conversation else _WORTHWHILE):
             return Recalled()
-        files = self._folder.all()
+        files = [
+            saved
+            for saved in self._folder.all()
+            if self._may_help(saved, fresh, spared, conversation)
+        ]
         own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
         refusals: dict[Path, str] = {}
         usable = self._usable(files, session, refusals, checkpoint) if files else []
@@ -76,6 +80,12 @@ class Recall:
         if len(useless) < len(own) or not own:
             return found  # what was saved of the conversation is of use, or nothing was
         return replace(found, refused=self._reason(useless[0], refusals, checkpoint))
+
+    def _may_help(self, saved: Saved, fresh: Sequence[int], spared: int, conversation: str) -> bool:
+        """Whether a file is worth looking at: that hashes the model, which may take seconds."""
+        if conversation and saved.belongs_to(conversation):
+            return True
+        return self._agreeing(fresh, saved.tokens) >= spared + _WORTHWHILE
 
     def _reason(self, saved: Saved, refusals: dict[Path, str], checkpoint: Checkpoint) -> str:
         """Why a file was refused; a damaged one may only look like another model's or version's."""

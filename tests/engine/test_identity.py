@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from engine import Cancelled
+import tiny
+from engine import Cancelled, snapshots_folder
 from engine.identity import sha256, stamps
+from engine_bench import Bench
 
 OLD = 1_600_000_000_000_000_000  # nanoseconds: long settled
 
@@ -105,3 +107,19 @@ def test_hashing_can_be_cancelled(tmp_path: Path, memory: Path) -> None:
         sha256([written(tmp_path / "model", b"weights")], memory, cancel)
     with pytest.raises(FileNotFoundError):
         sha256([tmp_path / "nowhere"], memory)
+
+
+def test_a_model_is_hashed_only_for_a_saved_session_that_may_help(tmp_path: Path) -> None:
+    bench = Bench()
+    bench.load(tiny.write(tmp_path / "first.gguf", context=1024))
+    bench.ask(1, "something worth keeping", max_tokens=3)
+    bench.save(2)
+    other = tiny.write(tmp_path / "other.gguf", seed=5, context=1024)
+    os.utime(other, ns=(OLD, OLD))
+    memory = snapshots_folder().parent / "hashes.json"
+    bench.load(other, request=3)
+    bench.ask(4, "never said before, and of some length all the same", max_tokens=3)
+    assert not memory.exists()
+    bench.bring(5, "something worth keeping, and more")
+    assert str(other) in memory.read_text()
+    bench.engine.stop()
