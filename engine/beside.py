@@ -31,6 +31,10 @@ class Beside(Generic[T]):
         """What the work has raised, if it has."""
         return self._failed
 
+    def wait(self) -> None:
+        """Wait until the work has ended, however it has."""
+        self._thread.join()
+
     def result(self, checkpoint: Callable[[], None] = lambda: None) -> T:
         """What the work returned or raised; `checkpoint` may raise `Cancelled` while it is awaited."""
         while self._thread.is_alive():

@@ -81,6 +81,10 @@ class Cache:
         """Bytes held now, used or not."""
         return sum(part.nbytes for parts in (*self._keys, *self._values) for part in parts)
 
+    def fresh(self) -> Cache:
+        """An empty cache of the same kind."""
+        return Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
+
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
 

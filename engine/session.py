@@ -86,10 +86,21 @@ class Session:
         self.stack = stack
         return forgotten
 
+    def clear(self) -> None:
+        """Forget everything, and hold no memory for it."""
+        self.trim(0)
+        self.cache = self.cache.fresh()
+
     def adopt(
-        self, held: Sequence[int], length: int, last_logits: Tensor | None, drawing: Drawing | None
+        self,
+        cache: Cache,
+        held: Sequence[int],
+        length: int,
+        last_logits: Tensor | None,
+        drawing: Drawing | None,
     ) -> None:
-        """Hold what was written into the empty cache: the first `length` tokens of `held`."""
+        """Hold what was written into an empty cache: the first `length` tokens of `held`."""
+        self.cache = cache
         self.cache.advance(length)
         self.tokens, self.chosen = list(held[:length]), list(held[length:])
         self.last_logits, self.drawing = last_logits, drawing

@@ -8,6 +8,8 @@ with the reason, where any of it differs.
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -18,7 +20,8 @@ import torch
 from torch import Tensor
 
 from engine import snapshot_file
-from engine.errors import RequestError, SnapshotError
+from engine.beside import Beside
+from engine.errors import Cancelled, RequestError, SnapshotError
 from engine.messages import Sampling
 from engine.sampling import Sampler
 from engine.session import Drawing, Session
@@ -111,20 +114,44 @@ def restore(
     """Make the session hold what the file does.
 
     Raises SnapshotError when the file is damaged or does not belong to this model, these adapters
-    and this type of cache, and what `checkpoint` raises: the session is then as it was, or, when
-    the disk fails half-way, empty.
+    and this type of cache, and what `checkpoint` raises: the session is then as it was, or empty
+    where the context has no room for both.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as file, path.open("rb") as again:
+            if not os.path.samestat(os.fstat(file.fileno()), os.fstat(again.fileno())):
+                raise Damaged  # replaced this very moment
             header = snapshot_file.read_header(file)
-            snapshot_file.verify(file, header, checkpoint)
-            snapshot_file.check_version(header.metadata)
-            check_origin(header.metadata, session, model_sha256)
-            _Restored(file, header, session).apply()
+            # Hashing takes as long as reading, so one core does each.
+            ended = threading.Event()
+            whole = Beside(lambda: snapshot_file.verify(again, header, _until(ended)), "verify")
+            try:
+                snapshot_file.check_version(header.metadata)
+                check_origin(header.metadata, session, model_sha256)
+                restored = _Restored(file, header, session)
+                restored.read(checkpoint)
+                whole.result(checkpoint)
+                restored.adopt()
+            except SnapshotError:
+                whole.result(checkpoint)  # damage says more than what it led to
+                raise
+            finally:
+                ended.set()
+                whole.wait()
     except OSError as error:
         raise SnapshotError(
             f"The saved session cannot be read: {error.strerror or error}.", READ_AGAIN
         ) from error
+
+
+def _until(ended: threading.Event) -> Callable[[], None]:
+    """A checkpoint that gives up once `ended` is set."""
+
+    def checkpoint() -> None:
+        if ended.is_set():
+            raise Cancelled
+
+    return checkpoint
 
 
 def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: str) -> None:
@@ -155,7 +182,7 @@ def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: st
 
 
 class _Restored:
-    """A file whose bits are sound, on its way into a session: all is checked, then all is read."""
+    """A file on its way into a session: what it says is checked, then read, and at last adopted."""
 
     def __init__(self, file: BinaryIO, header: Header, session: Session) -> None:
         self._file, self._header, self._session = file, header, session
@@ -168,17 +195,23 @@ class _Restored:
         self._held = self._checked_tokens(vocabulary)
         self._check_entries(vocabulary)
 
-    def apply(self) -> None:
-        """Read everything; what is small comes first, so that it can still be refused."""
-        logits = self._tensor(_LOGITS, torch.float32)
-        drawing = self._drawing()
+    def read(self, checkpoint: Callable[[], None]) -> None:
+        """Read everything into a cache of its own; what is small comes first."""
+        self._logits = self._tensor(_LOGITS, torch.float32)
+        self._drawn = self._drawing()
         session = self._session
-        session.trim(0)
-        tensors = session.cache.tensors(self._length)
+        if len(session.tokens) + self._length > session.context:
+            session.clear()
+        self._cache = session.cache.fresh()
+        tensors = self._cache.tensors(self._length)
         for name, view in zip(self._layout, tensors, strict=True):
+            checkpoint()
             entry = self._header.tensors[name]
             snapshot_file.read_into(self._file, entry, map(_bytes, view))
-        session.adopt(self._held, self._length, logits, drawing)
+
+    def adopt(self) -> None:
+        """Make the session hold what was read; the bits are known to be sound by now."""
+        self._session.adopt(self._cache, self._held, self._length, self._logits, self._drawn)
 
     def _checked_tokens(self, vocabulary: int) -> list[int]:
         entry = self._header.tensors.get(_TOKENS)
