@@ -63,11 +63,16 @@ class Run:
                 sys.exit(f"{event.message} {event.remedy}")
         return event
 
-    def first_token(self, turns: tuple[Turn, ...], bring: bool) -> tuple[float, int]:
-        """Seconds until the first piece of an answer, and how many tokens had to be read."""
+    def first_token(
+        self, turns: tuple[Turn, ...], saved: tuple[Turn, ...] = ()
+    ) -> tuple[float, int]:
+        """Seconds until the first piece of an answer, and how many tokens had to be read.
+
+        The turns that were `saved` are brought back first.
+        """
         started = time.perf_counter()
-        if bring:
-            self._engine.send(LoadSnapshot(2, turns[:-1], "benchmark"))
+        if saved:
+            self._engine.send(LoadSnapshot(2, saved, "benchmark"))
             loaded = self.wait(SnapshotLoaded)
             assert isinstance(loaded, SnapshotLoaded)
             assert loaded.restored_tokens, loaded
@@ -101,37 +106,38 @@ def conversation(tokens: int) -> tuple[Turn, ...]:
 
 
 def measure(model: Path, cache: CacheType, tokens: int, repetitions: int) -> dict[str, object]:
-    """Both ways in turn, medians of the repetitions."""
-    turns = conversation(tokens)
+    """Both ways in turn, medians of the repetitions: going on as it is, and with a new message."""
+    asked = conversation(tokens)
+    held = asked[:-1]
     delete_snapshots()
     first = Run(model, cache)
-    first.first_token(turns[:-1], bring=False)
+    first.first_token(held)
     saved = first.save()
     first.stop()
-    brought: list[float] = []
-    again: list[float] = []
-    read: set[int] = set()
-    for _ in range(repetitions):
-        run = Run(model, cache)
-        seconds, count = run.first_token(turns, bring=True)
-        run.stop()
-        brought.append(seconds)
-        read.add(count)
+
+    def median(turns: tuple[Turn, ...], bring: tuple[Turn, ...] = ()) -> tuple[float, int]:
+        seconds: list[float] = []
+        read = 0
+        for _ in range(repetitions):
+            run = Run(model, cache)
+            taken, read = run.first_token(turns, bring)
+            run.stop()
+            seconds.append(taken)
+        return statistics.median(seconds), read
+
+    (going_on, _), (message, read) = median(held, held), median(asked, held)
     delete_snapshots()
-    for _ in range(repetitions):
-        run = Run(model, cache)
-        seconds, _ = run.first_token(turns, bring=False)
-        run.stop()
-        again.append(seconds)
+    again, _ = median(asked)
     return {
         "cache": cache.value,
         "tokens": saved.tokens,
         "file megabytes": round(saved.size_bytes / 1e6, 1),
         "save seconds": round(saved.seconds, 3),
-        "from the snapshot, seconds": round(statistics.median(brought), 3),
-        "of these tokens read": max(read),
-        "read again, seconds": round(statistics.median(again), 3),
-        "ratio": round(statistics.median(again) / statistics.median(brought), 1),
+        "read again, seconds": round(again, 3),
+        "going on, seconds": round(going_on, 3),
+        "going on, ratio": round(again / going_on, 1),
+        f"after a message of {read} tokens, seconds": round(message, 3),
+        f"after a message of {read} tokens, ratio": round(again / message, 1),
     }
 
 
