@@ -21,7 +21,6 @@ import bundle
 import smoke_frozen
 from environment import Trouble, last_lines, say
 
-MIRROR = "http://deb.debian.org/debian"
 # What a desktop has and the bundle leaves to it; linux/README.txt names the same.
 DESKTOP = (
     "libstdc++6",
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Run the bundle in a bare Debian.")
     parser.add_argument("folder", type=Path, help="where the root is, or is made (1 GB)")
     parser.add_argument("--bundle", type=Path, default=bundle.FOLDER)
-    parser.add_argument("--mirror", default=MIRROR)
+    parser.add_argument("--mirror", default="", help="of Debian; else the one debootstrap knows")
     options = parser.parse_args(arguments)
     root = options.folder.absolute()
     try:
@@ -81,7 +80,7 @@ def _make(root: Path, mirror: str) -> None:
     if (root / "usr" / "bin" / "dpkg").exists():
         return
     say("Making a bare Debian (200 MB)…")
-    _run("debootstrap", "--variant=minbase", "bookworm", str(root), mirror)
+    _run("debootstrap", "--variant=minbase", "bookworm", str(root), *([mirror] if mirror else []))
 
 
 def _prepare(root: Path) -> None:
