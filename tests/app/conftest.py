@@ -1,13 +1,18 @@
-"""The window on a stage: real widgets, a fake engine, a real store in the test's own folder."""
+"""What tests of the app share: the window on a stage, and downloads from a hub of this machine.
+
+The stage has real widgets, a fake engine, and a real store in the test's own folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from hostile_hub import Hub, running
+from queueing import Watched, content, source
 from stage import Stage
 
 
@@ -17,3 +22,34 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub of four models; a test that needs another hub has a fixture of its own."""
+    with running() as made:
+        for number in (1, 2, 3, 4):
+            made.put(source(number).repository + f"/model{number}-Q4_0.gguf", content(number))
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where downloads go."""
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., Watched]]:
+    """Makes queues of downloads, started and watched."""
+    made: list[Watched] = []
+
+    def make(*, resume: bool = False, **settings: object) -> Watched:
+        watched = Watched(hub, folder, **settings)
+        made.append(watched)
+        watched.queue.start(resume=resume)
+        return watched
+
+    yield make
+    for one in made:
+        one.queue.close()

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from app.downloads import Phase
-from hostile_hub import Fault, Hub, running
-from queueing import HALF, SIZE, Watched, content, half_way, models, source
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        for number in (1, 2, 3, 4):
-            made.put(source(number).repository + f"/model{number}-Q4_0.gguf", content(number))
-        yield made
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "models"
-
-
-@pytest.fixture
-def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., Watched]]:
-    made: list[Watched] = []
-
-    def make(*, resume: bool = False, **settings: object) -> Watched:
-        watched = Watched(hub, folder, **settings)
-        made.append(watched)
-        watched.queue.start(resume=resume)
-        return watched
-
-    yield make
-    for one in made:
-        one.queue.close()
+from hostile_hub import Fault, Hub
+from queueing import HALF, SIZE, half_way, models, source
 
 
 def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
