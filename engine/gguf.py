@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf_part import Part, TensorInfo, read_part
+from engine.gguf_layout import TensorInfo
+from engine.gguf_part import Part, read_part
 from engine.gguf_values import (
     DAMAGED,
     Array,

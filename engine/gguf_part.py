@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Cursor, Kind, Metadata, Stored, shown
-from kernels import formats
-from kernels.formats import Format
+from engine.gguf_layout import TensorInfo, format_of, padded, place
+from engine.gguf_values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
 
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32  # bytes
@@ -28,18 +27,6 @@ _MAX_NAME_BYTES = 64
 _MAX_DIMENSIONS = 4
 _LEAST_KEY_BYTES = 14  # length, one letter, kind, one byte of value
 _LEAST_TENSOR_BYTES = 33  # length, one letter, count, one dimension, format, offset
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """Where a tensor lies and what it is."""
-
-    name: str
-    shape: tuple[int, ...]  # rows first: ggml's order reversed
-    format: Format
-    offset: int  # bytes from the start of its part
-    size_bytes: int
-    part: int  # index into the file's parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +63,8 @@ def read_part(path: Path, index: int) -> Part:
         key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
         metadata = _read_metadata(cursor, key_count)
         alignment = _alignment(metadata)
-        infos = [_read_tensor(cursor, number, index) for number in range(tensor_count)]
-        tensors = _place(infos, cursor, alignment)
+        infos = [_read_tensor(cursor, number, index, metadata) for number in range(tensor_count)]
+        tensors = place(infos, padded(cursor.position, alignment), cursor.end, alignment)
     except BaseException:
         buffer.close()
         raise
@@ -184,7 +171,7 @@ def _alignment(metadata: dict[str, Stored]) -> int:
     return alignment
 
 
-def _read_tensor(cursor: Cursor, number: int, part: int) -> TensorInfo:
+def _read_tensor(cursor: Cursor, number: int, part: int, metadata: dict[str, Stored]) -> TensorInfo:
     """One entry of the directory; its offset still counts from the start of the data."""
     cursor.subject = f"tensor number {number + 1:,}"
     name = cursor.name(_MAX_NAME_BYTES)
@@ -197,7 +184,7 @@ def _read_tensor(cursor: Cursor, number: int, part: int) -> TensorInfo:
     shape = tuple(cursor.u64() for _ in range(dimensions))[::-1]
     if not 0 < math.prod(shape) < 1 << 63:
         raise ModelFileError(f"The tensor {shown(name)} has the shape {list(shape)}.", DAMAGED)
-    form = _format(name, cursor.u32())
+    form = format_of(name, cursor.u32(), metadata)
     if shape[-1] % form.block:
         raise ModelFileError(
             f"The tensor {shown(name)} has rows of {shape[-1]:,} weights, which {form.name} "
@@ -206,61 +193,3 @@ def _read_tensor(cursor: Cursor, number: int, part: int) -> TensorInfo:
         )
     size = math.prod(shape) // form.block * form.size
     return TensorInfo(name, shape, form, cursor.u64(), size, part)
-
-
-def _format(name: str, number: int) -> Format:
-    found = formats.FORMATS.get(number)
-    if found is not None:
-        return found
-    known = formats.UNSUPPORTED.get(number)
-    if known is None:
-        raise UnsupportedModel(
-            f"The tensor {shown(name)} has the unknown type number {number:,}.",
-            "The file is damaged, or newer than this program; update it or get another copy.",
-        )
-    layout = f"{known.name} ({known.words})" if known.words else known.name
-    raise UnsupportedModel(
-        f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.",
-        "Choose another quantization of this model, such as Q4_K_M or Q8_0.",
-    )
-
-
-def _place(infos: list[TensorInfo], cursor: Cursor, alignment: int) -> list[TensorInfo]:
-    """Turn offsets into places in the file; every byte of the data must belong to one tensor.
-
-    A gap or an overlap is how a file shows that its writer meant another layout than ggml's by a
-    format's number: reading on would give noise.
-    """
-    start = _padded(cursor.position, alignment)
-    expected = 0
-    names: set[str] = set()
-    placed: list[TensorInfo] = []
-    before = "the header"
-    for info in sorted(infos, key=lambda info: info.offset):
-        if info.name in names:
-            raise ModelFileError(f"The tensor {shown(info.name)} is in the file twice.", DAMAGED)
-        names.add(info.name)
-        if info.offset != expected:
-            raise ModelFileError(
-                f"The tensor {shown(info.name)} has offset {info.offset:,}, but {before} ends at "
-                f"{expected:,}: the file is damaged or lays out its formats in another way.",
-                "Download it again, or choose another quantization of this model.",
-            )
-        if start + expected + info.size_bytes > cursor.end:
-            raise ModelFileError(
-                f"The file ends at byte {cursor.end:,}, but the tensor {shown(info.name)} needs "
-                f"bytes up to {start + expected + info.size_bytes:,}.",
-                DOWNLOAD_AGAIN,
-            )
-        placed.append(_moved(info, start + info.offset))
-        before = f"the tensor {shown(info.name)}"
-        expected = _padded(expected + info.size_bytes, alignment)
-    return placed
-
-
-def _moved(info: TensorInfo, offset: int) -> TensorInfo:
-    return TensorInfo(info.name, info.shape, info.format, offset, info.size_bytes, info.part)
-
-
-def _padded(position: int, alignment: int) -> int:
-    return (position + alignment - 1) & -alignment

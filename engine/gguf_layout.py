@@ -1,0 +1,162 @@
+"""Which format a tensor's type number means in its file, and whether the tensors lie as that says.
+
+Three numbers are used for different things by different writers, so a number alone is never
+trusted: 42 is ggml's Q2_0 of 64 weights a block, but files of 128 weights a block, in two orders,
+carry it too; 43 and 44 are OxiBonsai's alone, and ggml will give them away again. Only what the
+file itself proves is read: an own key of the writer, or offsets that fit one layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
+from kernels import formats
+from kernels.formats import Format
+
+_TWO_BIT = 42
+_OTHER_BLOCK, _OTHER_SIZE = 128, 34  # weights and bytes of a block in the other layouts of 42
+_MARKED = frozenset({43, 44})  # numbers that mean something only in OxiBonsai's files
+_OWN_KEYS = "oxibonsai."
+_FORMAT_KEY = "oxibonsai.quant_format"
+_VERSION_KEY = "general.quantization_version"  # a number everywhere but in OxiBonsai's older files
+_TERNARY = "TQ2_0_G128"
+_ANOTHER = "Choose another quantization of this model, such as Q4_K_M or Q8_0."
+_GROUPS_OF_64 = "Choose the file of this model whose name ends in Q2_0_g64, or one in Q4_K_M."
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where a tensor lies and what it is."""
+
+    name: str
+    shape: tuple[int, ...]  # rows first: ggml's order reversed
+    format: Format
+    offset: int  # bytes from the start of its part
+    size_bytes: int
+    part: int  # index into the file's parts
+
+
+def format_of(name: str, number: int, metadata: Mapping[str, Stored]) -> Format:
+    """The format of the tensor `name`; UnsupportedModel where the number's meaning is not run."""
+    found = formats.FORMATS.get(number)
+    if number in _MARKED and not _is_oxibonsai(metadata):
+        found = None
+    if number == _TWO_BIT and _is_ternary(metadata):
+        raise UnsupportedModel(
+            f"The tensor {shown(name)} is stored as {_TERNARY}, OxiBonsai's own 2-bit layout, "
+            "which this version cannot run.",
+            _GROUPS_OF_64,
+        )
+    if found is not None:
+        return found
+    known = formats.UNSUPPORTED.get(number)
+    if known is None:
+        raise UnsupportedModel(
+            f"The tensor {shown(name)} has the unknown type number {number:,}.",
+            "The file is damaged, or newer than this program; update it or get another copy.",
+        )
+    layout = f"{known.name} ({known.words})" if known.words else known.name
+    raise UnsupportedModel(
+        f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.", _ANOTHER
+    )
+
+
+def _is_oxibonsai(metadata: Mapping[str, Stored]) -> bool:
+    """Whether the file says itself that OxiBonsai wrote it."""
+    said = isinstance(metadata.get(_VERSION_KEY), Text)
+    return said or any(key.startswith(_OWN_KEYS) for key in metadata)
+
+
+def _is_ternary(metadata: Mapping[str, Stored]) -> bool:
+    """Whether the file says itself that its 2-bit tensors are in OxiBonsai's order."""
+    version = metadata.get(_VERSION_KEY)
+    said = isinstance(version, Text) and version.read().upper() == _TERNARY
+    return said or _FORMAT_KEY in metadata
+
+
+def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> list[TensorInfo]:
+    """Turn offsets from `start` of the data into places in a file that ends at byte `end`.
+
+    Every byte of the data must belong to one tensor. A gap or an overlap is how a file shows that
+    its writer meant another layout than ggml's by a format's number: reading on would give noise.
+    Returns the tensors in the order they lie; raises ModelFileError or UnsupportedModel.
+    """
+    ordered = sorted(infos, key=lambda info: info.offset)
+    _check_two_bit(ordered, end - start, alignment)
+    expected = 0
+    names: set[str] = set()
+    placed: list[TensorInfo] = []
+    before = "the header"
+    for info in ordered:
+        if info.name in names:
+            raise ModelFileError(f"The tensor {shown(info.name)} is in the file twice.", DAMAGED)
+        names.add(info.name)
+        if info.offset != expected:
+            raise ModelFileError(
+                f"The tensor {shown(info.name)} has offset {info.offset:,}, but {before} ends at "
+                f"{expected:,}: the file is damaged or lays out its formats in another way.",
+                "Download it again, or choose another quantization of this model.",
+            )
+        if start + expected + info.size_bytes > end:
+            raise ModelFileError(
+                f"The file ends at byte {end:,}, but the tensor {shown(info.name)} needs "
+                f"bytes up to {start + expected + info.size_bytes:,}.",
+                DOWNLOAD_AGAIN,
+            )
+        placed.append(_moved(info, start + info.offset))
+        before = f"the tensor {shown(info.name)}"
+        expected = padded(expected + info.size_bytes, alignment)
+    return placed
+
+
+def _check_two_bit(ordered: Sequence[TensorInfo], available: int, alignment: int) -> None:
+    """Raise UnsupportedModel where only the layouts of 128 weights explain the offsets."""
+    two_bit = [info for info in ordered if info.format.id == _TWO_BIT]
+    if not two_bit or any(info.shape[-1] % _OTHER_BLOCK for info in two_bit):
+        return
+    sizes = [info.size_bytes for info in ordered]
+    others = [_other_size(info) for info in ordered]
+    needed = _extent(ordered, sizes, alignment)
+    if needed is not None and needed <= available:
+        return
+    wanted = _extent(ordered, others, alignment)
+    # Where the last tensor alone is 2-bit, both explain the offsets: then the end decides.
+    if wanted is None or (
+        needed is not None and available not in (wanted, padded(wanted, alignment))
+    ):
+        return
+    raise UnsupportedModel(
+        f"The tensor {shown(two_bit[0].name)} is stored in 2 bits with {_OTHER_BLOCK} weights to a "
+        f"group, where the type number {_TWO_BIT} stands for {two_bit[0].format.block}; this "
+        "version cannot run it.",
+        _GROUPS_OF_64,
+    )
+
+
+def _other_size(info: TensorInfo) -> int:
+    if info.format.id != _TWO_BIT:
+        return info.size_bytes
+    return math.prod(info.shape) // _OTHER_BLOCK * _OTHER_SIZE
+
+
+def _extent(infos: Sequence[TensorInfo], sizes: Sequence[int], alignment: int) -> int | None:
+    """Bytes up to the last tensor's end were they of these sizes; None where offsets disagree."""
+    end = 0
+    for info, size in zip(infos, sizes, strict=True):
+        if info.offset != padded(end, alignment):
+            return None
+        end = info.offset + size
+    return end
+
+
+def _moved(info: TensorInfo, offset: int) -> TensorInfo:
+    return TensorInfo(info.name, info.shape, info.format, offset, info.size_bytes, info.part)
+
+
+def padded(position: int, alignment: int) -> int:
+    """The next multiple of `alignment`, a power of two, at or after `position`."""
+    return (position + alignment - 1) & -alignment
