@@ -17,11 +17,12 @@ from engine import model_name
 
 # The layouts this version runs, as files are named for them, the most recommendable first.
 RUNS = (
-    "Q4_K_M", "Q4_K_S", "Q4_K", "Q4_1", "Q4_0", "Q5_K_M", "Q5_K_S", "Q5_K", "Q5_1", "Q5_0", "Q6_K",
-    "Q8_0", "Q1_0", "F16", "BF16", "F32",
+    "Q4_K_M", "Q4_K_S", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_1", "Q4_0", "MXFP4", "Q5_K_M", "Q5_K_S",
+    "Q5_K", "Q5_1", "Q5_0", "Q6_K", "Q8_0", "F8_E4M3", "F8_E5M2", "Q3_K_L", "Q3_K_M", "Q3_K_S",
+    "Q3_K", "Q2_0_G64", "Q2_0", "TQ2_0", "TQ1_0", "Q1_0", "Q2_K", "Q2_K_S", "F16", "BF16", "F32",
 )  # fmt: skip
 _LAYOUT = re.compile(
-    r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|MXFP4|NVFP4)(?=[-_.]|$)",
+    r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|F8_E4M3|F8_E5M2|MXFP4|NVFP4)(?=[-_.]|$)",
     re.IGNORECASE,
 )
 _ROOM = 0.75  # of the memory there is, that a recommended file may fill

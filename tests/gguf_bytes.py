@@ -12,7 +12,7 @@ from engine.errors import ModelFileError
 from engine.gguf import GGUFFile
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-TYPE_F32, TYPE_Q4_0, TYPE_Q2_K, TYPE_Q4_K = 0, 2, 10, 12
+TYPE_F32, TYPE_Q4_0, TYPE_Q4_K = 0, 2, 12
 
 
 def text(value: str | bytes) -> bytes:

@@ -28,6 +28,8 @@ def hub_file(name: str, size: int = GB, kind: str = "model") -> HubFile:
         ("Bonsai-8B-Q1_0.gguf", "Q1_0", "1-bit"),
         ("falcon-TQ1_0.gguf", "TQ1_0", "Ternary"),
         ("gpt-oss-20b-mxfp4.gguf", "MXFP4", "4-bit"),
+        ("Ternary-Bonsai-8B-Q2_0_g64.gguf", "Q2_0_G64", "2-bit"),
+        ("model-f8_e4m3.gguf", "F8_E4M3", "8-bit"),
         ("big-Q6_K-00001-of-00003.gguf", "Q6_K", "6-bit"),
         ("model.gguf", "", ""),
         ("Q8-notes/model.gguf", "", ""),
@@ -59,6 +61,13 @@ def test_the_first_layout_that_fits_well_is_recommended() -> None:
     assert best(32 * GB) == ["Q4_K_M"]
     assert best(6 * GB) == ["Q4_0"]
     assert best(2 * GB) == []
+
+
+def test_of_two_layouts_of_one_name_the_one_that_surely_runs_is_recommended() -> None:
+    files = [hub_file("m-Q2_0.gguf"), hub_file("m-Q2_0_g64.gguf"), hub_file("m-F16.gguf", 5 * GB)]
+    made = offers(files, 32 * GB, lambda source: None, lambda source: False)
+    assert (made[0].format, made[0].recommended) == ("Q2_0_G64", True)
+    assert not any(each.problem for each in made)
 
 
 def test_what_is_no_model_or_cannot_run_says_so_and_comes_last() -> None:

@@ -19,7 +19,6 @@ from gguf_bytes import (
     BOOL,
     F64,
     STRING,
-    TYPE_Q2_K,
     TYPE_Q4_0,
     TYPE_Q4_K,
     U8,
@@ -182,9 +181,9 @@ def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], said: str, path: 
 @pytest.mark.parametrize(
     ("type", "said"),
     [
-        (TYPE_Q2_K, "'two' is stored as Q2_K, which"),
-        (35, "'two' is stored as TQ2_0, which"),
-        (42, "'two' is stored as Q2_0 (2-bit, three layouts"),
+        (16, "'two' is stored as IQ2_XXS, which"),
+        (142, "'two' is stored as PQ2_0 (2-bit, groups of 128"),
+        (43, "'two' has the unknown type number 43"),
         (77, "'two' has the unknown type number 77"),
         (2**32 - 1, "'two' has the unknown type number 4,294,967,295"),
     ],

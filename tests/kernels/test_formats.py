@@ -11,30 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from blocks import decoded, f8_e4m3, f8_e5m2
 from kernels.formats import FORMATS, UNSUPPORTED, Format, by_name, decode_rows
 
 Blocks = Callable[[Format, int], Tensor]
 Rows = Callable[[Format, int, int], Tensor]
 
 every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
-
-
-def q1_0_by_hand(blocks: np.ndarray) -> np.ndarray:
-    """A second decoder of Q1_0, written apart from the first: one weight at a time."""
-    out = np.empty((len(blocks), 128), dtype=np.float32)
-    for row, block in zip(out, blocks, strict=True):
-        scale = np.frombuffer(block[:2].tobytes(), dtype="<f2")[0].astype(np.float32)
-        bits = int.from_bytes(block[2:].tobytes(), "little")
-        for weight in range(128):
-            row[weight] = scale if bits >> weight & 1 else -scale
-    return out
-
-
-def by_oracle(format: Format, blocks: np.ndarray) -> np.ndarray:
-    """What gguf-py decodes; its release 0.19 lists Q1_0 but cannot decode it."""
-    if format.name == "Q1_0":
-        return q1_0_by_hand(blocks)
-    return gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(format.id))
 
 
 def bits(values: np.ndarray) -> np.ndarray:
@@ -49,8 +32,7 @@ def test_decodes_the_same_bits_as_the_oracle(format: Format, random_blocks: Bloc
     assert got.dtype == torch.float32
     assert got.shape == (2000, format.block)
     assert got.isfinite().all()
-    wanted = by_oracle(format, blocks.numpy()).reshape(2000, -1)
-    assert np.array_equal(bits(got.numpy()), bits(wanted))
+    assert np.array_equal(bits(got.numpy()), bits(decoded(format, blocks.numpy())))
 
 
 @every_format
@@ -64,22 +46,83 @@ def test_every_byte_of_a_block_counts(format: Format, random_blocks: Blocks) -> 
         assert not torch.equal(before, after), f"byte {byte} of {format.name} is ignored"
 
 
+def one_block(name: str, packed: str) -> Tensor:
+    """The weights of one block given in hexadecimal, f32 [block]."""
+    return by_name(name).decode(torch.tensor([list(bytes.fromhex(packed))], dtype=torch.uint8))[0]
+
+
 def test_q1_0_decodes_a_frozen_block() -> None:
     # ggml's quantize_row_q1_0_ref of +0.5 at 0, 9 and 127 and -0.5 elsewhere: scale 0.5, LSB first.
-    block = bytes.fromhex("0038 01020000000000000000000000000080")
-    wanted = torch.full((1, 128), -0.5)
-    wanted[0, [0, 9, 127]] = 0.5
-    assert torch.equal(
-        by_name("Q1_0").decode(torch.tensor([list(block)], dtype=torch.uint8)), wanted
-    )
+    wanted = torch.full((128,), -0.5)
+    wanted[[0, 9, 127]] = 0.5
+    assert torch.equal(one_block("Q1_0", "0038 01020000000000000000000000000080"), wanted)
+
+
+def test_q2_0_decodes_a_frozen_block() -> None:
+    # ggml's dequantize_row_q2_0: scale first, weight 4i in the lowest bits of byte i, 3 is +2d.
+    # -0.5 0 +0.5 +1 in the first byte, zeros after it, -0.5 the last weight.
+    wanted = torch.zeros(64)
+    wanted[[0, 1, 2, 3, 63]] = torch.tensor([-0.5, 0.0, 0.5, 1.0, -0.5])
+    assert torch.equal(one_block("Q2_0", "0038 E4" + 14 * "55" + "15"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "values"),
+    [  # smallest, one, largest, negative: OxiBonsai's BlockFP8E4M3 and BlockFP8E5M2, scale last
+        ("F8_E4M3", "01 08 38 3C 7E BC", [2.0**-9, 2.0**-6, 1.0, 1.5, 448.0, -1.5]),
+        ("F8_E5M2", "01 04 3C 3E 7B BE", [2.0**-16, 2.0**-14, 1.0, 1.5, 57344.0, -1.5]),
+    ],
+)
+def test_fp8_decodes_a_frozen_block(name: str, codes: str, values: list[float]) -> None:
+    wanted = torch.zeros(32)
+    wanted[:6] = torch.tensor(values) * 0.5
+    assert torch.equal(one_block(name, codes + 26 * "00" + "0038"), wanted)
+
+
+@pytest.mark.parametrize(("name", "value"), [("F8_E4M3", f8_e4m3), ("F8_E5M2", f8_e5m2)])
+def test_fp8_decodes_every_code(name: str, value: Callable[[int], float]) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(8, 32)
+    one = torch.tensor([[0x00, 0x3C]], dtype=torch.uint8).expand(8, 2)
+    got = by_name(name).decode(torch.cat((codes, one), dim=1)).flatten()
+    wanted = torch.tensor([value(code) for code in range(256)])
+    assert torch.equal(got.isnan(), wanted.isnan())
+    known = ~wanted.isnan()
+    assert np.array_equal(bits(got[known].numpy()), bits(wanted[known].numpy()))
+    special = {"F8_E4M3": ({0x7F, 0xFF}, set[int]()), "F8_E5M2": (
+        {0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF}, {0x7C, 0xFC}
+    )}  # fmt: skip
+    found = set(wanted.isnan().nonzero().flatten().tolist())
+    assert (found, set(got.isinf().nonzero().flatten().tolist())) == special[name]
+
+
+def test_mxfp4_decodes_every_exponent_and_code() -> None:
+    exponents = torch.arange(256, dtype=torch.uint8)[:, None]
+    codes = torch.arange(16, dtype=torch.uint8) * 17  # each in the low and in the high half
+    blocks = torch.cat((exponents, codes.expand(256, 16)), dim=1)
+    got = by_name("MXFP4").decode(blocks)
+    with np.errstate(over="ignore"):  # 2**127 times 12, as ggml computes it
+        wanted = decoded(by_name("MXFP4"), blocks.numpy())
+    assert np.array_equal(bits(got.numpy()), bits(wanted))
+    assert got[0, 1] == 2.0**-128
+
+
+@pytest.mark.parametrize("name", ["TQ1_0", "TQ2_0"])
+def test_ternary_blocks_decode_in_the_order_ggml_packs_them(name: str) -> None:
+    weights = np.random.default_rng().integers(-1, 2, (50, 256)).astype(np.float32)
+    weights[:, 0] = 1  # the scale is the largest magnitude
+    packed = gguf.quantize(weights, gguf.GGMLQuantizationType[name])
+    assert torch.equal(by_name(name).decode(torch.from_numpy(packed)), torch.from_numpy(weights))
 
 
 @every_format
 def test_id_and_sizes_are_those_of_gguf_py(format: Format) -> None:
+    assert format.bits_per_weight == 8 * format.size / format.block
+    if format.id > 41:  # newer than its release, or not ggml's
+        assert format.id not in set(gguf.GGMLQuantizationType)
+        return
     kind = gguf.GGMLQuantizationType(format.id)
     assert kind.name == format.name
     assert gguf.GGML_QUANT_SIZES[kind] == (format.block, format.size)
-    assert format.bits_per_weight == 8 * format.size / format.block
 
 
 def test_every_format_gguf_py_knows_is_run_or_named() -> None:
@@ -100,13 +143,14 @@ def test_no_id_or_name_is_listed_twice() -> None:
 
 @every_format
 def test_source_is_a_permalink(format: Format) -> None:
-    assert re.match(r"https://github\.com/ggml-org/ggml/blob/[0-9a-f]{40}/src/", format.source)
+    owner = "cool-japan/oxibonsai" if format.name.startswith("F8_") else "ggml-org/ggml"
+    assert re.match(rf"https://github\.com/{owner}/blob/[0-9a-f]{{40}}/\w", format.source)
 
 
 def test_finds_formats_by_name() -> None:
     assert by_name("Q4_K") is FORMATS[12]
     with pytest.raises(KeyError):
-        by_name("Q2_0")
+        by_name("NVFP4")
 
 
 @every_format
@@ -140,13 +184,13 @@ def test_rows_that_are_not_adjacent_decode(random_rows: Rows) -> None:
 def test_refuses_columns_that_do_not_fill_blocks() -> None:
     with pytest.raises(ValueError, match="Q4_K packs 256 weights to a block; 300 is not"):
         by_name("Q4_K").row_bytes(300)
-    with pytest.raises(ValueError, match="Q2_0 packs 64 weights to a block; 100 is not"):
-        UNSUPPORTED[42].row_bytes(100)
+    with pytest.raises(ValueError, match="NVFP4 packs 64 weights to a block; 100 is not"):
+        UNSUPPORTED[40].row_bytes(100)
 
 
 def test_measures_a_format_it_does_not_run() -> None:
-    assert UNSUPPORTED[42].row_bytes(128) == 36
-    assert UNSUPPORTED[10].row_bytes(512) == 168
+    assert UNSUPPORTED[40].row_bytes(128) == 72
+    assert UNSUPPORTED[16].row_bytes(512) == 132
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import gguf
 import pytest
 import torch
 from torch import Tensor
 
+from blocks import decoded
 from kernels import ops
 from kernels.formats import FORMATS, Format, by_name
 from kernels.ops import Activation
 from kernels.weight import Weight
+
+Rows = Callable[[Format, int, int], Tensor]
 
 TOLERANCE = 1e-10  # normalized squared error of float32 against float64: only rounding differs
 
@@ -31,23 +33,6 @@ def nmse(got: Tensor, wanted: Tensor) -> float:
     return float((got.double() - wanted).square().sum() / wanted.square().sum())
 
 
-def scaled(blocks: Tensor, format: Format) -> Tensor:
-    """The same blocks with every scale near one, so that no weight drowns the others."""
-    for byte in {"Q6_K": (209,), "F32": (3,)}.get(format.name, (1,)):
-        blocks[:, byte] = 0x3C
-    for byte in (3,) if format.name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K") else ():
-        blocks[:, byte] = 0x38
-    return blocks
-
-
-def oracle_rows(blocks: Tensor, format: Format, columns: int) -> Tensor:
-    """The weights by gguf-py where it can, f64 [rows, columns]."""
-    if format.name == "Q1_0":  # its release 0.19 cannot; test_formats has a second decoder
-        return format.decode(blocks).double().view(-1, columns)
-    kind = gguf.GGMLQuantizationType(format.id)
-    return torch.from_numpy(gguf.quants.dequantize(blocks.numpy(), kind)).double().view(-1, columns)
-
-
 @every_format
 @pytest.mark.parametrize(("tokens", "outputs", "groups"), [(1, 5, 1), (3, 17, 3), (16, 2, 2)])
 def test_linear_multiplies_packed_and_prepared_weights(
@@ -56,12 +41,13 @@ def test_linear_multiplies_packed_and_prepared_weights(
     outputs: int,
     groups: int,
     random: torch.Generator,
-    random_blocks: Callable[[Format, int], Tensor],
+    even_rows: Rows,
 ) -> None:
     columns = groups * max(format.block, 24)
-    blocks = scaled(random_blocks(format, outputs * columns // format.block), format)
+    rows = even_rows(format, outputs, columns).numpy()
     x = normal(random, tokens, columns)
-    dense = oracle_rows(blocks, format, columns)
+    dense = torch.from_numpy(decoded(format, rows.reshape(-1, format.size))).double()
+    dense = dense.view(outputs, columns)
     wanted = torch.tensor(
         [
             [math.fsum((x[t].double() * dense[n]).tolist()) for n in range(outputs)]
@@ -69,15 +55,13 @@ def test_linear_multiplies_packed_and_prepared_weights(
         ],
         dtype=torch.float64,
     )
-    packed = Weight.from_bytes(blocks.numpy().tobytes(), format, (outputs, columns))
+    packed = Weight.from_bytes(rows.tobytes(), format, (outputs, columns))
     assert nmse(ops.linear(x, packed), wanted) <= TOLERANCE
     assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
 
 
 @every_format
-def test_embed_picks_rows_exactly(
-    format: Format, random_rows: Callable[[Format, int, int], Tensor]
-) -> None:
+def test_embed_picks_rows_exactly(format: Format, random_rows: Rows) -> None:
     columns = 2 * format.block
     data = random_rows(format, 9, columns)
     table = Weight.from_bytes(data.numpy().tobytes(), format, (9, columns))

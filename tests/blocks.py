@@ -1,0 +1,123 @@
+"""Random blocks of every weight format, and what an oracle apart from ours says they mean.
+
+gguf-py decodes most formats. Those it cannot, its release 0.19 lists Q1_0 without a decoder and
+lacks Q2_0 and the 8-bit floats, have a second decoder here, written apart from the first: one
+weight at a time, by the formula of the layout's makers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.formats import Format
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+# Where a block holds half-precision floats: the first byte of each, its scale before its minimum.
+_HALVES = {
+    **dict.fromkeys(("F16", "Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS", "Q1_0", "Q2_0"), (0,)),
+    **dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2"), (32,)),
+    "TQ1_0": (52,), "TQ2_0": (64,), "Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,),
+}  # fmt: skip
+# Bytes of other floats that may be infinite or no number: where, and the exponent's bits.
+_OTHER = {
+    "F32": ((3, 0x7F),),
+    "BF16": ((1, 0x7F),),
+    "F8_E4M3": tuple((byte, 0x7F) for byte in range(32)),
+    "F8_E5M2": tuple((byte, 0x7C) for byte in range(32)),
+}
+_HALF = 0x7C
+
+
+def random_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
+    """uint8 [count, size]: random bytes, every float in them finite, the first block all zero."""
+    blocks = torch.randint(0, 256, (count, format.size), dtype=torch.uint8, generator=random)
+    halves = tuple((start + 1, _HALF) for start in _HALVES.get(format.name, ()))
+    for byte, exponent in (*halves, *_OTHER.get(format.name, ())):
+        full = blocks[:, byte] & exponent == exponent
+        blocks[full, byte] &= 0xBF
+    if format.name == "MXFP4":  # 256 powers of two: one block would drown all others
+        blocks[:, 0] = 112 + blocks[:, 0] % 16
+    blocks[0] = 0
+    return blocks
+
+
+def even_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
+    """Random blocks whose scales are of like size, so that no weight drowns the others.
+
+    Scales lie between 1 and 2, minimums between one half and 1, of either sign. Each block has its
+    own, so that a kernel that takes a neighbour's is found out.
+    """
+    blocks = random_blocks(format, count, random)
+    for start, exponent in zip(_HALVES.get(format.name, ()), (0x3C, 0x38), strict=False):
+        blocks[:, start + 1] = blocks[:, start + 1] & 0x83 | exponent
+    if format.name in ("F32", "BF16"):
+        blocks[:, -1] = blocks[:, -1] & 0x80 | 0x3F
+    elif format.name == "MXFP4":
+        blocks[:, 0] = 126 + blocks[:, 0] % 2
+    elif format.name == "F8_E5M2":  # of its 31 exponents the middle ones
+        blocks[:, :32] = blocks[:, :32] & 0x8F | 0x30
+    return blocks
+
+
+def decoded(format: Format, blocks: Bytes) -> Floats:
+    """What the oracle says the blocks mean, f32 [n, block]."""
+    by_hand = _BY_HAND.get(format.name)
+    if by_hand is None:
+        found: NDArray[Any] = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(format.id))
+        return found.reshape(len(blocks), -1)
+    return np.array([by_hand(block.tobytes()) for block in blocks], dtype=np.float32)
+
+
+def f8_e4m3(code: int) -> float:
+    """Sign, 4 bits of exponent, 3 of mantissa; all ones is no number, and nothing is infinite."""
+    exponent, mantissa = code >> 3 & 15, code & 7
+    if exponent == 15 and mantissa == 7:
+        return float("nan")
+    size = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0**-9
+    return -size if code & 0x80 else size
+
+
+def f8_e5m2(code: int) -> float:
+    """Sign, 5 bits of exponent, 2 of mantissa; the largest exponent as in IEEE 754."""
+    exponent, mantissa = code >> 2 & 31, code & 3
+    if exponent == 31:
+        size = float("nan") if mantissa else float("inf")
+    else:
+        size = (4 + mantissa) * 2.0 ** (exponent - 17) if exponent else mantissa * 2.0**-16
+    return -size if code & 0x80 else size
+
+
+def _scale(block: bytes, start: int) -> np.float32:
+    return np.frombuffer(block, "<f2", 1, start)[0].astype(np.float32)
+
+
+def _q1_0(block: bytes) -> list[np.float32]:
+    scale, bits = _scale(block, 0), int.from_bytes(block[2:], "little")
+    return [scale if bits >> weight & 1 else -scale for weight in range(128)]
+
+
+def _q2_0(block: bytes) -> list[np.float32]:
+    scale, bits = _scale(block, 0), int.from_bytes(block[2:], "little")
+    return [np.float32((bits >> 2 * weight) % 4 - 1) * scale for weight in range(64)]
+
+
+def _fp8(value: Callable[[int], float]) -> Callable[[bytes], list[np.float32]]:
+    return lambda block: [np.float32(value(code)) * _scale(block, 32) for code in block[:32]]
+
+
+_BY_HAND: dict[str, Callable[[bytes], list[np.float32]]] = {
+    "Q1_0": _q1_0,
+    "Q2_0": _q2_0,
+    "F8_E4M3": _fp8(f8_e4m3),
+    "F8_E5M2": _fp8(f8_e5m2),
+}
