@@ -40,18 +40,35 @@ class TensorInfo:
     part: int  # index into the file's parts
 
 
-def format_of(name: str, number: int, metadata: Mapping[str, Stored]) -> Format:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a file says itself of who wrote it."""
+
+    oxibonsai: bool  # an own key of OxiBonsai's is there
+    ternary: bool  # so that the number 42 means OxiBonsai's order
+
+
+def marks_of(metadata: Mapping[str, Stored]) -> Marks:
+    """The marks among a file's keys; looked for once, as a file may have thousands of keys."""
+    version = metadata.get(_VERSION_KEY)
+    written = isinstance(version, Text)
+    ternary = written and version.size == len(_TERNARY) and version.read() == _TERNARY
+    return Marks(
+        oxibonsai=written or any(key.startswith(_OWN_KEYS) for key in metadata),
+        ternary=ternary or _FORMAT_KEY in metadata,
+    )
+
+
+def format_of(name: str, number: int, marks: Marks) -> Format:
     """The format of the tensor `name`; UnsupportedModel where the number's meaning is not run."""
-    found = formats.FORMATS.get(number)
-    if number in _MARKED and not _is_oxibonsai(metadata):
-        found = None
-    if number == _TWO_BIT and _is_ternary(metadata):
+    if number == _TWO_BIT and marks.ternary:
         raise UnsupportedModel(
             f"The tensor {shown(name)} is stored as {_TERNARY}, OxiBonsai's own 2-bit layout, "
             "which this version cannot run.",
             _GROUPS_OF_64,
         )
-    if found is not None:
+    found = formats.FORMATS.get(number)
+    if found is not None and (marks.oxibonsai or number not in _MARKED):
         return found
     known = formats.UNSUPPORTED.get(number)
     if known is None:
@@ -63,19 +80,6 @@ def format_of(name: str, number: int, metadata: Mapping[str, Stored]) -> Format:
     raise UnsupportedModel(
         f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.", _ANOTHER
     )
-
-
-def _is_oxibonsai(metadata: Mapping[str, Stored]) -> bool:
-    """Whether the file says itself that OxiBonsai wrote it."""
-    said = isinstance(metadata.get(_VERSION_KEY), Text)
-    return said or any(key.startswith(_OWN_KEYS) for key in metadata)
-
-
-def _is_ternary(metadata: Mapping[str, Stored]) -> bool:
-    """Whether the file says itself that its 2-bit tensors are in OxiBonsai's order."""
-    version = metadata.get(_VERSION_KEY)
-    said = isinstance(version, Text) and version.read().upper() == _TERNARY
-    return said or _FORMAT_KEY in metadata
 
 
 def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> list[TensorInfo]:
@@ -125,9 +129,9 @@ def _check_two_bit(ordered: Sequence[TensorInfo], available: int, alignment: int
         return
     wanted = _extent(ordered, others, alignment)
     # Where the last tensor alone is 2-bit, both explain the offsets: then the end decides.
-    if wanted is None or (
-        needed is not None and available not in (wanted, padded(wanted, alignment))
-    ):
+    if wanted is None:
+        return
+    if needed is not None and available not in (wanted, padded(wanted, alignment)):
         return
     raise UnsupportedModel(
         f"The tensor {shown(two_bit[0].name)} is stored in 2 bits with {_OTHER_BLOCK} weights to a "

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf_layout import TensorInfo, format_of, padded, place
+from engine.gguf_layout import Marks, TensorInfo, format_of, marks_of, padded, place
 from engine.gguf_values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
 
 _ALIGNMENT_KEY = "general.alignment"
@@ -63,7 +63,8 @@ def read_part(path: Path, index: int) -> Part:
         key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
         metadata = _read_metadata(cursor, key_count)
         alignment = _alignment(metadata)
-        infos = [_read_tensor(cursor, number, index, metadata) for number in range(tensor_count)]
+        marks = marks_of(metadata)
+        infos = [_read_tensor(cursor, number, index, marks) for number in range(tensor_count)]
         tensors = place(infos, padded(cursor.position, alignment), cursor.end, alignment)
     except BaseException:
         buffer.close()
@@ -171,7 +172,7 @@ def _alignment(metadata: dict[str, Stored]) -> int:
     return alignment
 
 
-def _read_tensor(cursor: Cursor, number: int, part: int, metadata: dict[str, Stored]) -> TensorInfo:
+def _read_tensor(cursor: Cursor, number: int, part: int, marks: Marks) -> TensorInfo:
     """One entry of the directory; its offset still counts from the start of the data."""
     cursor.subject = f"tensor number {number + 1:,}"
     name = cursor.name(_MAX_NAME_BYTES)
@@ -184,7 +185,7 @@ def _read_tensor(cursor: Cursor, number: int, part: int, metadata: dict[str, Sto
     shape = tuple(cursor.u64() for _ in range(dimensions))[::-1]
     if not 0 < math.prod(shape) < 1 << 63:
         raise ModelFileError(f"The tensor {shown(name)} has the shape {list(shape)}.", DAMAGED)
-    form = format_of(name, cursor.u32(), metadata)
+    form = format_of(name, cursor.u32(), marks)
     if shape[-1] % form.block:
         raise ModelFileError(
             f"The tensor {shown(name)} has rows of {shape[-1]:,} weights, which {form.name} "

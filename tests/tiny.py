@@ -16,9 +16,11 @@ from typing import Any
 
 import gguf
 import numpy as np
-from gguf import GGUFValueType, GGUFWriter
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+import torch
+from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
+
+from kernels.formats import Format, by_name
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
@@ -32,8 +34,9 @@ _TEXT = (
     "hello there, how are you today? one two three four five, this is the answer to that question."
 )
 _FILE_TYPES = {
-    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q4_K": 14,
-    "Q5_K": 16, "Q6_K": 18, "BF16": 32, "Q1_0": 40,
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
+    "Q3_K": 12, "Q4_K": 14, "Q5_K": 16, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32,
+    "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38, "Q1_0": 40, "Q2_0": 41,
 }  # fmt: skip
 
 
@@ -76,7 +79,8 @@ def write(
     `vocabulary` is padded up to with tokens that are never used. `metadata` replaces or adds
     keys; None as a value removes one. gemma3 is always tied.
     """
-    wide = GGML_QUANT_SIZES[GGMLQuantizationType[format]][0] > 32
+    row = by_name(format)
+    wide = row.block > 32
     sizes = Sizes(
         layers,
         hidden or (256 if wide else 64),
@@ -100,7 +104,7 @@ def write(
     random = np.random.default_rng(seed)
     tied = tied or architecture == "gemma3"
     for name, shape, spread in _tensors(architecture, sizes, vocabulary, tied):
-        _add_tensor(writer, random, name, shape, spread, format)
+        _add_tensor(writer, random, name, shape, spread, row)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -118,8 +122,10 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
         "general.architecture": a,
         "general.type": "model",
         "general.name": f"tiny {a} {format}",
-        "general.file_type": _FILE_TYPES[format],
+        "general.file_type": _FILE_TYPES.get(format),
         "general.quantization_version": 2,
+        # The 8-bit floats' numbers mean them only in files of the program that invented them.
+        "oxibonsai.quant_format": format if format.startswith("F8_") else None,
         f"{a}.block_count": sizes.layers,
         f"{a}.context_length": sizes.context,
         f"{a}.embedding_length": sizes.hidden,
@@ -308,47 +314,76 @@ def _add_tensor(
     name: str,
     shape: tuple[int, ...],
     spread: float,
-    format: str,
+    row: Format,
 ) -> None:
     if not spread:
         norm = 1 + random.uniform(-0.1, 0.1, shape)
         writer.add_tensor(name, norm.astype(np.float32))
         return
-    kind = GGMLQuantizationType[format]
-    block, size = GGML_QUANT_SIZES[kind]
-    assert shape[-1] % block == 0, f"{name}: rows of {shape[-1]} in {format}"
-    if format in ("Q4_K", "Q5_K", "Q6_K"):
-        packed = _k_blocks(random, math.prod(shape) // block, size, spread, kind)
-    elif format == "Q1_0":
-        packed = _q1_0(random.standard_normal(shape, np.float32) * np.float32(spread))
-    else:
-        packed = gguf.quantize(random.standard_normal(shape, np.float32) * np.float32(spread), kind)
-    raw = packed.view(np.uint8).reshape(*shape[:-1], shape[-1] // block * size)
-    writer.add_tensor(name, raw, raw_dtype=kind)
+    row_bytes = row.row_bytes(shape[-1])
+    raw = _packed(random, shape, spread, row).reshape(*shape[:-1], row_bytes)
+    # A dtype of int8 keeps the writer from taking `shape` for a shape in bytes.
+    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=row.id)  # type: ignore[arg-type]
 
 
-def _k_blocks(
-    random: np.random.Generator, count: int, size: int, spread: float, kind: GGMLQuantizationType
+def _packed(
+    random: np.random.Generator, shape: tuple[int, ...], spread: float, row: Format
+) -> NDArray[np.uint8]:
+    """Random weights about zero in the format of `row`, the bytes of all blocks in their order."""
+    count = math.prod(shape) // row.block
+    if row.name in _SCALES:
+        return _codes_and_scales(random, count, spread, row)
+    if row.name == "Q2_0":
+        codes = random.choice(np.arange(4, dtype=np.uint8), (count, 16, 4), p=(0.4, 0.3, 0.2, 0.1))
+        bytes_ = (codes << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
+        return np.hstack([_halves(random, count, spread), bytes_])
+    if row.name in _FLOATS:
+        normal = torch.from_numpy(random.standard_normal((count, 32), np.float32))
+        codes = normal.to(_FLOATS[row.name]).view(torch.uint8).numpy()
+        return np.hstack([codes, _halves(random, count, spread)])
+    weights = random.standard_normal(shape, np.float32) * np.float32(spread)
+    if row.name == "Q1_0":
+        return _q1_0(weights)
+    return gguf.quantize(weights, GGMLQuantizationType(row.id)).view(np.uint8)
+
+
+_FLOATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+
+# Formats gguf-py cannot quantize to, but where any bytes are a valid block if the scales are: which
+# of a block's halves those are, and what they are to each other for the weights to lie about zero.
+_SCALES = {
+    "Q2_K": {-2: 1.0, -1: 1.5},
+    "Q3_K": {-1: 1.0},
+    "Q4_K": {0: 1.0, 1: 7.5},
+    "Q5_K": {0: 1.0, 1: 15.5},
+    "Q6_K": {-1: 1.0},
+    "IQ4_NL": {0: 1.0},
+    "IQ4_XS": {0: 1.0},
+}
+
+
+def _codes_and_scales(
+    random: np.random.Generator, count: int, spread: float, row: Format
 ) -> NDArray[np.uint8]:
     """Random codes and sub-scales under half-precision scales that give the spread asked for.
 
-    gguf-py cannot quantize to these formats, but any bytes are a valid block if the scales are.
     Each block has its own scale, so that a kernel that takes a neighbour's is found out.
     """
-    blocks = random.integers(0, 256, (count, size), dtype=np.uint8)
+    blocks = random.integers(0, 256, (count, row.size), dtype=np.uint8)
     halves = blocks.view("<f2")
-    if kind is GGMLQuantizationType.Q6_K:  # d is the last half, codes are centred
-        halves[:, -1] = 1.0
-        scaled = (-1,)
-    else:  # d, then dmin: half the largest code centres the whole
-        halves[:, 0] = 1.0
-        halves[:, 1] = 7.5 if kind is GGMLQuantizationType.Q4_K else 15.5
-        scaled = (0, 1)
-    unit = float(gguf.dequantize(blocks, kind).std())
+    for column, part in _SCALES[row.name].items():
+        halves[:, column] = part
+    unit = float(gguf.dequantize(blocks, GGMLQuantizationType(row.id)).std())
     scales = random.uniform(0.75, 1.25, count) * spread / unit
-    for column in scaled:
+    for column in _SCALES[row.name]:
         halves[:, column] = halves[:, column] * scales
     return blocks
+
+
+def _halves(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
+    """Half-precision scales about `spread`: [count, 2]."""
+    scales = random.uniform(0.75, 1.25, (count, 1)) * spread
+    return scales.astype("<f2").view(np.uint8)
 
 
 def _q1_0(weights: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -72,7 +72,7 @@ def assert_equals_gguf_py(path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "gemma3"])
-@pytest.mark.parametrize("format", ["F32", "Q4_1", "Q6_K", "Q1_0"])
+@pytest.mark.parametrize("format", ["F32", "Q4_1", "Q6_K", "Q1_0", "TQ1_0", "MXFP4"])
 def test_reads_what_gguf_py_reads(architecture: str, format: str, path: Path) -> None:
     assert_equals_gguf_py(tiny.write(path, architecture=architecture, format=format))
 
