@@ -144,6 +144,33 @@ def _q6_k(random: Random, n: int, spread: float) -> Bytes:
     return np.hstack([codes, scales, _halves(random, n, unit, spread)])
 
 
+_TERNARY = math.sqrt(2 / 3)  # rms of -1, 0 and 1
+_FOURS = np.array([a + 4 * b + 16 * c + 64 * d for a, b, c, d in np.ndindex(3, 3, 3, 3)], np.uint8)
+
+
+def _four(random: Random, n: int, size: int) -> Bytes:
+    """Bytes of four 2-bit codes each, none of them 3; the recorded order counts from the left."""
+    return _FOURS[random.integers(0, 81, (n, size), dtype=np.uint8)]
+
+
+def _q2_0(random: Random, n: int, spread: float) -> Bytes:
+    scale = _halves(random, n, _TERNARY, spread)
+    return np.hstack([scale, _four(random, n, 16)])
+
+
+def _tq2_0(random: Random, n: int, spread: float) -> Bytes:
+    codes = _four(random, n, 64)
+    return np.hstack([codes, _halves(random, n, _TERNARY, spread)])
+
+
+def _tq1_0(random: Random, n: int, spread: float) -> Bytes:
+    fives = random.integers(0, 3**5, (n, 48), dtype=np.uint16)
+    fours = random.integers(0, 3**4, (n, 4), dtype=np.uint16) * 3
+    # A byte is the fraction its digits stand for, rounded up to 256ths.
+    codes = -(-(np.hstack([fives, fours]).astype(np.int32) * 256) // 3**5)
+    return np.hstack([codes.astype(np.uint8), _halves(random, n, _TERNARY, spread)])
+
+
 _MAKERS: dict[str, Callable[[Random, int, float], Bytes]] = {
     "F32": lambda random, n, spread: _float(random, n, spread).view(np.uint8),
     "F16": lambda random, n, spread: _float(random, n, spread).astype("<f2").view(np.uint8),
@@ -158,5 +185,8 @@ _MAKERS: dict[str, Callable[[Random, int, float], Bytes]] = {
     "Q5_K": _k_quant(31, 160),
     "Q6_K": _q6_k,
     "Q1_0": _plain(1.0, 16, either_sign=False),
+    "Q2_0": _q2_0,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
 }
 FORMATS = tuple(_MAKERS)
