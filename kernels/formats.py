@@ -20,7 +20,7 @@ _OXIBONSAI = (
     "https://github.com/cool-japan/oxibonsai/blob/5c1c874acda173c272168e8f7a76a43cb442df9d/"
 )
 
-# Weights decoded at once: their temporaries stay in a core's cache, some 10 MB at most.
+# Weights decoded at once: their temporaries stay in a core's cache, 2.5 MB at most.
 _CHUNK = 1 << 18
 
 Decoder = Callable[[Tensor], Tensor]
@@ -69,7 +69,7 @@ def decode_rows(
     """Decode packed rows: data uint8 [rows, row_bytes] → f32 [rows, columns].
 
     `out` f32 [rows, columns], contiguous, is filled and returned when given. `chunk` is how many
-    weights are decoded at once; temporary memory is some 40 bytes for each. Raises ValueError
+    weights are decoded at once; temporary memory is ten bytes for each. Raises ValueError
     for a shape or dtype that does not match.
     """
     rows, row_bytes = data.shape[0], format.row_bytes(columns)

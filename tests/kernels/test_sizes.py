@@ -44,6 +44,13 @@ def test_attention_takes_no_more_than_was_said(
     assert 0.5 * said < taken <= 1.05 * said + (1 << 18)
 
 
+@pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
+def test_decoding_takes_ten_bytes_a_weight_at_most(format: Format) -> None:
+    weights = 1 << 18
+    blocks = torch.zeros(weights // format.block, format.size, dtype=torch.uint8)
+    assert _peak_bytes(lambda: format.decode(blocks)) <= 10 * weights
+
+
 def _peak_bytes(work: Callable[[], object]) -> int:
     """The most bytes of tensors alive at once while `work` runs, its result included."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
