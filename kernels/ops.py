@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kernels.dispatch import BACKENDS, find, in_use, only
 from kernels.formats import Format
+from kernels.program import Program, Recorded
 from kernels.reference import Activation
 from kernels.weight import Weight
 
@@ -29,6 +30,7 @@ __all__ = [
     "linear",
     "only",
     "prepare",
+    "record",
     "rms_norm",
     "rope",
     "softcap",
@@ -185,6 +187,14 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     if cap <= 0:
         raise ValueError(f"softcap: the cap is {cap}, not above 0")
     return find("softcap")(x, cap)
+
+
+def record(program: Program) -> Recorded | None:
+    """The program as the backend in use runs it in one go; None where it cannot.
+
+    Its weights are those `prepare` has made. Running it gives the bits its ops give one by one.
+    """
+    return find("record")(program)
 
 
 def _name(tensor: Tensor) -> str:

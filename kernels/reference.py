@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from torch.nn import functional
 
 from kernels.formats import FORMATS, Format, by_name
 from kernels.weight import Weight
+
+if TYPE_CHECKING:
+    from kernels.program import Program
 
 # Scores of one tile of queries, all heads: bounds memory whatever the lengths.
 _SCORES = 1 << 24  # floats, 64 MiB
@@ -149,15 +152,22 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     return torch.tanh(x / cap) * cap
 
 
+def record(program: Program) -> None:
+    """Nothing: here a program is run op by op, by whoever wrote it."""
+    del program
+
+
 Kernel = Callable[..., Any]
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, rope, attention, gated, softcap)
 
-# Not ops, but what ops take of memory: a backend has each beside the op it speaks of.
+# Not ops, but what ops take of memory: a backend has each beside the op it speaks of. And `record`,
+# which runs many ops, and which a backend may have none of.
 SIZES: dict[tuple[str, str], Kernel] = {
     **{("held_bytes", format.name): held_bytes for format in FORMATS.values()},
     ("attention_bytes", "F32"): attention_bytes,
+    ("record", "F32"): record,
 }
 
 KERNELS: dict[tuple[str, str], Kernel] = {
