@@ -6,6 +6,7 @@ file and read back gives the same bits as one that was never away.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,11 +16,14 @@ from torch.nn import functional
 
 from engine.device import give_back_memory
 from engine.messages import CacheType
+from kernels.program import Room, Rows
 
 _FIRST_CAPACITY = 256  # tokens
 _MOST_OUTGROWN = 1 << 25  # bytes, between two times they are given back
 _BLOCK = 32  # channels that share a scale
 _LARGEST_HALF = 65504.0
+
+_numbers = itertools.count()  # of rooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Cache:
         self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
         self._outgrown = 0  # bytes of buffers replaced since they were last given back
+        self._room: Room | None = None  # where all layers lie, until one of them grows
         # One head's keys are contiguous, as attention reads them: [K, S, width] each.
         self._keys, self._values = (
             [_empty(kv_heads, head_width, type) for _ in range(layers)] for _ in range(2)
@@ -97,10 +102,29 @@ class Cache:
         read: list[Tensor] = []
         for buffers, rows in ((self._keys, keys), (self._values, values)):
             parts = buffers[layer]
-            for part, coded in zip(parts, _encoded(rows.transpose(0, 1), self.type), strict=True):
+            for part, coded in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
                 part[:, start:end] = coded
-            read.append(_decoded([part[:, :end] for part in parts]).transpose(0, 1))
+            read.append(decoded([part[:, :end] for part in parts]).transpose(0, 1))
         return read[0], read[1]
+
+    def room(self, tokens: int) -> Room:
+        """Where every layer lies, with space for `tokens` after the committed ones.
+
+        The same one until a layer outgrows it. Rows are as `write` holds them: what is written into
+        it is committed by `advance`.
+        """
+        needed = self.length + tokens
+        assert needed <= self.context, f"{needed} tokens in a cache for {self.context}"
+        if self._room is None or needed > self._room.capacity:
+            for layer in range(len(self._keys)):
+                self._reserve(layer, needed)
+            self._room = Room(
+                next(_numbers),
+                min(parts[0].shape[1] for parts in self._keys),
+                tuple(_rows(parts) for parts in self._keys),
+                tuple(_rows(parts) for parts in self._values),
+            )
+        return self._room
 
     def advance(self, tokens: int) -> None:
         """Commit the `tokens` every layer has just written."""
@@ -140,6 +164,7 @@ class Cache:
         held = self._keys[layer][0].shape[1]
         if needed <= held:
             return
+        self._room = None
         capacity = min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
         for parts in (self._keys[layer], self._values[layer]):
             for at, part in enumerate(parts):
@@ -160,7 +185,11 @@ def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:
     ]
 
 
-def _encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
+def _rows(parts: list[Tensor]) -> Rows:
+    return Rows(parts[0], parts[1] if len(parts) > 1 else None)
+
+
+def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     """Rows [K, T, C] f32 as they are held; halves saturate, since an infinity spoils a session."""
     if type is CacheType.F32:
         return (rows,)
@@ -175,8 +204,8 @@ def _encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     return codes.flatten(-2)[..., :width], scales
 
 
-def _decoded(parts: list[Tensor]) -> Tensor:
-    """What `_encoded` made, as attention takes it: [K, S, C] f32 or f16."""
+def decoded(parts: list[Tensor]) -> Tensor:
+    """What `encoded` made, as attention takes it: [K, S, C] f32 or f16."""
     if len(parts) == 1:
         return parts[0]
     codes, scales = parts
