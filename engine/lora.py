@@ -25,6 +25,7 @@ from engine.errors import AdapterError, RequestError
 from engine.lora_pair import EMBEDDING, HEAD, BaseModel, Pair
 from kernels import ops
 from kernels.formats import by_name
+from kernels.program import Change
 from kernels.weight import Weight
 
 __all__ = [
@@ -110,16 +111,6 @@ def _hash(path: Path, checkpoint: Callable[[], None]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """All that a stack adds to one matrix, as one pair: R is the sum of the adapters' ranks."""
-
-    down: Weight  # [R, in]; of the embedding [R, V]
-    up: Weight  # [out, R]; of the embedding [D, R]
-    scales: Tensor  # [R] f32: strength times the pair's own scale
-    copied_bytes: int  # held beside the adapters' own tensors
-
-
 class Stack:
     """Adapters in use, each with a strength; never changed once built.
 
@@ -134,14 +125,22 @@ class Stack:
         effective = _summed(self.entries)
         # Equal for stacks of equal effect; "" where the stack changes nothing.
         self.key = _key(effective)
-        self._changes = _changes(effective.values())
+        terms = _terms(effective.values())
+        # One joined pair per tensor, so that the cost of a token does not grow with the stack.
+        self._changes = {name: _join(name, pairs) for name, pairs in terms.items()}
+        self._joined = [name for name, pairs in terms.items() if len(pairs) > 1]
 
     @property
     def size_bytes(self) -> int:
         """Bytes held by the adapters, each counted once, and by what the stack joined of them."""
         adapters = {id(adapter): adapter for adapter, _ in self.entries}
-        joined = sum(change.copied_bytes for change in self._changes.values())
-        return sum(adapter.size_bytes for adapter in adapters.values()) + joined
+        joined = [self._changes[name] for name in self._joined]
+        copied = sum(change.down.size_bytes + change.up.size_bytes for change in joined)
+        return sum(adapter.size_bytes for adapter in adapters.values()) + copied
+
+    def change_of(self, name: str) -> Change | None:
+        """All that the adapters add to the product with tensor `name`; None where they do not."""
+        return self._changes.get(name)
 
     def apply(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
@@ -185,26 +184,25 @@ def _key(effective: Mapping[str, tuple[Adapter, float]]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else ""
 
 
-def _changes(effective: Iterable[tuple[Adapter, float]]) -> dict[str, _Change]:
-    """One joined pair per tensor, so that the cost of a token does not grow with the stack."""
+def _terms(effective: Iterable[tuple[Adapter, float]]) -> dict[str, list[tuple[Pair, float]]]:
+    """By tensor, the pairs that change it, each with all it is to be multiplied by."""
     terms: dict[str, list[tuple[Pair, float]]] = {}
     for adapter, strength in effective:
         for name, pair in adapter.pairs.items():
             if pair.scale:
                 terms.setdefault(name, []).append((pair, strength * pair.scale))
-    return {name: _join(name, pairs) for name, pairs in terms.items()}
+    return terms
 
 
-def _join(name: str, terms: list[tuple[Pair, float]]) -> _Change:
-    """A lone pair is used where it lies; several are laid side by side."""
+def _join(name: str, terms: list[tuple[Pair, float]]) -> Change:
+    """A lone pair is used where it lies; several are laid side by side, R their ranks' sum."""
     alone = len(terms) == 1
     a = terms[0][0].a if alone else torch.cat([pair.a for pair, _ in terms])  # [R, in]
     b = terms[0][0].b if alone else torch.cat([pair.b for pair, _ in terms], dim=1)  # [out, R]
     scales = torch.cat([torch.full((pair.rank,), scale) for pair, scale in terms])
-    copied = 0 if alone else 4 * (a.numel() + b.numel())
     if name == EMBEDDING:  # a row of b is looked up, and a leads back to the model's width
         a, b = b, a.T.contiguous()
-    return _Change(_weight(a), _weight(b), scales, copied)
+    return Change(_weight(a), _weight(b), scales)
 
 
 def _weight(values: Tensor) -> Weight:

@@ -17,10 +17,16 @@ from engine.cache import Cache
 from engine.lora import NO_ADAPTERS, Stack
 from engine.messages import Sampling
 from engine.models.layers import Decoder
+from engine.recording import record
+from kernels import ops
+from kernels.program import Program, Recorded
 
 # Work between two looks at Cancel: about 100 ms of one layer at 50 GFLOP/s.
 _WEIGHTS_TIMES_TOKENS = 2_500_000_000
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
+
+# Weights one step reads without a look at Cancel: about 100 ms at 30 GB/s.
+_UNINTERRUPTED_BYTES = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +40,16 @@ class Drawing:
 class Session:
     """Tokens read so far and their keys and values; every change is "trim, then continue"."""
 
-    def __init__(self, model: Decoder, cache: Cache) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        cache: Cache,
+        recorder: Callable[[Program], Recorded | None] = ops.record,
+    ) -> None:
+        """An empty session; what `recorder` makes of the model runs it, else its ops one by one."""
         self.model = model
         self.cache = cache
+        self._recorder = recorder
         self.stack = NO_ADAPTERS  # what all that is held was computed with
         self.tokens: list[int] = []
         # Chosen by the model and not read yet: at most one, the last of an answer that was cut.
@@ -44,6 +57,9 @@ class Session:
         self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
         self.drawing: Drawing | None = None  # of the answer that `held` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
+        self._recorded = recorder(record(model, self.stack))
+        size = sum(block.size_bytes for block in model.blocks)
+        self._steps_at_once = size <= _UNINTERRUPTED_BYTES
 
     @property
     def held(self) -> list[int]:
@@ -80,9 +96,11 @@ class Session:
 
         None, when the stack has the same effect as the one before: bit for bit, as its key says.
         """
-        forgotten = 0 if stack.key == self.stack.key else len(self.tokens)
+        forgotten = 0
         if stack.key != self.stack.key:
+            forgotten = len(self.tokens)
             self.trim(0)
+            self._recorded = self._recorder(record(self.model, stack))
         self.stack = stack
         return forgotten
 
@@ -116,15 +134,26 @@ class Session:
         for start in range(0, len(tokens), self._chunk):
             chunk = list(tokens[start : start + self._chunk])
             with torch.inference_mode():
-                hidden = self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
+                hidden = self._hidden(chunk, checkpoint)
             self.tokens += chunk
             self.last_logits = None
             yield hidden
 
+    def _hidden(self, chunk: list[int], checkpoint: Callable[[], None]) -> Tensor:
+        """Hidden states [T, D] of tokens whose keys and values the cache then holds."""
+        if self._recorded is None:
+            return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
+        room = self.cache.room(len(chunk))
+        hidden = self._recorded.hidden(chunk, room, self.cache.length, checkpoint)
+        self.cache.advance(len(chunk))
+        return hidden
+
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [T, D] → logits [T, V]."""
         with torch.inference_mode():
-            return self.model.logits(hidden, self.stack)
+            if self._recorded is None:
+                return self.model.logits(hidden, self.stack)
+            return self._recorded.logits(hidden)
 
     def logits_after(self, hidden: Tensor) -> Tensor:
         """The logits [V] after the last token, from the last hidden states `read` has yielded."""
@@ -133,8 +162,16 @@ class Session:
 
     def step(self, token: int, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """Append one token; returns the logits [V] for the next."""
-        (hidden,) = self.read((token,), checkpoint)
-        return self.logits_after(hidden)
+        if self._recorded is None or not self._steps_at_once:
+            (hidden,) = self.read((token,), checkpoint)
+            return self.logits_after(hidden)
+        checkpoint()
+        with torch.inference_mode():
+            logits = self._recorded.step(token, self.cache.room(1), self.cache.length)
+        self.cache.advance(1)
+        self.tokens.append(token)
+        self.last_logits = logits
+        return logits
 
 
 def chunk_size(layer_weights: int) -> int:

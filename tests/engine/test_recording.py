@@ -1,0 +1,158 @@
+"""A recorded program says what the decoder computes, to the bit, and a session runs either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny
+import tiny_lora
+from engine import CacheType, Cancelled
+from engine.cache import Cache
+from engine.lora import NO_ADAPTERS, Stack, load_adapter
+from engine.models.layers import Decoder
+from engine.recording import record
+from engine.session import Session
+from interpreter import Interpreter
+from kernels import program
+from kernels.program import Program
+from sessions import open_session
+
+ARCHITECTURES = ("llama", "qwen3", "gemma3")
+CAP = {"gemma3.final_logit_softcapping": 5.0}
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    architecture: str = request.param
+    # Seven layers, so that gemma's sixth looks everywhere and the others do not.
+    return tiny.write(
+        tmp_path_factory.mktemp("model") / "tiny.gguf",
+        architecture=architecture,
+        layers=7 if architecture == "gemma3" else 2,
+        metadata=CAP if architecture == "gemma3" else {},
+    )
+
+
+@pytest.fixture(scope="module")
+def decoder(path: Path) -> Decoder:
+    return open_session(path).model
+
+
+def adapters(path: Path, decoder: Decoder, folder: Path) -> Stack:
+    """A stack of two, one of which changes embedding and head too."""
+    targets = (*tiny_lora.EVERY, "token_embd", "output")
+    files = [
+        tiny_lora.write(folder / f"{seed}.gguf", path, seed=seed, targets=some)
+        for seed, some in enumerate((tiny_lora.EVERY, targets))
+    ]
+    return Stack([(load_adapter(file, decoder.base), 0.5) for file in files])
+
+
+def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Interpreter]:
+    """One that runs ops one by one, one that runs what was recorded, and what runs it."""
+    made: list[Interpreter] = []
+
+    def recorder(recorded: Program) -> Interpreter:
+        made.append(Interpreter(recorded))
+        return made[-1]
+
+    blocks = decoder.blocks
+    heads = blocks[0].attention.key.weight.shape[0] // blocks[0].attention.head_width
+    caches = [
+        Cache(len(blocks), heads, blocks[0].attention.head_width, 256, type) for _ in range(2)
+    ]
+    plain = Session(decoder, caches[0], lambda _: None)
+    return plain, Session(decoder, caches[1], recorder), made[0]
+
+
+def held(session: Session) -> Iterator[torch.Tensor]:
+    return session.cache.tensors(session.cache.length)
+
+
+@pytest.mark.parametrize("type", list(CacheType))
+def test_recorded_passes_equal_the_decoder_bit_for_bit(decoder: Decoder, type: CacheType) -> None:
+    plain, recorded, interpreter = sessions(decoder, type)
+    tokens = [(7 * at + 3) % 200 for at in range(60)]
+    for piece in (tokens[:37], tokens[37:38], tokens[38:]):
+        ours = [plain.logits(hidden) for hidden in plain.read(piece)]
+        theirs = [recorded.logits(hidden) for hidden in recorded.read(piece)]
+        assert torch.equal(torch.cat(ours), torch.cat(theirs))
+    for token in tokens[:5]:
+        assert torch.equal(plain.step(token), recorded.step(token))
+    assert interpreter.steps == 5
+    assert plain.tokens == recorded.tokens
+    assert plain.cache.length == recorded.cache.length == 65
+    for one, other in zip(held(plain), held(recorded), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> None:
+    stack = adapters(path, decoder, tmp_path)
+    plain, recorded, before = sessions(decoder, CacheType.F32)
+    unchanged = plain.step(5)
+    assert torch.equal(recorded.step(5), unchanged)
+    assert plain.set_stack(stack) == recorded.set_stack(stack) == 1
+    changed = recorded.step(5)
+    assert torch.equal(plain.step(5), changed)
+    assert not torch.equal(changed, unchanged)
+    assert before.steps == 1  # the stack was recorded anew
+    recorded.set_stack(NO_ADAPTERS)
+    assert torch.equal(recorded.step(5), unchanged)
+
+
+def test_a_program_names_its_layers_and_every_width(decoder: Decoder) -> None:
+    recorded = record(decoder)
+    kinds = [type(recorded.body[at]) for at in recorded.layers]
+    assert kinds == [program.Norm] * len(decoder.blocks)
+    attending = [one for one in recorded.body if isinstance(one, program.Attend)]
+    assert [one.layer for one in attending] == list(range(len(decoder.blocks)))
+    assert recorded.widths[recorded.hidden] == decoder.embedding.columns
+    assert recorded.widths[recorded.logits] == decoder.head.weight.shape[0]
+    assert not [one for one in recorded.body if isinstance(one, program.Linear) and one.changes]
+
+
+def test_a_pass_given_up_between_layers_changes_nothing(decoder: Decoder) -> None:
+    plain, recorded, _ = sessions(decoder, CacheType.F32)
+    plain.step(4)
+    recorded.step(4)
+    looks: list[int] = []
+
+    def give_up() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        list(recorded.read([9, 8, 7], give_up))
+    assert recorded.tokens == [4]
+    assert recorded.cache.length == 1
+    assert torch.equal(recorded.step(6), plain.step(6))
+
+
+def test_a_step_given_up_changes_nothing(decoder: Decoder) -> None:
+    _, recorded, interpreter = sessions(decoder, CacheType.F32)
+
+    def give_up() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        recorded.step(4, give_up)
+    assert (recorded.tokens, recorded.cache.length, interpreter.steps) == ([], 0, 0)
+
+
+def test_trim_and_read_again_equals_fresh(decoder: Decoder) -> None:
+    plain, recorded, _ = sessions(decoder, CacheType.F16)
+    for token in (3, 4, 5, 6, 7):
+        plain.step(token)
+    for token in (3, 4, 9, 9, 9, 9):
+        recorded.step(token)
+    recorded.trim(2)
+    for token in (5, 6, 7):
+        recorded.step(token)
+    assert plain.last_logits is not None
+    assert recorded.last_logits is not None
+    assert torch.equal(plain.last_logits, recorded.last_logits)
