@@ -76,10 +76,14 @@ def seeds(folder: Path) -> list[Seed]:
         "head_dim": 16,
         "ffn": 32,
     }
+    two_bit = {"hidden": 128, "head_dim": 64, "ffn": 128, "vocabulary": 64}
     made = [
         tiny.write(folder / "bpe.gguf", format="Q8_0", **small),
         tiny.write(folder / "spm.gguf", architecture="gemma3", format="Q4_0", **small),
         tiny.write(folder / "bare.gguf", tokenizer=None, format="F16", **small),
+        # Formats whose numbers other writers use otherwise: what the file says of itself decides.
+        tiny.write(folder / "marked.gguf", tokenizer=None, format="F8_E5M2", **small),
+        tiny.write(folder / "two_bit.gguf", tokenizer=None, format="Q2_0", **(small | two_bit)),
         write_kinds(folder / "kinds.gguf"),
     ]
     found = [_seed([path], path) for path in made]
