@@ -1,0 +1,170 @@
+// Packing of weights: from a file's rows of blocks to the tiles of layout.h, and single rows back.
+//
+// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` groups of rows as in
+// layout.h, one after the other without gaps, 4-byte aligned at least. Columns fill whole blocks.
+// The last group of a matrix may lack rows: these get scale zero and weight zero. Disjoint ranges
+// of rows may be packed at the same time. Rows are decoded in float32, each operation rounded: equal
+// bit for bit to kernels/decoders.py. No instruction set is asked for.
+
+// A fused multiply-add would round once where the definition rounds twice.
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#include "layout.h"
+#include "nk.h"
+#include "pack_256.h"
+#include "pack_32.h"
+#include "pack_turned.h"
+
+namespace {
+
+struct packing {
+    int64_t format, group, columns, block_bytes, tile_bytes;
+    // One group: `rows` rows that lie `stride` bytes apart → its tiles.
+    void (*pack)(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed);
+    void (*take)(const void *packed, int row, int64_t columns, float *out);
+};
+
+template <class Tile>
+void clear(Tile &t) {
+    memset(&t, 0, sizeof t);
+}
+
+void clear(tile_q8_0 &t) {
+    memset(t.d, 0, sizeof t.d);
+    memset(t.q, 128, sizeof t.q);
+}
+
+// Row by row: each row's block goes to its own words of every vector.
+template <class F>
+void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
+    auto *tile = static_cast<typename F::tile *>(packed);
+    for (int64_t i = 0; i < columns / F::columns; i++, tile++) {
+        if (rows < 16) clear(*tile);
+        const uint8_t *block = source + i * int64_t(sizeof(typename F::block));
+        for (int row = 0; row < rows; row++, block += stride)
+            F::put(*reinterpret_cast<const typename F::block *>(block), row, *tile);
+    }
+}
+
+// All rows of a tile at once.
+template <class F>
+void pack_turned(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
+    using block = typename F::block;
+    static const block missing = {};
+    auto *tile = static_cast<typename F::tile *>(packed);
+    const block *row[F::group];
+    for (int r = 0; r < F::group; r++)
+        row[r] = r < rows ? reinterpret_cast<const block *>(source + r * stride) : &missing;
+    for (int64_t i = 0; i < columns / F::columns; i++, tile++) {
+        F::put_group(row, *tile);
+        for (int r = 0; r < rows; r++) row[r]++;
+    }
+}
+
+template <class F>
+void take_row(const void *packed, int row, int64_t columns, float *out) {
+    auto *tile = static_cast<const typename F::tile *>(packed);
+    for (int64_t i = 0; i < columns; i += F::columns) F::take(*tile++, row, out + i);
+}
+
+template <class F>
+constexpr packing by_rows(int64_t format) {
+    return {format, 16, F::columns, sizeof(typename F::block), sizeof(typename F::tile),
+            pack_rows<F>, take_row<F>};
+}
+
+template <class F>
+constexpr packing by_groups(int64_t format) {
+    return {format, F::group, F::columns, sizeof(typename F::block), sizeof(typename F::tile),
+            pack_turned<F>, take_row<F>};
+}
+
+const packing kPackings[] = {
+    by_groups<plain<uint32_t, as_float>>(NK_F32),
+    by_groups<plain<uint16_t, half_to_float>>(NK_F16),
+    by_groups<plain<uint16_t, bfloat_to_float>>(NK_BF16),
+    by_groups<f8<e4m3_to_float>>(NK_F8_E4M3),
+    by_groups<f8<e5m2_to_float>>(NK_F8_E5M2),
+    by_groups<q1_0>(NK_Q1_0),
+    by_rows<q2_0>(NK_Q2_0),
+    by_rows<tq1_0>(NK_TQ1_0),
+    by_rows<tq2_0>(NK_TQ2_0),
+    by_rows<q4_0>(NK_Q4_0),
+    by_rows<q4_1>(NK_Q4_1),
+    by_rows<q5_0>(NK_Q5_0),
+    by_rows<q5_1>(NK_Q5_1),
+    by_rows<q8_0>(NK_Q8_0),
+    by_rows<iq4_nl>(NK_IQ4_NL),
+    by_rows<mxfp4>(NK_MXFP4),
+    by_rows<q2_k>(NK_Q2_K),
+    by_rows<q3_k>(NK_Q3_K),
+    by_rows<q4_k>(NK_Q4_K),
+    by_rows<q5_k>(NK_Q5_K),
+    by_rows<q6_k>(NK_Q6_K),
+    by_rows<iq4_xs>(NK_IQ4_XS),
+};
+
+const packing *packing_of(int64_t format) {
+    for (const packing &p : kPackings)
+        if (p.format == format) return &p;
+    return nullptr;
+}
+
+// Bytes of one packed group, 0 for columns that do not fill whole blocks.
+int64_t group_bytes(const packing &p, int64_t columns) {
+    int64_t bytes;
+    if (columns <= 0 || columns % p.columns) return 0;
+    return __builtin_mul_overflow(columns / p.columns, p.tile_bytes, &bytes) ? 0 : bytes;
+}
+
+}  // namespace
+
+int64_t nk_group_rows(int64_t format) {
+    const packing *p = packing_of(format);
+    return p ? p->group : 0;
+}
+
+// 0 for no such format, for a size below one, and for more bytes than int64_t counts.
+int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns) {
+    const packing *p = packing_of(format);
+    int64_t bytes;
+    if (!p || rows <= 0) return 0;
+    const int64_t groups = (rows - 1) / p->group + 1;
+    return __builtin_mul_overflow(groups, group_bytes(*p, columns), &bytes) ? 0 : bytes;
+}
+
+int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first,
+            int64_t end, void *packed) {
+    const packing *p = packing_of(format);
+    if (!p) return NK_BAD_FORMAT;
+    if (nk_packed_bytes(format, rows, columns) == 0) return NK_BAD_SHAPE;
+    if (first < 0 || first > end || end > rows || first % p->group) return NK_BAD_SHAPE;
+    if (end % p->group && end != rows) return NK_BAD_SHAPE;
+    const int64_t stride = columns / p->columns * p->block_bytes, bytes = group_bytes(*p, columns);
+    auto *from = static_cast<const uint8_t *>(source);
+    auto *to = static_cast<uint8_t *>(packed);
+    for (int64_t row = first; row < end; row += p->group) {
+        const int64_t there = end - row < p->group ? end - row : p->group;
+        p->pack(from + row * stride, stride, int(there), columns, to + row / p->group * bytes);
+    }
+    return NK_OK;
+}
+
+// → out f32 [count, columns]; nothing is written when an id is not 0 .. rows - 1.
+int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count, float *out) {
+    const packing *p = packing_of(weight->format);
+    if (!p) return NK_BAD_FORMAT;
+    const int64_t columns = weight->columns, bytes = group_bytes(*p, columns);
+    if (bytes == 0 || count < 0) return NK_BAD_SHAPE;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= weight->rows) return NK_BAD_SHAPE;
+    auto *groups = static_cast<const uint8_t *>(weight->data);
+    for (int64_t i = 0; i < count; i++)
+        p->take(groups + ids[i] / p->group * bytes, int(ids[i] % p->group), columns,
+                out + i * columns);
+    return NK_OK;
+}

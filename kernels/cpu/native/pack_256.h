@@ -1,0 +1,247 @@
+// Formats whose tiles have 256 columns: one row of a file's block into a tile, and back.
+//
+// Each struct is one format, as in pack_32.h. A tile has groups g of 32 columns; scales that the
+// file packs in 4 or 6 bits become bytes, those with an offset are signed.
+#pragma once
+#include "layout.h"
+#include "pack_32.h"
+#include "pack_blocks.h"
+#include "pack_words.h"
+
+namespace {
+
+// Group g of 64 bytes of two-bit codes: 32 bytes hold four groups.
+inline codes quarters(const uint8_t *q, int g) { return masked(q + g / 4 * 32, g % 4 * 2, 3); }
+// Group g of 128 bytes of half-byte codes: 32 bytes hold two groups.
+inline codes halves(const uint8_t *q, int g) { return masked(q + g / 2 * 32, g % 2 * 4, 15); }
+
+// Twelve bytes hold the 6-bit scales and minimums of eight groups: the first four of each kind
+// whole, of the others the low bits in the last four bytes and the high ones above the first.
+inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t (*minimum)[16]) {
+    const uint32_t a = load32(s), b = load32(s + 4), c = load32(s + 8);
+    uint8_t all[16];
+    store32(all, a & 0x3f3f3f3f);
+    store32(all + 4, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030));
+    store32(all + 8, b & 0x3f3f3f3f);
+    store32(all + 12, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
+    for (int g = 0; g < 8; g++) scale[g][row] = all[g];
+    for (int g = 0; g < 8; g++) minimum[g][row] = all[8 + g];
+}
+
+// Codes 0, 1, 2 for -1, 0, 1.
+inline void take_ternary(const tile_tq2 &t, int row, float *out) {
+    const float d = half_to_float(t.d[row]);
+    for (int g = 0; g < 8; g++) {
+        uint8_t q[32];
+        take2(t.q[g], row, q);
+        for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i] - 1) * d;
+    }
+}
+
+struct tq2_0 {
+    using block = block_tq2_0;
+    using tile = tile_tq2;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        for (int g = 0; g < 8; g++) put2(quarters(b.q, g), t.q[g], row);
+    }
+
+    static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
+};
+
+struct tq1_0 {
+    using block = block_tq1_0;
+    using tile = tile_tq2;
+    static constexpr int columns = 256;
+
+    // The first base-3 digit of `count` bytes, then the next. A byte is a fraction of 256; three
+    // times it carries the first digit, and powers of three modulo 256 throw digits away.
+    static void digits(const uint8_t *bytes, int count, int number, uint8_t *out) {
+        for (int n = 0, power = 1; n < number; n++, power *= 3)
+            for (int i = 0; i < count; i++)
+                out[n * count + i] = uint8_t((bytes[i] * power & 255) * 3 >> 8);
+    }
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        uint8_t q[256];
+        digits(b.q, 32, 5, q);
+        digits(b.q + 32, 16, 5, q + 160);
+        digits(b.h, 4, 4, q + 240);
+        for (int g = 0; g < 8; g++) put2(masked(q + 32 * g, 0, 3), t.q[g], row);
+    }
+
+    static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
+};
+
+struct q2_k {
+    using block = block_q2_k;
+    using tile = tile_q2_k;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        t.m[row] = load16(b.m);
+        for (int k = 0; k < 16; k++) t.s[k][row] = b.s[k];
+        for (int g = 0; g < 8; g++) put2(quarters(b.q, g), t.q[g], row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
+        for (int g = 0; g < 8; g++) {
+            uint8_t q[32];
+            take2(t.q[g], row, q);
+            for (int k = 2 * g; k < 2 * g + 2; k++) {
+                const float scale = float(t.s[k][row] & 15) * d;
+                const float minimum = float(t.s[k][row] >> 4) * m;
+                for (int i = 0; i < 16; i++)
+                    out[16 * k + i] = float(q[k % 2 * 16 + i]) * scale - minimum;
+            }
+        }
+    }
+};
+
+struct q3_k {
+    using block = block_q3_k;
+    using tile = tile_q3_k;
+    static constexpr int columns = 256;
+
+    // Sixteen 6-bit scales: low bits in the halves of eight bytes, all low halves first; high bits
+    // in the quarters of four bytes, the lowest quarters first.
+    static void put_signed(const uint8_t *s, int row, int8_t (*scale)[16]) {
+        const uint32_t a = load32(s), b = load32(s + 4), high = load32(s + 8);
+        uint8_t all[16];
+        store32(all, (a & 0x0f0f0f0f) | (high << 4 & 0x30303030));
+        store32(all + 4, (b & 0x0f0f0f0f) | (high << 2 & 0x30303030));
+        store32(all + 8, (a >> 4 & 0x0f0f0f0f) | (high & 0x30303030));
+        store32(all + 12, (b >> 4 & 0x0f0f0f0f) | (high >> 2 & 0x30303030));
+        for (int k = 0; k < 16; k++) scale[k][row] = int8_t(all[k] - 32);
+    }
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        put_signed(b.s, row, t.s);
+        for (int g = 0; g < 8; g++) {
+            put2(quarters(b.q, g), t.q[g], row);
+            put1(masked(b.h, g, 1), t.h[g], row);
+        }
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        for (int g = 0; g < 8; g++) {
+            uint8_t q[32];
+            take2(t.q[g], row, q);
+            take1(t.h[g], row, 2, q);
+            const float scale[2] = {float(t.s[2 * g][row]) * d, float(t.s[2 * g + 1][row]) * d};
+            for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i] - 4) * scale[i / 16];
+        }
+    }
+};
+
+struct q4_k {
+    using block = block_q4_k;
+    using tile = tile_q4_k;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        t.m[row] = load16(b.m);
+        put_scales(b.s, row, t.s, t.n);
+        for (int g = 0; g < 8; g++) put4(halves(b.q, g), t.q[g], row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
+        for (int g = 0; g < 8; g++) {
+            const float scale = float(t.s[g][row]) * d, minimum = float(t.n[g][row]) * m;
+            uint8_t q[32];
+            take4(t.q[g], row, q);
+            for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i]) * scale - minimum;
+        }
+    }
+};
+
+struct q5_k {
+    using block = block_q5_k;
+    using tile = tile_q5_k;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        t.m[row] = load16(b.m);
+        put_scales(b.s, row, t.s, t.n);
+        for (int g = 0; g < 8; g++) {
+            put4(halves(b.q, g), t.q[g], row);
+            put1(masked(b.h, g, 1), t.h[g], row);
+        }
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
+        for (int g = 0; g < 8; g++) {
+            const float scale = float(t.s[g][row]) * d, minimum = float(t.n[g][row]) * m;
+            uint8_t q[32];
+            take4(t.q[g], row, q);
+            take1(t.h[g], row, 4, q);
+            for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i]) * scale - minimum;
+        }
+    }
+};
+
+struct q6_k {
+    using block = block_q6_k;
+    using tile = tile_q6_k;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        for (int k = 0; k < 16; k++) t.s[k][row] = int8_t(b.s[k]);
+        // 64 bytes of low bits hold four groups: low halves of both runs of 32, then high halves.
+        for (int g = 0; g < 8; g++) {
+            put4(masked(b.ql + g / 4 * 64 + g % 2 * 32, g / 2 % 2 * 4, 15), t.q[g], row);
+            put2(quarters(b.qh, g), t.h[g], row);
+        }
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        for (int g = 0; g < 8; g++) {
+            uint8_t q[32], high[32];
+            take4(t.q[g], row, q);
+            take2(t.h[g], row, high);
+            const float scale[2] = {float(t.s[2 * g][row]) * d, float(t.s[2 * g + 1][row]) * d};
+            for (int i = 0; i < 32; i++)
+                out[32 * g + i] = float((q[i] | high[i] << 4) - 32) * scale[i / 16];
+        }
+    }
+};
+
+struct iq4_xs {
+    using block = block_iq4_xs;
+    using tile = tile_iq4_xs;
+    static constexpr int columns = 256;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        const uint32_t low = load32(b.sl), high = load16(b.sh);
+        for (int g = 0; g < 8; g++) {
+            t.s[g][row] = int8_t((low >> 4 * g & 15) + (high >> 2 * g & 3) * 16 - 32);
+            put4(halves(b.q + 16 * g), t.q[g], row);
+        }
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        for (int g = 0; g < 8; g++) {
+            const float scale = float(t.s[g][row]) * d;
+            uint8_t q[32];
+            take4(t.q[g], row, q);
+            for (int i = 0; i < 32; i++) out[32 * g + i] = float(kUneven[q[i]]) * scale;
+        }
+    }
+};
+
+}  // namespace

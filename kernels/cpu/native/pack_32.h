@@ -1,0 +1,172 @@
+// Formats whose tiles have 32 or 64 columns: one row of a file's block into a tile, and back.
+//
+// Each struct is one format: `columns` of a block and of its tile, `put` (row 0 .. 15 of the tile
+// from a block) and `take` (that row as f32 [columns], by the very float operations of
+// kernels/decoders.py, in their order, each rounded to float32).
+#pragma once
+#include "layout.h"
+#include "pack_blocks.h"
+#include "pack_words.h"
+
+namespace {
+
+// The sixteen steps of IQ4_NL and IQ4_XS.
+const int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+// Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled; minus zero counts as zero.
+const int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+struct q4_0 {
+    using block = block_q4_0;
+    using tile = tile_q4_0;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        put4(halves(b.q), t.q, row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(q[i] - 8) * d;
+    }
+};
+
+struct iq4_nl {
+    using block = block_q4_0;
+    using tile = tile_q4_0;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) { q4_0::put(b, row, t); }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(kUneven[q[i]]) * d;
+    }
+};
+
+struct q4_1 {
+    using block = block_q4_1;
+    using tile = tile_q4_1;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        t.m[row] = load16(b.m);
+        put4(halves(b.q), t.q, row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(q[i]) * d + m;
+    }
+};
+
+struct q5_0 {
+    using block = block_q5_0;
+    using tile = tile_q5_0;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        put4(halves(b.q), t.q, row);
+        store32(t.h + 4 * row, plane_of(load32(b.h)));
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        take1(t.h, row, 4, q);
+        for (int i = 0; i < 32; i++) out[i] = float(q[i] - 16) * d;
+    }
+};
+
+struct q5_1 {
+    using block = block_q5_1;
+    using tile = tile_q5_1;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        t.m[row] = load16(b.m);
+        put4(halves(b.q), t.q, row);
+        store32(t.h + 4 * row, plane_of(load32(b.h)));
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        take1(t.h, row, 4, q);
+        for (int i = 0; i < 32; i++) out[i] = float(q[i]) * d + m;
+    }
+};
+
+struct q8_0 {
+    using block = block_q8_0;
+    using tile = tile_q8_0;
+    static constexpr int columns = 32;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        put8(b.q, 0x80808080, t.q, row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        uint8_t q[32];
+        take8(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(q[i] - 128) * d;
+    }
+};
+
+struct mxfp4 {
+    using block = block_mxfp4;
+    using tile = tile_mxfp4;
+    static constexpr int columns = 32;
+
+    // Half of 2^(e - 127): bfloat16 has the exponents of float32, and its subnormals hold the
+    // smallest two, 2^-128 and 2^-127.
+    static constexpr uint16_t half_scale(int e) {
+        return uint16_t(e < 2 ? 0x20 << e : (e - 1) << 7);
+    }
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = half_scale(b.e);
+        put4(halves(b.q), t.q, row);
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = bfloat_to_float(t.d[row]);
+        uint8_t q[32];
+        take4(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(kE2M1[q[i]]) * d;
+    }
+};
+
+struct q2_0 {
+    using block = block_q2_0;
+    using tile = tile_q2_0;
+    static constexpr int columns = 64;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        for (int v = 0; v < 4; v++)
+            store32(t.q[v / 2][v % 2] + 4 * row, pairs_turned(load32(b.q + 4 * v)));
+    }
+
+    static void take(const tile &t, int row, float *out) {
+        const float d = half_to_float(t.d[row]);
+        uint8_t q[64];
+        for (int g = 0; g < 2; g++) take2(t.q[g], row, q + 32 * g);
+        for (int i = 0; i < 64; i++) out[i] = float(q[i] - 1) * d;
+    }
+};
+
+}  // namespace

@@ -1,0 +1,139 @@
+// Codes of 32 columns of one row: from words of the file into the vectors of a tile, and back.
+//
+// `codes` are 32 bytes in column order, one code each, as four words. Two quads make one word, so a
+// shift by a little less than 32 lays the second quad's bits beside the first's. Operands: `q` the
+// vectors of 64 bytes of layout.h, `row` 0 .. 15 within the group. No floats but half_to_float.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and tiles are little-endian");
+
+namespace {
+
+inline uint16_t load16(const uint8_t *p) { uint16_t x; memcpy(&x, p, 2); return x; }
+inline uint32_t load32(const uint8_t *p) { uint32_t x; memcpy(&x, p, 4); return x; }
+inline uint64_t load64(const uint8_t *p) { uint64_t x; memcpy(&x, p, 8); return x; }
+inline void store32(uint8_t *p, uint32_t x) { memcpy(p, &x, 4); }
+inline void store64(uint8_t *p, uint64_t x) { memcpy(p, &x, 8); }
+
+struct codes {
+    uint64_t word[4];
+};
+
+// Every byte of a word set to `byte`.
+constexpr uint64_t each(uint64_t byte) { return byte * 0x0101010101010101u; }
+
+// --- out of the file
+
+// `mask` of 32 bytes shifted right.
+inline codes masked(const uint8_t *bytes, int shift, uint64_t mask) {
+    codes c;
+    for (int v = 0; v < 4; v++) c.word[v] = load64(bytes + 8 * v) >> shift & each(mask);
+    return c;
+}
+
+// 16 bytes: all low halves, then all high halves.
+inline codes halves(const uint8_t *bytes) {
+    const uint64_t a = load64(bytes), b = load64(bytes + 8), low = each(15);
+    return {{a & low, b & low, a >> 4 & low, b >> 4 & low}};
+}
+
+// --- into a tile
+
+inline void put8(const uint8_t *bytes, uint32_t flip, uint8_t (*q)[64], int row) {
+    for (int v = 0; v < 8; v++) store32(q[v] + 4 * row, load32(bytes + 4 * v) ^ flip);
+}
+
+inline void put4(const codes &c, uint8_t (*q)[64], int row) {
+    for (int v = 0; v < 4; v++) store32(q[v] + 4 * row, uint32_t(c.word[v] | c.word[v] >> 28));
+}
+
+inline void put2(const codes &c, uint8_t (*q)[64], int row) {
+    for (int v = 0; v < 2; v++) {
+        const uint64_t a = c.word[2 * v], b = c.word[2 * v + 1];
+        store32(q[v] + 4 * row, uint32_t((a | a >> 30) | (b | b >> 30) << 4));
+    }
+}
+
+inline void put1(const codes &c, uint8_t *h, int row) {
+    uint64_t all = 0;
+    for (int v = 0; v < 4; v++) all |= (c.word[v] | c.word[v] >> 31) << 2 * v;
+    store32(h + 4 * row, uint32_t(all));
+}
+
+// --- bits that change places: the bits under `mask` with those `shift` above them
+
+constexpr uint32_t swapped(uint32_t x, int shift, uint32_t mask) {
+    const uint32_t t = (x >> shift ^ x) & mask;
+    return x ^ t ^ t << shift;
+}
+
+// Bit i of column i → bit i / 4 of byte i % 4, as one row of a bit plane has it.
+constexpr uint32_t plane_of(uint32_t bits) {
+    return swapped(swapped(swapped(swapped(bits, 14, 0xcccc), 7, 0xaa00aa), 2, 0xc0c0c0c), 1,
+                   0x22222222);
+}
+static_assert(plane_of(0x0000000f) == 0x01010101 && plane_of(0xf0000000) == 0x80808080, "quads");
+static_assert(plane_of(0x11111111) == 0x000000ff && plane_of(0x00000020) == 0x00000200, "bytes");
+
+// 4 bytes of 4 codes of two bits: code j of byte s ↔ code s of byte j.
+constexpr uint32_t pairs_turned(uint32_t x) { return swapped(swapped(x, 12, 0xf0f0), 6, 0xcc00cc); }
+static_assert(pairs_turned(0x000000ff) == 0x03030303 && pairs_turned(0x0000c000) == 0x0c000000, "");
+
+// 8 rows of 8 bytes → 8 columns of 8 bytes.
+inline void turn(uint64_t x[8]) {
+    for (int distance = 4; distance; distance /= 2) {
+        const uint64_t mask = distance == 4   ? 0xffffffffu
+                              : distance == 2 ? 0x0000ffff0000ffffu
+                                              : 0x00ff00ff00ff00ffu;
+        for (int i = 0; i < 8; i++) {
+            if (i & distance) continue;
+            const uint64_t t = (x[i] >> 8 * distance ^ x[i + distance]) & mask;
+            x[i + distance] ^= t;
+            x[i] ^= t << 8 * distance;
+        }
+    }
+}
+
+// --- out of a tile: 32 bytes, one code each
+
+inline void take8(const uint8_t (*q)[64], int row, uint8_t *out) {
+    for (int v = 0; v < 8; v++) store32(out + 4 * v, load32(q[v] + 4 * row));
+}
+
+inline void take4(const uint8_t (*q)[64], int row, uint8_t *out) {
+    for (int quad = 0; quad < 8; quad++)
+        store32(out + 4 * quad, load32(q[quad / 2] + 4 * row) >> 4 * (quad % 2) & 0x0f0f0f0f);
+}
+
+inline void take2(const uint8_t (*q)[64], int row, uint8_t *out) {
+    for (int quad = 0; quad < 8; quad++)
+        store32(out + 4 * quad, load32(q[quad / 4] + 4 * row) >> 2 * (quad % 4) & 0x03030303);
+}
+
+// Adds one bit plane, shifted left, to codes taken before.
+inline void take1(const uint8_t *h, int row, int shift, uint8_t *out) {
+    const uint32_t all = load32(h + 4 * row);
+    for (int quad = 0; quad < 8; quad++)
+        store32(out + 4 * quad, load32(out + 4 * quad) | (all >> quad & 0x01010101) << shift);
+}
+
+// --- floats
+
+inline float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+
+// Exact; selects instead of branches, so that loops over it become vectors.
+inline float half_to_float(uint16_t half) {
+    const uint32_t sign = uint32_t(half & 0x8000) << 16, magnitude = half & 0x7fff;
+    const uint32_t infinite = magnitude >= 0x7c00 ? 112u << 23 : 0;
+    const float small = float(int32_t(magnitude)) * 0x1p-24f;
+    uint32_t bits;
+    memcpy(&bits, &small, 4);
+    if (magnitude >= 0x0400) bits = (magnitude << 13) + (112u << 23) + infinite;
+    return as_float(sign | bits);
+}
+
+inline float bfloat_to_float(uint16_t upper) { return as_float(uint32_t(upper) << 16); }
+
+}  // namespace
