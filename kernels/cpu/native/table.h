@@ -10,6 +10,7 @@ struct nk_act {
     const int8_t *q;       // [tokens, padded]
     const float *scale;    // [tokens, padded / 32]
     const int32_t *sum;    // [tokens, padded / 16] sums of q over 16 columns
+    const uint8_t *tables; // [padded / 4, 32] of one token, as sign_tables makes them, or null
     int64_t tokens, columns, padded;
 };
 
@@ -29,6 +30,8 @@ struct nk_table {
     const char *name;
     // x [columns] → q [padded], scale [padded / 32], sum [padded / 16]
     void (*quantize)(const float *x, int64_t columns, int8_t *q, float *scale, int32_t *sum);
+    // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
+    void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own
     int64_t (*linear_scratch)(int64_t format, int64_t columns, int64_t tokens);  // bytes
     void (*linear)(const struct nk_weight *w, int64_t first, int64_t end, const struct nk_act *act,

@@ -1,0 +1,347 @@
+// Runs recorded programs: one call for a token, all threads, no return in between.
+//
+// Rows of products go to threads in long contiguous ranges: dealing small ones makes the cores'
+// prefetchers read each other's lines. Many tokens at once are bound by arithmetic instead, so
+// there pieces are taken as threads come free.
+#include "step.h"
+
+#include <math.h>
+
+#include "current.h"
+#include "pool.h"
+#include "table.h"
+
+namespace {
+
+constexpr int64_t kMostOps = 8192;
+
+int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t padded(int64_t width) { return (width + 31) / 32 * 32; }
+
+// Memory of a run: what was quantized, attention's partial results, and each thread's own.
+struct Scratch {
+    uint8_t *memory;
+    int64_t bytes;
+} scratch;
+
+struct Run {
+    const nk_program *program;
+    const nk_table *table;
+    int64_t first, end, tokens, position;
+    const int64_t *ids;
+    int8_t *q;
+    float *scale;
+    int32_t *sum;
+    uint8_t *tables, *shared, *own;
+    int64_t own_bytes;
+    int64_t taken[kMostOps];  // pieces of each operation that threads have begun
+
+    float *buffer(int32_t number) const { return program->buffers[number]; }
+    uint8_t *own_of(int thread) const { return own + thread * own_bytes; }
+};
+
+nk_attend attention_of(const Run &run, const nk_op &op) {
+    nk_attend a = {};
+    a.q = run.buffer(op.x);
+    a.y = run.buffer(op.out);
+    a.tokens = run.tokens;
+    a.heads = op.heads;
+    a.kv_heads = op.kv_heads;
+    a.width = op.head_width;
+    a.position = run.position;
+    a.type = (int)run.program->cache_type;
+    a.keys = run.program->keys[op.layer];
+    a.values = run.program->values[op.layer];
+    a.scale = op.scale;
+    a.cap = op.cap;
+    a.window = op.window;
+    a.sinks = op.sinks;
+    return a;
+}
+
+// --- one operation, one thread's part -----------------------------------------------------------
+
+void quantize_columns(Run &run, const nk_op &op, const float *x, int thread, int threads) {
+    int64_t first, end;
+    nk_share(padded(op.width), 32, thread, threads, &first, &end);
+    if (first >= end) return;
+    run.table->quantize(x + first, least(end, op.width) - first, run.q + first, run.scale + first / 32, run.sum + first / 16);
+    if (op.tables) run.table->sign_tables(run.q + first, end - first, run.tables + 8 * first);
+}
+
+void quantize_tokens(Run &run, const nk_op &op, const float *x, int64_t first, int64_t end) {
+    const int64_t width = padded(op.width);
+    for (int64_t t = first; t < end; t++)
+        run.table->quantize(x + t * op.width, op.width, run.q + t * width, run.scale + t * (width / 32), run.sum + t * (width / 16));
+}
+
+void norm(Run &run, const nk_op &op, int thread, int threads) {
+    const float *x = run.buffer(op.x);
+    float *out = run.buffer(op.out);
+    if (run.tokens == 1 && op.quantize && op.out != op.x) {
+        // Each thread norms the whole row for itself: cheaper than a barrier before quantizing.
+        float *row = (float *)run.own_of(thread);
+        run.table->rms_norm(x, op.weight, op.epsilon, op.width, row);
+        quantize_columns(run, op, row, thread, threads);
+        int64_t first, end;
+        nk_share(op.width, 16, thread, threads, &first, &end);
+        __builtin_memcpy(out + first, row + first, 4 * (end - first));
+        return;
+    }
+    int64_t first, end;
+    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; t++)
+        run.table->rms_norm(x + t * op.width, op.weight, op.epsilon, op.width, out + t * op.width);
+    if (op.quantize) {
+        quantize_tokens(run, op, out, first, end);
+        if (op.tables && run.tokens == 1 && first < end) run.table->sign_tables(run.q, padded(op.width), run.tables);
+    }
+}
+
+void quantize(Run &run, const nk_op &op, int thread, int threads) {
+    if (run.tokens == 1) return quantize_columns(run, op, run.buffer(op.x), thread, threads);
+    int64_t first, end;
+    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    quantize_tokens(run, op, run.buffer(op.x), first, end);
+}
+
+// Rows first .. end of every product, and what follows from them alone.
+void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t end) {
+    const int64_t width = padded(op.width);
+    nk_act act = {run.buffer(op.x), run.q, run.scale, run.sum, op.tables && run.tokens == 1 ? run.tables : nullptr, run.tokens, op.width, width};
+    for (int i = 0; i < op.count; i++) {
+        const nk_weight &w = op.weights[i];
+        const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
+        run.table->linear(&w, first / group, least((end + group - 1) / group, groups), &act, run.buffer(op.outs[i]), w.rows, run.own_of(thread));
+    }
+    const int64_t rows = op.weights[0].rows, count = least(end, rows) - first;
+    for (int64_t t = 0; t < run.tokens && count > 0; t++) {
+        float *y = run.buffer(op.outs[0]) + t * rows + first;
+        if (op.activation >= 0) run.table->gated(y, run.buffer(op.outs[1]) + t * rows + first, count, op.activation, y);
+        if (op.add_to >= 0) {
+            float *x = run.buffer(op.add_to) + t * rows + first;
+            run.table->add(x, y, count, x);
+        }
+    }
+}
+
+void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
+    int64_t step = 16, rows = op.weights[0].rows;
+    bool alike = true;  // all products have the same rows, and are shared as one
+    for (int i = 0; i < op.count; i++) {
+        step = most(step, nk_group_rows(op.weights[i].format));
+        alike = alike && op.weights[i].rows == rows;
+    }
+    if (!alike) {  // queries, keys and values: one after the other
+        for (int i = 0; i < op.count; i++) {
+            nk_op one = op;
+            one.count = 1;
+            one.weights[0] = op.weights[i];
+            one.outs[0] = op.outs[i];
+            int64_t first, end;
+            nk_share(one.weights[0].rows, nk_group_rows(one.weights[0].format), thread, threads, &first, &end);
+            if (first < end) linear_rows(run, one, thread, first, end);
+        }
+        return;
+    }
+    if (run.tokens < 8 || threads == 1) {
+        int64_t first, end;
+        nk_share(rows, step, thread, threads, &first, &end);
+        if (first < end) linear_rows(run, op, thread, first, end);
+        return;
+    }
+    const int64_t piece = most(step, 128);
+    for (;;) {
+        const int64_t first = __atomic_fetch_add(taken, piece, __ATOMIC_RELAXED);
+        if (first >= rows) return;
+        linear_rows(run, op, thread, first, least(first + piece, rows));
+    }
+}
+
+void angles(Run &run, const nk_op &op, int thread, int threads) {
+    int64_t first, end;
+    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; t++) {
+        float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
+        for (int64_t i = 0; i < op.pairs; i++) {
+            const float angle = (float)(run.position + t) * op.weight[i];
+            cosine[i] = cosf(angle) * op.scale;
+            cosine[op.pairs + i] = sinf(angle) * op.scale;
+        }
+    }
+}
+
+int64_t element_bytes(int64_t type) { return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1; }
+
+void store(Run &run, const nk_op &op, const nk_rows &rows, int64_t head, int64_t t, const float *x) {
+    const int64_t at = head * rows.capacity + run.position + t, blocks = (op.head_width + 31) / 32;
+    void *row = (uint8_t *)rows.data + at * op.head_width * element_bytes(run.program->cache_type);
+    run.table->cache_row(x, op.head_width, (int)run.program->cache_type, row, rows.scales ? rows.scales + at * blocks : nullptr);
+}
+
+// Unit u of a token: a query head, then the key heads, then the value heads.
+void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
+    const int64_t width = op.head_width;
+    if (u >= op.heads + op.kv_heads) {
+        const int64_t head = u - op.heads - op.kv_heads;
+        store(run, op, run.program->values[op.layer], head, t, run.buffer(op.z) + (t * op.kv_heads + head) * width);
+        return;
+    }
+    const bool query = u < op.heads;
+    const int64_t head = query ? u : u - op.heads;
+    float *x = query ? run.buffer(op.x) + (t * op.heads + head) * width : run.buffer(op.y) + (t * op.kv_heads + head) * width;
+    const float *weight = query ? op.query_norm : op.key_norm;
+    if (weight) run.table->rms_norm(x, weight, op.epsilon, width, x);
+    const float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
+    run.table->rope(x, cosine, cosine + op.pairs, 1, width, op.pairs, op.interleaved, x);
+    if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
+}
+
+void turn(Run &run, const nk_op &op, int thread, int threads) {
+    const int64_t units = op.heads + 2 * op.kv_heads;
+    int64_t first, end;
+    nk_share(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
+    for (int64_t i = first; i < end; i++) turn_unit(run, op, i / units, i % units);
+}
+
+void attend(Run &run, const nk_op &op, int64_t *taken, int thread) {
+    const nk_attend a = attention_of(run, op);
+    const int64_t items = run.table->attention_items(&a);
+    for (;;) {
+        const int64_t item = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED);
+        if (item >= items) return;
+        run.table->attention_item(&a, item, run.shared, run.own_of(thread));
+    }
+}
+
+void merge(Run &run, const nk_op &op, int thread, int threads) {
+    const nk_attend a = attention_of(run, op);
+    int64_t first, end;
+    nk_share(run.table->attention_merges(&a), 1, thread, threads, &first, &end);
+    for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.shared);
+}
+
+void elementwise(Run &run, const nk_op &op, int thread, int threads) {
+    int64_t first, end;
+    nk_share(run.tokens * op.width, 64, thread, threads, &first, &end);
+    if (first >= end) return;
+    float *x = run.buffer(op.x) + first;
+    if (op.kind == NK_ADD) run.table->add(x, run.buffer(op.y) + first, end - first, x);
+    if (op.kind == NK_SOFTCAP) run.table->softcap(x, op.cap, end - first, x);
+    if (op.kind == NK_GATE) run.table->gated(x, run.buffer(op.y) + first, end - first, op.activation, run.buffer(op.out) + first);
+    if (op.kind == NK_COLUMNS)
+        for (int64_t i = first; i < end; i++) x[i - first] *= op.weight[i % op.width];
+}
+
+void embed(Run &run, const nk_op &op, int thread, int threads) {
+    int64_t first, end;
+    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    if (first >= end) return;
+    float *x = run.buffer(op.out) + first * op.width;
+    nk_rows_of(&op.weights[0], run.ids + first, end - first, x);
+    if (op.scale != 1.0f) run.table->multiply(x, op.scale, (end - first) * op.width, x);
+}
+
+void part(Run &run, int64_t index, int thread, int threads) {
+    const nk_op &op = run.program->ops[index];
+    int64_t *taken = &run.taken[index - run.first];
+    switch (op.kind) {
+    case NK_EMBED: return embed(run, op, thread, threads);
+    case NK_NORM: return norm(run, op, thread, threads);
+    case NK_QUANTIZE: return quantize(run, op, thread, threads);
+    case NK_LINEAR: return linear(run, op, taken, thread, threads);
+    case NK_ANGLES: return angles(run, op, thread, threads);
+    case NK_TURN: return turn(run, op, thread, threads);
+    case NK_ATTEND: return attend(run, op, taken, thread);
+    default: return elementwise(run, op, thread, threads);
+    }
+}
+
+void job(void *context, int thread, int threads) {
+    Run &run = *(Run *)context;
+    for (int64_t i = run.first; i < run.end; i++) {
+        const nk_op &op = run.program->ops[i];
+        part(run, i, thread, threads);
+        if (op.joined) continue;
+        threads = nk_pool_barrier(thread);
+        if (thread >= threads) return;
+        if (op.kind != NK_ATTEND) continue;
+        const nk_attend a = attention_of(run, op);
+        if (!run.table->attention_merges(&a)) continue;
+        merge(run, op, thread, threads);
+        threads = nk_pool_barrier(thread);
+        if (thread >= threads) return;
+    }
+}
+
+// --- memory -------------------------------------------------------------------------------------
+
+int64_t own_bytes(const Run &run, const nk_op &op) {
+    int64_t bytes = op.kind == NK_NORM ? 4 * op.width : 0;
+    if (op.kind == NK_LINEAR)
+        for (int i = 0; i < op.count; i++) bytes = most(bytes, run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
+    if (op.kind == NK_ATTEND) {
+        const nk_attend a = attention_of(run, op);
+        bytes = run.table->attention_own(&a);
+    }
+    return bytes;
+}
+
+int reserve(Run &run, int threads) {
+    int64_t width = 0, shared = 0, own = 0;
+    for (int64_t i = run.first; i < run.end; i++) {
+        const nk_op &op = run.program->ops[i];
+        if (op.kind == NK_NORM || op.kind == NK_QUANTIZE) width = most(width, padded(op.width));
+        own = most(own, own_bytes(run, op));
+        if (op.kind == NK_ATTEND) {
+            const nk_attend a = attention_of(run, op);
+            shared = most(shared, run.table->attention_shared(&a));
+        }
+    }
+    const int64_t q = rounded(run.tokens * width), scale = rounded(run.tokens * width / 8), sum = rounded(run.tokens * width / 4);
+    const int64_t tables = run.tokens == 1 ? 8 * width : 0;
+    run.own_bytes = rounded(own) + 64;
+    const int64_t needed = q + scale + sum + tables + rounded(shared) + threads * run.own_bytes;
+    if (needed > scratch.bytes) {
+        nk_free_scratch();
+        const int64_t bytes = needed + needed / 4;  // a longer context asks for a little more each time
+        scratch.memory = (uint8_t *)nk_huge_alloc(bytes);
+        if (!scratch.memory) return NK_NO_MEMORY;
+        scratch.bytes = bytes;
+    }
+    run.q = (int8_t *)scratch.memory;
+    run.scale = (float *)(scratch.memory + q);
+    run.sum = (int32_t *)(scratch.memory + q + scale);
+    run.tables = scratch.memory + q + scale + sum;
+    run.shared = run.tables + tables;
+    run.own = run.shared + rounded(shared);
+    return NK_OK;
+}
+
+}  // namespace
+
+int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens, int64_t position, const int64_t *ids) {
+    static Run run;  // large; the library is called by one thread at a time
+    if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
+    if (tokens < 1 || first < 0 || end - first > kMostOps) return NK_BAD_SHAPE;
+    if (end <= first) return NK_OK;
+    run.program = program;
+    run.table = nk_current();
+    run.first = first, run.end = end, run.tokens = tokens, run.position = position;
+    run.ids = ids;
+    for (int64_t i = 0; i < end - first; i++) run.taken[i] = 0;
+    const int status = reserve(run, nk_pool_size());
+    if (status != NK_OK) return status;
+    nk_pool_run(job, &run);
+    return NK_OK;
+}
+
+int64_t nk_scratch_bytes(void) { return scratch.bytes; }
+
+void nk_free_scratch(void) {
+    if (scratch.memory) nk_huge_free(scratch.memory, scratch.bytes);
+    scratch.memory = nullptr;
+    scratch.bytes = 0;
+}
