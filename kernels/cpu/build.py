@@ -1,0 +1,377 @@
+"""Compiles native/ into one shared library: a table of instruction sets, a compiler, a name.
+
+Standard library only, and runs as a file as well as a module, because it works before anything is
+installed. The library's name carries a digest of all its sources and flags, so that one built from
+other sources is never loaded; it appears under that name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+NATIVE = Path(__file__).resolve().parent / "native"
+LIBRARIES = NATIVE.with_name("lib")
+NO_COMPILER = 3  # exit status, so that a caller knows what would help
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """What isa_<name>.cpp is compiled with, and for which processors."""
+
+    architecture: str  # "" for every one
+    flags: tuple[str, ...] = ()
+    zig_flags: tuple[str, ...] = ()  # where zig names things its own way
+
+
+_AVX2 = ("-mavx2", "-mfma", "-mf16c")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
+INSTRUCTION_SETS: dict[str, InstructionSet] = {
+    "avx512": InstructionSet("x86_64", (*_AVX512, "-mfma", "-mf16c")),
+    "avxvnni": InstructionSet("x86_64", (*_AVX2, "-mavxvnni")),
+    "avx2": InstructionSet("x86_64", _AVX2),
+    "i8mm": InstructionSet(
+        "aarch64",
+        ("-march=armv8.2-a+dotprod+fp16+i8mm",),
+        ("-mcpu=generic+v8_2a+dotprod+fullfp16+i8mm",),
+    ),
+    "neon": InstructionSet(
+        "aarch64",
+        ("-march=armv8.2-a+dotprod+fp16",),
+        ("-mcpu=generic+v8_2a+dotprod+fullfp16",),
+    ),
+    "scalar": InstructionSet(""),
+}
+
+# Contraction is off so that a product is the same sum whichever compiler made it; where a fused
+# multiply-add is wanted the sources ask for one.
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+)
+_CHECKED = (
+    "-g",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+)
+_SUFFIXES = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
+_MACHINES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+_LEFT_ALONE = 3600.0  # seconds; an unfinished file younger than this may be another build's
+
+
+class BuildError(Exception):
+    """What could not be built and what to do, in sentences for people."""
+
+
+class NoCompiler(BuildError):
+    """There is no C++ compiler here."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The kind of machine that code is made for."""
+
+    architecture: str  # "x86_64", "aarch64", or what Python calls another
+    system: str  # "linux", "darwin", "windows"
+
+    @property
+    def suffix(self) -> str:
+        """How a shared library's file name ends."""
+        return _SUFFIXES[self.system]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler that answered."""
+
+    command: tuple[str, ...]
+    version: str  # its own words, which change with it
+    zig: bool = False
+
+    @property
+    def name(self) -> str:
+        """For people: "c++", "zig"."""
+        return "zig" if self.zig else Path(self.command[0]).stem
+
+    @property
+    def digest(self) -> str:
+        """Eight digits that change with the compiler."""
+        return hashlib.sha256(self.version.encode()).hexdigest()[:8]
+
+
+def host() -> Target:
+    """This machine, as the running interpreter sees it."""
+    machine = platform.machine().lower()
+    system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
+    return Target(_MACHINES.get(machine, machine), system)
+
+
+def find_compiler(wanted: str = "", environment: Mapping[str, str] = os.environ) -> Compiler:
+    """The compiler `wanted`, or CXX names, or the first that works; raises NoCompiler."""
+    named = wanted or environment.get("CXX", "")
+    if named == "zig":
+        candidates = [_zig_command()]
+    elif named:
+        candidates = [tuple(shlex.split(named, posix=os.name != "nt"))]
+    else:
+        candidates = [("c++",), ("g++",), ("clang++",), _zig_command()]
+    for command in candidates:
+        if command and (found := _asked(command)):
+            return found
+    if named:
+        raise NoCompiler(f"The C++ compiler {named!r} does not run. Name another, or none.")
+    raise NoCompiler(
+        "There is no C++ compiler here. Install g++ or clang++, "
+        "or `pip install ziglang`, which brings one."
+    )
+
+
+def digest(native: Path = NATIVE, target: Target | None = None) -> str:
+    """Sixteen digits that change with any source or flag."""
+    made = hashlib.sha256()
+    for path in sorted(native.glob("*")):
+        if path.suffix in (".h", ".inc", ".cpp"):
+            made.update(f"{path.name}\n".encode() + path.read_bytes())
+    made.update(repr((INSTRUCTION_SETS, _FLAGS, target or host())).encode())
+    return made.hexdigest()[:16]
+
+
+def current(folder: Path = LIBRARIES, native: Path = NATIVE) -> Path | None:
+    """The library to load: the one made from these sources, or without sources the only one."""
+    here = digest(native) if native.is_dir() else "*"
+    found = sorted(folder.glob(f"nk-{here}-*{host().suffix}"))
+    return found[0] if found and (here != "*" or len(found) == 1) else None
+
+
+def library_path(
+    compiler: Compiler,
+    folder: Path = LIBRARIES,
+    *,
+    native: Path = NATIVE,
+    target: Target | None = None,
+) -> Path:
+    """Where the library of these sources made by this compiler is, or will be."""
+    target = target or host()
+    return folder / f"nk-{digest(native, target)}-{compiler.digest}{target.suffix}"
+
+
+def build_library(
+    compiler: Compiler,
+    folder: Path = LIBRARIES,
+    *,
+    native: Path = NATIVE,
+    target: Target | None = None,
+    jobs: int = 0,
+) -> Path:
+    """Make the library in `folder` and remove those it replaces; returns it.
+
+    Returns at once when it is there. Raises BuildError with what the compiler said.
+    """
+    target = target or host()
+    path = library_path(compiler, folder, native=native, target=target)
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
+            made = Path(work) / path.name
+            units = _units(native, target, compiler.zig)
+            objects = _compile(compiler, units, target, native, Path(work), jobs)
+            _link(compiler, [*_shared(target), *map(str, objects)], target, made)
+            _install(made, path)
+    _remove_others(path)
+    return path
+
+
+def build_program(
+    compiler: Compiler,
+    source: Path,
+    program: Path,
+    *,
+    native: Path = NATIVE,
+    target: Target | None = None,
+    checked: bool = False,
+    jobs: int = 0,
+) -> Path:
+    """Make a program of `source` and all kernels, without a library; returns `program`.
+
+    It is static where the target is another machine's, so that an emulator can run it. `checked`
+    has it end at the first bad address or undefined operation. Raises BuildError.
+    """
+    target = target or host()
+    extra = _CHECKED if checked else ()
+    units = [*_units(native, target, compiler.zig), (source, ())]
+    with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
+        made = Path(work) / program.name
+        objects = _compile(compiler, units, target, native, Path(work), jobs, extra)
+        static = ("-static",) if target != host() else ()
+        _link(compiler, [*extra, *static, "-pthread", *map(str, objects)], target, made)
+        _install(made, program)
+    return program
+
+
+def _zig_command() -> tuple[str, ...]:
+    """The compiler inside the package ziglang, if this interpreter has that."""
+    return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else ()
+
+
+def _asked(command: tuple[str, ...]) -> Compiler | None:
+    """The compiler behind a command; None when there is none."""
+    try:
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    if said.returncode != 0:
+        return None
+    zig = "ziglang" in command or Path(command[0]).stem == "zig"
+    # Further lines name folders and the running system, which change nothing of what is made.
+    return Compiler(command, said.stdout.partition("\n")[0], zig)
+
+
+def _units(native: Path, target: Target, zig: bool) -> list[tuple[Path, tuple[str, ...]]]:
+    """Every source to compile for this target, with the flags that are its own; largest first."""
+    units: list[tuple[Path, tuple[str, ...]]] = []
+    for name, entry in INSTRUCTION_SETS.items():
+        path = native / f"isa_{name}.cpp"
+        if entry.architecture in ("", target.architecture) and path.is_file():
+            units.append((path, entry.zig_flags if zig and entry.zig_flags else entry.flags))
+    shared = (path for path in native.glob("*.cpp") if not path.name.startswith("isa_"))
+    return units + [(path, ()) for path in sorted(shared)]
+
+
+def _compile(
+    compiler: Compiler,
+    units: Sequence[tuple[Path, tuple[str, ...]]],
+    target: Target,
+    native: Path,
+    work: Path,
+    jobs: int,
+    extra: Sequence[str] = (),
+) -> list[Path]:
+    """Compile all units, as many at once as there are processors; returns the objects."""
+    base = (*compiler.command, *_target_flags(compiler, target), *_FLAGS, *extra, "-I", str(native))
+
+    def one(unit: tuple[Path, tuple[str, ...]]) -> Path:
+        source, flags = unit
+        made = work / f"{source.stem}.o"
+        _run((*base, *flags, "-c", str(source), "-o", str(made)), f"compile {source.name}")
+        return made
+
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        return list(pool.map(one, units))
+
+
+def _link(compiler: Compiler, arguments: Iterable[str], target: Target, made: Path) -> None:
+    # As C: nothing here needs the C++ library, and zig would compile one of its own.
+    command = tuple("cc" if part == "c++" and compiler.zig else part for part in compiler.command)
+    flags = _target_flags(compiler, target)
+    _run((*command, *flags, *arguments, "-o", str(made)), f"link {made.name}")
+
+
+def _shared(target: Target) -> tuple[str, ...]:
+    """What makes a shared library that names no library it makes no use of."""
+    if target.system == "darwin":
+        return ("-dynamiclib", "-Wl,-dead_strip_dylibs")
+    if target.system == "windows":
+        return ("-shared",)
+    return ("-shared", "-pthread", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s")
+
+
+def _target_flags(compiler: Compiler, target: Target) -> tuple[str, ...]:
+    """What tells zig for which machine; it would else use everything this processor has."""
+    if not compiler.zig:
+        return ()
+    if target != host():
+        return ("-target", f"{target.architecture}-{target.system}-musl")
+    system = {"linux": "linux-gnu.2.17", "darwin": "macos", "windows": "windows-gnu"}
+    return ("-target", f"{target.architecture}-{system[target.system]}")
+
+
+def _run(command: Sequence[str], doing: str) -> None:
+    """Run one compiler; raises BuildError with what it said, and passes warnings on."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise BuildError(f"{command[0]} could not {doing}: {error.strerror}.") from error
+    if ran.returncode != 0:
+        raise BuildError(f"{ran.stderr.strip()[-4000:]}\n{command[0]} could not {doing}, as above.")
+    if ran.stderr.strip():
+        sys.stderr.write(f"{ran.stderr.strip()}\n")
+
+
+def _install(made: Path, path: Path) -> None:
+    """Put a finished file in its place at once, whoever else is doing the same."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    shutil.copyfile(made, partial)
+    shutil.copymode(made, partial)
+    partial.replace(path)
+
+
+def _remove_others(path: Path) -> None:
+    """Remove libraries of older sources, and what a build that was ended left."""
+    for other in path.parent.glob("nk-*"):
+        unfinished = other.suffix == ".part"
+        if other == path or (unfinished and time.time() - other.stat().st_mtime < _LEFT_ALONE):
+            continue
+        with contextlib.suppress(OSError):  # a program that runs has it loaded
+            other.unlink()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build what is asked for and print where it is; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="kernels.cpu.build", description=__doc__)
+    parser.add_argument("--compiler", default="", help='a command, or "zig" (default: the first)')
+    parser.add_argument("--target", default="", help="x86_64 or aarch64 (default: this machine)")
+    parser.add_argument("--out", type=Path, default=LIBRARIES, help="the folder for the library")
+    parser.add_argument(
+        "--jobs", type=int, default=0, help="compilers at once (default: all cores)"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="say nothing when there is nothing to do"
+    )
+    options = parser.parse_args(arguments)
+    target = Target(options.target, host().system) if options.target else host()
+    started = time.monotonic()
+    try:
+        compiler = find_compiler(options.compiler)
+        path = library_path(compiler, options.out, target=target)
+        if path.is_file():
+            if not options.quiet:
+                print(path)
+            return 0
+        print(
+            f"Building the kernels for {target.architecture} with {compiler.name} (a minute)…",
+            flush=True,
+        )
+        build_library(compiler, options.out, target=target, jobs=options.jobs)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return NO_COMPILER if isinstance(error, NoCompiler) else 1
+    print(f"{path} ({time.monotonic() - started:.0f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
