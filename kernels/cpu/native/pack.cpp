@@ -3,15 +3,8 @@
 // Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` groups of rows as in
 // layout.h, one after the other without gaps, 4-byte aligned at least. Columns fill whole blocks.
 // The last group of a matrix may lack rows: these get scale zero and weight zero. Disjoint ranges
-// of rows may be packed at the same time. Rows are decoded in float32, each operation rounded: equal
-// bit for bit to kernels/decoders.py. No instruction set is asked for.
-
-// A fused multiply-add would round once where the definition rounds twice.
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
-#endif
+// of rows may be packed at the same time. Rows are decoded in float32, each operation rounded (so no
+// fused multiply-adds: -ffp-contract=off): equal bit for bit to kernels/decoders.py.
 
 #include "layout.h"
 #include "nk.h"

@@ -56,21 +56,43 @@ struct tq1_0 {
     using tile = tile_tq2;
     static constexpr int columns = 256;
 
-    // The first base-3 digit of `count` bytes, then the next. A byte is a fraction of 256; three
-    // times it carries the first digit, and powers of three modulo 256 throw digits away.
-    static void digits(const uint8_t *bytes, int count, int number, uint8_t *out) {
-        for (int n = 0, power = 1; n < number; n++, power *= 3)
-            for (int i = 0; i < count; i++)
-                out[n * count + i] = uint8_t((bytes[i] * power & 255) * 3 >> 8);
-    }
+    // Eight bytes of base-3 digits. A byte is a fraction of 256: tripled, it carries its first digit
+    // out, and what is left has the next. Even and odd bytes apart have room for the carry.
+    struct digits {
+        uint64_t even, odd;
 
+        explicit digits(uint64_t bytes) : even(bytes & kLow), odd(bytes >> 8 & kLow) {}
+
+        uint64_t next() {
+            even *= 3;
+            odd *= 3;
+            const uint64_t found = (even >> 8 & kLow) | (odd & ~kLow);
+            even &= kLow;
+            odd &= kLow;
+            return found;
+        }
+
+        static constexpr uint64_t kLow = 0x00ff00ff00ff00ff;
+    };
+
+    // The first digits of 32, then 16, then 4 bytes, then their next ones: columns in order.
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
-        uint8_t q[256];
-        digits(b.q, 32, 5, q);
-        digits(b.q + 32, 16, 5, q + 160);
-        digits(b.h, 4, 4, q + 240);
-        for (int g = 0; g < 8; g++) put2(masked(q + 32 * g, 0, 3), t.q[g], row);
+        codes c[8];
+        for (int v = 0; v < 4; v++) {
+            digits run(load64(b.q + 8 * v));
+            for (int n = 0; n < 5; n++) c[n].word[v] = run.next();
+        }
+        for (int v = 0; v < 2; v++) {
+            digits run(load64(b.q + 32 + 8 * v));
+            for (int n = 0; n < 5; n++) c[5 + n / 2].word[n % 2 * 2 + v] = run.next();
+        }
+        digits run(load32(b.h));
+        for (int v = 2; v < 4; v++) {
+            const uint64_t first = run.next();
+            c[7].word[v] = first | run.next() << 32;
+        }
+        for (int g = 0; g < 8; g++) put2(c[g], t.q[g], row);
     }
 
     static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
