@@ -2,11 +2,15 @@
 #pragma once
 #include <stdint.h>
 
+enum { NK_MOST_THREADS = 256 };
+
 // Called once on every thread, 0 being the caller's; `threads` is how many take part.
 typedef void (*nk_job)(void *context, int thread, int threads);
 
-// Runs the job on all active threads and returns when all have left it.
+// Runs the job on all active threads and returns when all have left it. Not from inside a job.
 void nk_pool_run(nk_job job, void *context);
+// The same on the caller alone, for work too small to share: nobody is waited for.
+void nk_pool_alone(nk_job job, void *context);
 // Inside a job: waits for the other active threads. Returns how many go on, at least 1; a thread
 // whose number is not below that returns from the job at once. When a thread was late by more than
 // a time slice, the caller goes on alone, for the rest of this job and for a while after it.
@@ -20,7 +24,9 @@ static inline void nk_share(int64_t count, int64_t step, int thread, int threads
     if (*end > count) *end = count;
     if (*first > count) *first = count;
 }
-int nk_pool_set(int threads);  // status
-int nk_pool_size(void);
-int nk_pool_active(void);
-void nk_pool_idle(void);
+// 1 .. NK_MOST_THREADS, else NK_NO_THREADS. Threads that become too many end here; threads that
+// are lacking start with the next job, and if the system refuses some, the number becomes less.
+int nk_pool_set(int threads);
+int nk_pool_size(void);    // as set
+int nk_pool_active(void);  // that ended the last shared job; as set, before there was one
+void nk_pool_idle(void);   // the threads sleep until the next job

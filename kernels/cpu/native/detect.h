@@ -1,0 +1,8 @@
+// Which of the compiled instruction sets this processor and its operating system run.
+#pragma once
+#include "table.h"
+
+enum { NK_MOST_TABLES = 4 };
+
+// Writes the tables that may run here, best first and the scalar one last; returns how many.
+int nk_detect(const struct nk_table *tables[NK_MOST_TABLES]);

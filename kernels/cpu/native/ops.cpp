@@ -1,0 +1,341 @@
+// The single operations: shapes are checked here, and the work is shared by rows, tokens or items.
+//
+// Operands as in nk.h: contiguous, f32 unless said. Limits: every size below 2^31, all elements of
+// a tensor below 2^46. How work is cut never changes a result. Work that takes less time than
+// waking the threads is done by the caller alone.
+#include "ops.h"
+
+#include <math.h>
+
+#include "current.h"
+#include "pool.h"
+
+namespace {
+
+constexpr int64_t kMostSize = (int64_t)1 << 31, kMostElements = (int64_t)1 << 46;
+constexpr int64_t kShared = 256 << 10;  // bytes of work from which on it is shared
+constexpr int64_t kPass = 512;          // tokens that are quantized at once: bounds the scratch
+constexpr int64_t kLine = 64;
+
+int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Sizes from 1 on whose product is thinkable.
+bool possible(int64_t a, int64_t b = 1, int64_t c = 1) {
+    if (a < 1 || b < 1 || c < 1 || a >= kMostSize || b >= kMostSize || c >= kMostSize) return false;
+    return a <= kMostElements / b && a * b <= kMostElements / c;
+}
+
+void run(nk_job job, void *context, int64_t bytes) {
+    if (bytes < kShared) nk_pool_alone(job, context);
+    else nk_pool_run(job, context);
+}
+
+// One block that grows, and is kept for the next operation.
+struct Scratch {
+    uint8_t *memory = nullptr;
+    int64_t bytes = 0;
+
+    uint8_t *take(int64_t wanted) {
+        if (wanted <= bytes) return memory;
+        nk_ops_forget();
+        memory = (uint8_t *)nk_huge_alloc(wanted);
+        if (memory) bytes = wanted;
+        return memory;
+    }
+} scratch;
+
+// --- linear
+
+struct Linear {
+    const nk_table *table;
+    const nk_weight *weight;
+    const float *x;
+    float *y;
+    int64_t tokens, padded, group, groups;
+    bool quantized;
+    int8_t *q;
+    float *scale;
+    int32_t *sum;
+    uint8_t *own;
+    int64_t own_bytes;
+};
+
+void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
+    int64_t first, end;
+    nk_share(tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; ++t)
+        op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns, op.q + t * op.padded,
+                           op.scale + t * (op.padded / 32), op.sum + t * (op.padded / 16));
+}
+
+void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
+    const nk_weight &w = *op.weight;
+    const nk_act act = {op.x + start * w.columns, op.q, op.scale, op.sum, nullptr, tokens, w.columns, op.padded};
+    int64_t first, end;
+    nk_share(op.groups, 1, thread, threads, &first, &end);
+    if (first < end)
+        op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows, op.own + thread * op.own_bytes);
+}
+
+void linear_job(void *context, int thread, int threads) {
+    const Linear &op = *(Linear *)context;
+    for (int64_t start = 0; start < op.tokens; start += kPass) {
+        const int64_t tokens = least(kPass, op.tokens - start);
+        if (op.quantized) {
+            quantize(op, start, tokens, thread, threads);
+            threads = nk_pool_barrier(thread);
+            if (thread >= threads) return;
+        }
+        multiply(op, start, tokens, thread, threads);
+        if (start + kPass >= op.tokens) return;
+        threads = nk_pool_barrier(thread);  // what was quantized is written over next
+        if (thread >= threads) return;
+    }
+}
+
+// --- rows and elements
+
+struct Norm {
+    const nk_table *table;
+    const float *x, *weight;
+    float epsilon, *y;
+    int64_t tokens, width;
+};
+
+void norm_job(void *context, int thread, int threads) {
+    const Norm &op = *(Norm *)context;
+    int64_t first, end;
+    nk_share(op.tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; ++t)
+        op.table->rms_norm(op.x + t * op.width, op.weight, op.epsilon, op.width, op.y + t * op.width);
+}
+
+struct Rope {
+    const nk_table *table;
+    const float *x;
+    const int64_t *positions;
+    const float *frequencies;
+    int64_t tokens, heads, width, pairs;
+    int interleaved;
+    float scale, *y, *own;  // own: [threads, 2 * pairs]
+};
+
+void rope_job(void *context, int thread, int threads) {
+    const Rope &op = *(Rope *)context;
+    float *cosine = op.own + thread * 2 * op.pairs, *sine = cosine + op.pairs;
+    int64_t first, end;
+    nk_share(op.tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; ++t) {
+        for (int64_t i = 0; i < op.pairs; ++i) {
+            const float angle = (float)op.positions[t] * op.frequencies[i];
+            cosine[i] = cosf(angle) * op.scale;
+            sine[i] = sinf(angle) * op.scale;
+        }
+        const int64_t at = t * op.heads * op.width;
+        op.table->rope(op.x + at, cosine, sine, op.heads, op.width, op.pairs, op.interleaved, op.y + at);
+    }
+}
+
+struct Elements {
+    const nk_table *table;
+    const float *x, *up;  // up: null for the cap
+    int64_t count;
+    int activation;
+    float cap, *y;
+};
+
+void elements_job(void *context, int thread, int threads) {
+    const Elements &op = *(Elements *)context;
+    int64_t first, end;
+    nk_share(op.count, kLine, thread, threads, &first, &end);
+    if (first >= end) return;
+    if (op.up) op.table->gated(op.x + first, op.up + first, end - first, op.activation, op.y + first);
+    else op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
+}
+
+struct Largest {
+    const nk_table *table;
+    const float *x;
+    int64_t count;
+    int64_t found[NK_MOST_THREADS];  // of each thread, -1: had nothing to look at
+};
+
+void largest_job(void *context, int thread, int threads) {
+    Largest &op = *(Largest *)context;
+    int64_t first, end;
+    nk_share(op.count, kLine, thread, threads, &first, &end);
+    op.found[thread] = first < end ? first + op.table->argmax(op.x + first, end - first) : -1;
+}
+
+// --- the cache
+
+int64_t element_bytes(int type) { return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1; }
+
+bool sound(const nk_rows &rows, int type) {
+    if (type != NK_CACHE_F32 && type != NK_CACHE_F16 && type != NK_CACHE_Q8) return false;
+    return rows.data && (type != NK_CACHE_Q8 || rows.scales);
+}
+
+struct CacheWrite {
+    const nk_table *table;
+    const float *x;
+    int64_t tokens, heads, width, position;
+    int type;
+    nk_rows cache;
+};
+
+void cache_write_job(void *context, int thread, int threads) {
+    const CacheWrite &op = *(CacheWrite *)context;
+    const int64_t row_bytes = op.width * element_bytes(op.type), blocks = (op.width + 31) / 32;
+    int64_t first, end;
+    nk_share(op.tokens, 1, thread, threads, &first, &end);
+    for (int64_t t = first; t < end; ++t) {
+        for (int64_t h = 0; h < op.heads; ++h) {
+            const int64_t row = h * op.cache.capacity + op.position + t;
+            op.table->cache_row(op.x + (t * op.heads + h) * op.width, op.width, op.type,
+                                (uint8_t *)op.cache.data + row * row_bytes,
+                                op.cache.scales ? op.cache.scales + row * blocks : nullptr);
+        }
+    }
+}
+
+struct Attention {
+    const nk_table *table;
+    nk_attend attend;
+    int64_t items, merges, taken;
+    uint8_t *shared, *own;
+    int64_t own_bytes;
+};
+
+void attention_job(void *context, int thread, int threads) {
+    Attention &op = *(Attention *)context;
+    // Items differ in size, the last being the largest: taken from the end as threads come free.
+    for (;;) {
+        const int64_t item = op.items - 1 - __atomic_fetch_add(&op.taken, 1, __ATOMIC_RELAXED);
+        if (item < 0) break;
+        op.table->attention_item(&op.attend, item, op.shared, op.own + thread * op.own_bytes);
+    }
+    if (op.merges == 0) return;
+    threads = nk_pool_barrier(thread);
+    if (thread >= threads) return;
+    int64_t first, end;
+    nk_share(op.merges, 1, thread, threads, &first, &end);
+    for (int64_t i = first; i < end; ++i) op.table->attention_merge(&op.attend, i, op.shared);
+}
+
+}  // namespace
+
+void nk_ops_forget(void) {
+    nk_huge_free(scratch.memory, scratch.bytes);
+    scratch.memory = nullptr;
+    scratch.bytes = 0;
+}
+
+int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y) {
+    const int64_t group = nk_group_rows(weight->format), rows = weight->rows, columns = weight->columns;
+    if (group <= 0) return NK_BAD_FORMAT;
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, columns) || !possible(tokens, rows) || !possible(rows, columns)) return NK_BAD_SHAPE;
+    if (nk_packed_bytes(weight->format, rows, columns) <= 0) return NK_BAD_SHAPE;
+    const nk_table *table = nk_current();
+    const int64_t padded = (columns + 31) / 32 * 32, pass = least(tokens, kPass);
+    Linear op = {table, weight, x, y, tokens, padded, group, (rows + group - 1) / group, true,
+                 nullptr, nullptr, nullptr, nullptr, 0};
+    op.quantized = weight->format != NK_F32 && weight->format != NK_F16 && weight->format != NK_BF16;
+    op.own_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
+    // The last pass may be shorter than the others, and one token may need more than many.
+    const int64_t last = rounded(table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
+    if (last > op.own_bytes) op.own_bytes = last;
+    const int64_t q = rounded(pass * padded), scale = rounded(pass * padded / 8), sum = rounded(pass * padded / 4);
+    uint8_t *memory = scratch.take(q + scale + sum + nk_pool_size() * op.own_bytes);
+    if (!memory) return NK_NO_MEMORY;
+    op.q = (int8_t *)memory;
+    op.scale = (float *)(memory + q);
+    op.sum = (int32_t *)(memory + q + scale);
+    op.own = memory + q + scale + sum;
+    run(linear_job, &op, rows * columns / 4 * least(tokens, 16));
+    return NK_OK;
+}
+
+int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width, float *y) {
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, width)) return NK_BAD_SHAPE;
+    Norm op = {nk_current(), x, weight, epsilon, y, tokens, width};
+    run(norm_job, &op, 8 * tokens * width);
+    return NK_OK;
+}
+
+int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t tokens, int64_t heads,
+            int64_t width, int64_t pairs, int interleaved, float scale, float *y) {
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, heads, width) || pairs < 0 || 2 * pairs > width) return NK_BAD_SHAPE;
+    float *own = (float *)scratch.take(nk_pool_size() * (2 * pairs + 1) * (int64_t)sizeof(float));
+    if (!own) return NK_NO_MEMORY;
+    Rope op = {nk_current(), x, positions, frequencies, tokens, heads, width, pairs, interleaved, scale, y, own};
+    run(rope_job, &op, 8 * tokens * (heads * width + 16 * pairs));
+    return NK_OK;
+}
+
+int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y) {
+    if (count == 0) return NK_OK;
+    if (!possible(count) || (activation != NK_SILU && activation != NK_GELU_TANH)) return NK_BAD_SHAPE;
+    Elements op = {nk_current(), gate, up, count, activation, 0, y};
+    run(elements_job, &op, 16 * count);
+    return NK_OK;
+}
+
+int nk_softcap(const float *x, float cap, int64_t count, float *y) {
+    if (count == 0) return NK_OK;
+    if (!possible(count)) return NK_BAD_SHAPE;
+    Elements op = {nk_current(), x, nullptr, count, 0, cap, y};
+    run(elements_job, &op, 16 * count);
+    return NK_OK;
+}
+
+int64_t nk_argmax(const float *x, int64_t count) {
+    if (!possible(count)) return -1;
+    Largest op = {nk_current(), x, count, {}};
+    for (int64_t &found : op.found) found = -1;
+    run(largest_job, &op, 4 * count);
+    int64_t best = op.found[0];
+    for (const int64_t found : op.found) {
+        if (found < 0 || x[best] != x[best]) continue;  // the first NaN counts as largest
+        if (x[found] > x[best] || x[found] != x[found]) best = found;
+    }
+    return best;
+}
+
+int nk_cache_write(const float *x, int64_t tokens, int64_t heads, int64_t width, int64_t position, int type,
+                   const nk_rows *cache) {
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, heads, width) || !possible(cache->capacity, heads, width)) return NK_BAD_SHAPE;
+    if (position < 0 || position > cache->capacity - tokens || !sound(*cache, type)) return NK_BAD_SHAPE;
+    CacheWrite op = {nk_current(), x, tokens, heads, width, position, type, *cache};
+    run(cache_write_job, &op, 8 * tokens * heads * width);
+    return NK_OK;
+}
+
+int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t position,
+                 int type, const nk_rows *keys, const nk_rows *values, float scale, int64_t window, float cap,
+                 const float *sinks, float *y) {
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0) return NK_BAD_SHAPE;
+    if (!possible(keys->capacity, kv_heads, width) || !possible(values->capacity, kv_heads, width)) return NK_BAD_SHAPE;
+    if (!sound(*keys, type) || !sound(*values, type) || position < 0) return NK_BAD_SHAPE;
+    if (position > keys->capacity - tokens || position > values->capacity - tokens) return NK_BAD_SHAPE;
+    Attention op = {};
+    op.table = nk_current();
+    op.attend = {q, y, tokens, heads, kv_heads, width, position, type, *keys, *values, scale, cap, window, sinks};
+    op.items = op.table->attention_items(&op.attend);
+    if (op.items <= 0) return NK_BAD_SHAPE;
+    op.merges = op.table->attention_merges(&op.attend);
+    op.own_bytes = rounded(op.table->attention_own(&op.attend));
+    const int64_t shared = rounded(op.table->attention_shared(&op.attend));
+    op.shared = scratch.take(shared + nk_pool_size() * op.own_bytes + kLine);
+    if (!op.shared) return NK_NO_MEMORY;
+    op.own = op.shared + shared;
+    const int64_t seen = window && window < position + tokens ? window : position + tokens;
+    run(attention_job, &op, tokens * heads * seen * width);
+    return NK_OK;
+}

@@ -1,0 +1,5 @@
+// Scratch of the single operations.
+#pragma once
+
+// Gives the scratch back; the next operation that needs some asks for it again.
+void nk_ops_forget(void);

@@ -1,0 +1,172 @@
+// What the pool needs of an operating system: threads, a place to sleep, the time, and politeness.
+//
+// Linux sleeps on a futex, macOS and Windows on a condition variable: WaitOnAddress would save a lock
+// on the way to sleep, and would need one more library to be linked.
+#pragma once
+#include <stdint.h>
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+#endif
+
+static const int64_t kStackBytes = 4 << 20;  // reserved, not used; systems differ from 128 KiB up
+
+static inline void nk_pause(void) {
+#if defined(__x86_64__) || defined(_M_X64) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb" ::: "memory");  // `yield` does nothing on most of these cores
+#endif
+}
+
+// Sleeping while *word holds `value`; the waker changes the word before it calls nk_wake. Waking
+// without cause is allowed: callers look again.
+struct nk_bed {
+#if defined(_WIN32)
+    SRWLOCK lock;
+    CONDITION_VARIABLE changed;
+#elif !defined(__linux__)
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+#else
+    int unused;
+#endif
+};
+
+#if defined(_WIN32)
+
+typedef HANDLE nk_thread;
+
+static inline uint64_t nk_now(void) {  // nanoseconds that never run backwards
+    LARGE_INTEGER ticks, rate;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&rate);
+    const uint64_t t = (uint64_t)ticks.QuadPart, r = (uint64_t)rate.QuadPart;
+    return t / r * 1000000000u + t % r * 1000000000u / r;
+}
+static inline void nk_yield(void) { SwitchToThread(); }
+static inline int nk_processors(void) {
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (int)info.dwNumberOfProcessors;
+}
+static inline void nk_bed_make(struct nk_bed *bed) {
+    InitializeSRWLock(&bed->lock);
+    InitializeConditionVariable(&bed->changed);
+}
+static inline void nk_sleep_while(struct nk_bed *bed, uint32_t *word, uint32_t value) {
+    AcquireSRWLockExclusive(&bed->lock);
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
+        SleepConditionVariableSRW(&bed->changed, &bed->lock, INFINITE, 0);
+    ReleaseSRWLockExclusive(&bed->lock);
+}
+static inline void nk_wake(struct nk_bed *bed, uint32_t *) {
+    AcquireSRWLockExclusive(&bed->lock);
+    ReleaseSRWLockExclusive(&bed->lock);
+    WakeConditionVariable(&bed->changed);
+}
+// `entry` is declared with NK_ENTRY.
+#define NK_ENTRY(name, argument) static DWORD WINAPI name(LPVOID argument)
+static inline bool nk_thread_start(nk_thread *thread, LPTHREAD_START_ROUTINE entry, void *argument) {
+    *thread = CreateThread(nullptr, (SIZE_T)kStackBytes, entry, argument,
+                           STACK_SIZE_PARAM_IS_A_RESERVATION, nullptr);
+    return *thread != nullptr;
+}
+static inline void nk_thread_join(nk_thread thread) {
+    WaitForSingleObject(thread, INFINITE);
+    CloseHandle(thread);
+}
+static inline void nk_thread_name(int) {}
+
+#else
+
+typedef pthread_t nk_thread;
+
+static inline uint64_t nk_now(void) {  // nanoseconds that never run backwards
+#if defined(__APPLE__)
+    return clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+#endif
+}
+static inline void nk_yield(void) { sched_yield(); }
+static inline int nk_processors(void) {
+#if defined(__linux__)
+    cpu_set_t set;  // what this process may use, which may be less than there is
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : (int)count;
+}
+#if defined(__linux__)
+static inline void nk_bed_make(struct nk_bed *) {}
+static inline void nk_sleep_while(struct nk_bed *, uint32_t *word, uint32_t value) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+static inline void nk_wake(struct nk_bed *, uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+#else
+static inline void nk_bed_make(struct nk_bed *bed) {
+    pthread_mutex_init(&bed->lock, nullptr);
+    pthread_cond_init(&bed->changed, nullptr);
+}
+static inline void nk_sleep_while(struct nk_bed *bed, uint32_t *word, uint32_t value) {
+    pthread_mutex_lock(&bed->lock);
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
+        pthread_cond_wait(&bed->changed, &bed->lock);
+    pthread_mutex_unlock(&bed->lock);
+}
+static inline void nk_wake(struct nk_bed *bed, uint32_t *) {
+    pthread_mutex_lock(&bed->lock);
+    pthread_mutex_unlock(&bed->lock);
+    pthread_cond_signal(&bed->changed);
+}
+#endif
+#define NK_ENTRY(name, argument) static void *name(void *argument)
+// The thread takes no signals but those that its own faults raise: others are the program's.
+static inline bool nk_thread_start(nk_thread *thread, void *(*entry)(void *), void *argument) {
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGSEGV);
+    sigdelset(&blocked, SIGBUS);
+    sigdelset(&blocked, SIGFPE);
+    sigdelset(&blocked, SIGILL);
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) return false;
+    pthread_attr_setstacksize(&attributes, (size_t)kStackBytes);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const bool started = pthread_create(thread, &attributes, entry, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+static inline void nk_thread_join(nk_thread thread) { pthread_join(thread, nullptr); }
+static inline void nk_thread_name(int number) {  // of the calling thread, as `top` shows it
+#if defined(__APPLE__) || defined(__linux__)
+    char name[16];
+    snprintf(name, sizeof name, "kernels %u", (unsigned)number % 1000u);
+#if defined(__APPLE__)
+    pthread_setname_np(name);
+#else
+    pthread_setname_np(pthread_self(), name);
+#endif
+#else
+    (void)number;
+#endif
+}
+
+#endif
