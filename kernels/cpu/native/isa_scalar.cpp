@@ -1,0 +1,5 @@
+// No vector instructions beyond those the target always has: any processor.
+#define NK_ISA scalar
+#define NK_TABLE nk_table_scalar
+#define NK_VECTORS "vec_scalar.inc"
+#include "body.inc"
