@@ -14,6 +14,7 @@ from engine.sampling import (
     Sampler,
     check,
     min_p,
+    narrowed,
     penalize,
     temperature,
     top_k,
@@ -161,3 +162,63 @@ def test_the_coldest_temperatures_take_the_best_token(cold: float) -> None:
     logits = torch.tensor([30.0, 31.0, -2.0, 30.5])
     sampler = Sampler(Sampling(temperature=cold, top_k=0, top_p=1.0, min_p=0.0, seed=1))
     assert {sampler.draw(logits, []) for _ in range(20)} == {1}
+
+
+def spread(size: int, seed: int, peaked: bool) -> torch.Tensor:
+    """Logits of a vocabulary, as a model that knows what comes has them, or one that does not."""
+    random = torch.Generator().manual_seed(seed)
+    if not peaked:
+        return torch.randn(size, generator=random) * 2
+    return 20 - 3 * torch.log(1 + size * torch.rand(size, generator=random))
+
+
+@pytest.mark.parametrize("peaked", [True, False])
+@pytest.mark.parametrize("size", [1, 65, 5_000, 50_000])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        replace(PLAIN, top_k=40),
+        replace(PLAIN, top_k=40, typical_p=0.6, top_p=0.9, min_p=0.01, temperature=0.7),
+        replace(PLAIN, top_k=3_000, top_p=0.9),
+        replace(PLAIN, top_p=0.9),
+        replace(PLAIN, top_p=0.9, min_p=0.02),
+        replace(PLAIN, top_p=0.4, min_p=0.0001),
+        replace(PLAIN, min_p=0.1),
+        replace(PLAIN, min_p=1.0),
+        replace(PLAIN, top_p=0.0),
+        replace(PLAIN, typical_p=0.5),
+        replace(PLAIN, typical_p=0.5, top_p=0.8, min_p=0.01),
+    ],
+)
+def test_what_is_kept_of_a_large_vocabulary_is_what_a_full_sort_keeps(
+    sampling: Sampling, size: int, peaked: bool
+) -> None:
+    logits = spread(size, seed=size, peaked=peaked)
+    values, ids = logits.sort(descending=True, stable=True)
+    kept = top_k(Candidates(ids, values), sampling.top_k)
+    if sampling.typical_p < 1:
+        kept = typical(kept, sampling.typical_p)
+    kept = min_p(top_p(kept, sampling.top_p), sampling.min_p)
+    found = narrowed(logits, sampling)
+    # One at the edge may fall on either side: sums are rounded in another order.
+    assert abs(len(found.ids) - len(kept.ids)) <= 1
+    both = min(len(found.ids), len(kept.ids))
+    assert torch.equal(found.ids[:both], kept.ids[:both])
+    expected = temperature(kept, sampling.temperature).probabilities[:both]
+    assert torch.allclose(found.probabilities[:both], expected, atol=1e-5)
+
+
+def test_ties_are_kept_by_the_lowest_ids() -> None:
+    logits = torch.zeros(70_000)
+    logits[::7] = 1.0
+    assert narrowed(logits, replace(PLAIN, top_k=5)).ids.tolist() == [0, 7, 14, 21, 28]
+
+
+def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
+    logits = torch.full((60_000,), -20.0)
+    logits[[5, 59_999]] = torch.tensor([3.0, 4.0]).log()
+    logits[30_000] = -torch.inf
+    sampler = Sampler(replace(PLAIN, seed=5))
+    counts = Counter(sampler.draw(logits, []) for _ in range(2_000))
+    assert abs(counts[5] / 2_000 - 3 / 7) < 0.045  # four standard deviations
+    assert counts[5] + counts[59_999] > 1_990
