@@ -99,14 +99,13 @@ def penalize(logits: Tensor, recent: Sequence[int], sampling: Sampling) -> Tenso
     """
     if not recent:
         return logits
-    found, counts = np.unique(np.array(recent, dtype=np.int64), return_counts=True)
-    ids, count = torch.from_numpy(found), torch.from_numpy(counts).to(logits.dtype)
-    old = logits[ids]
-    repeat = sampling.repeat_penalty
-    new = torch.where(old > 0, old / repeat, old * repeat)
-    new = new - count * sampling.frequency_penalty - sampling.presence_penalty
+    ids, counts = np.unique(np.array(recent, dtype=np.int64), return_counts=True)
     changed = logits.clone()
-    changed.numpy()[found] = new.numpy()
+    row = changed.numpy()
+    old, repeat = row[ids], np.float32(sampling.repeat_penalty)
+    new = np.where(old > 0, old / repeat, old * repeat)
+    new -= counts.astype(np.float32) * np.float32(sampling.frequency_penalty)
+    row[ids] = new - np.float32(sampling.presence_penalty)
     return changed
 
 
