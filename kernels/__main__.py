@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.dispatch import BACKENDS, OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.dispatch import KNOWN, OTHER_OPS, SHOWN_WEIGHT_OPS
 from kernels.formats import FORMATS
 
 
@@ -26,7 +26,7 @@ def matrix() -> str:
 
 def _backends(op: str, format: str) -> str:
     """The backends with a kernel of their own for `op` on `format`."""
-    return ", ".join(name for name, kernels in BACKENDS.items() if (op, format) in kernels)
+    return ", ".join(name for name, kernels in KNOWN.items() if (op, format) in kernels)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

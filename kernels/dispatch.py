@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from kernels import reference
+from kernels import cpu, reference
+from kernels.cpu import library
 from kernels.reference import Kernel
 
 Kernels = Mapping[tuple[str, str], Kernel]
@@ -25,10 +26,16 @@ OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 
 
 class Dispatch:
-    """Finds kernels in `backends`: the first is preferred, and "reference" is always among them."""
+    """Finds kernels in `backends`: the first is preferred, and "reference" is always among them.
 
-    def __init__(self, backends: Mapping[str, Kernels]) -> None:
+    `words` give what people are to read instead of a backend's name.
+    """
+
+    def __init__(
+        self, backends: Mapping[str, Kernels], words: Mapping[str, Callable[[], str]] | None = None
+    ) -> None:
         self.backends = backends
+        self._words = words or {}
         self._chosen = ""
         self._found: dict[tuple[str, str], Kernel] = {}
 
@@ -47,10 +54,12 @@ class Dispatch:
         return kernel
 
     def in_use(self, formats: Iterable[str]) -> dict[str, str]:
-        """Backend by op for a model with weights of `formats`: "linear Q4_K" → "reference"."""
+        """Backend by op for a model with weights of `formats`: "linear Q4_K" → "cpu avx512"."""
         keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
         used = {f"{op} {format}": self._backend(op, format) for op, format in keys}
-        return used | {op: self._backend(op, "F32") for op in OTHER_OPS}
+        used |= {op: self._backend(op, "F32") for op in OTHER_OPS}
+        said = {name: self._words[name]() for name in set(used.values()) if name in self._words}
+        return {op: said.get(name, name) for op, name in used.items()}
 
     @contextmanager
     def only(self, backend: str) -> Iterator[None]:
@@ -83,6 +92,11 @@ class Dispatch:
         raise ValueError(f"{op}: no kernel for {format} weights")
 
 
-DISPATCH = Dispatch({"reference": reference.KERNELS})
+# Every backend this version has, and those that are there on this machine.
+KNOWN: dict[str, Kernels] = {"cpu": cpu.KERNELS, "reference": reference.KERNELS}
+BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
+DISPATCH = Dispatch(BACKENDS, {"cpu": cpu.words})
 find, in_use, only = DISPATCH.find, DISPATCH.in_use, DISPATCH.only
-BACKENDS = DISPATCH.backends
+
+if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
+    _log.warning("The slow reference runs, not the native kernels. %s", library.reason())

@@ -7,11 +7,13 @@ for an operand of the wrong shape or dtype. Definitions are in `kernels.referenc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from kernels.cpu import library
 from kernels.dispatch import BACKENDS, find, in_use, only
 from kernels.formats import Format
 from kernels.program import Program, Recorded
@@ -195,6 +197,22 @@ def record(program: Program) -> Recorded | None:
     Its weights are those `prepare` has made. Running it gives the bits its ops give one by one.
     """
     return find("record")(program)
+
+
+def set_threads(threads: int) -> None:
+    """Run everything on so many threads, the caller's included.
+
+    Raises RuntimeError when the system refuses one.
+    """
+    torch.set_num_threads(threads)
+    if library.available():
+        library.set_threads(threads)
+
+
+def instruction_set_refusal() -> str:
+    """Why the instruction set that the variable KERNELS_ISA names is not in use; "" when it is."""
+    wanted = os.environ.get("KERNELS_ISA", "")
+    return library.reason() if wanted and wanted != library.instruction_set() else ""
 
 
 def _name(tensor: Tensor) -> str:

@@ -25,12 +25,14 @@ class Weight:
     """A matrix [rows, columns] of one format; a vector is one row, more dimensions are more rows.
 
     `data` is uint8 [rows, row_bytes] for a packed format, and [rows, columns] of its own type for
-    F32, F16 and BF16. It may be a view of read-only memory: nothing ever writes to it.
+    F32, F16 and BF16. It may be a view of read-only memory: nothing ever writes to it. In another
+    layout than the file's it is uint8 [size] that only the kernels of that name can read.
     """
 
     data: Tensor
     format: Format
     shape: tuple[int, ...]  # as torch orders dimensions: columns last
+    layout: str = "file"  # or the backend that has packed it anew
 
     @classmethod
     def from_bytes(cls, buffer: memoryview | bytes, format: Format, shape: Sequence[int]) -> Weight:
@@ -69,19 +71,32 @@ class Weight:
         return self.data.numel() * self.data.element_size()
 
     def dense(self) -> Tensor:
-        """All weights, f32 [rows, columns]; for F32 this is `data` itself, not a copy."""
+        """All weights, f32 [rows, columns]; for F32 this is `data` itself, not a copy.
+
+        This and the methods below raise ValueError for a weight in another layout than the file's.
+        """
+        self._check_layout()
         return self._decode(self.data)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Only the rows `ids` [T] i64, f32 [T, columns]; IndexError for a row that is not there."""
+        self._check_layout()
         return self._decode(self.data.index_select(0, ids))
 
     def decode(self, start: int, end: int, out: Tensor) -> None:
         """Write the rows from `start` to before `end` into `out` f32 [end - start, columns]."""
+        self._check_layout()
         if self.packed:
             decode_rows(self.data[start:end], self.format, self.columns, out)
         else:
             out.copy_(self.data[start:end])
+
+    def _check_layout(self) -> None:
+        if self.layout != "file":
+            raise ValueError(
+                f"Weight: this {self.format.name} {list(self.shape)} is packed for the backend "
+                f"'{self.layout}' and no other reads it; load the model anew with the one wanted."
+            )
 
     def _decode(self, data: Tensor) -> Tensor:
         if self.packed:

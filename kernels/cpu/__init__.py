@@ -1,0 +1,140 @@
+"""Native kernels for processors: what runs in native/ and on which formats.
+
+Operands are those of `kernels.ops`, which has checked their shapes. Weights that nobody prepared,
+such as the halves of an adapter, run on the reference: packing them would cost more than one use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from kernels import reference
+from kernels.cpu import library, weights
+from kernels.cpu.library import NativeRows, call, pointer
+from kernels.reference import Activation
+from kernels.weight import Weight
+
+# Those native/pack.cpp has a layout for; a format that is not here runs on the reference.
+FORMATS = (
+    *("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "Q8_0", "MXFP4", "IQ4_NL", "IQ4_XS"),
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0"),
+)
+_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}  # enum nk_activation
+_CACHES = {torch.float32: 0, torch.float16: 1}  # enum nk_cache
+
+
+def linear(x: Tensor, weight: Weight) -> Tensor:
+    """Products with a packed weight; packed formats round x to 8 bits in groups of 32."""
+    if not weights.is_packed(weight):
+        return reference.linear(x, weight)
+    x, y = x.contiguous(), torch.empty(x.shape[0], weight.shape[0])
+    if y.numel():
+        held = weights.native(weight)
+        call("linear", ctypes.byref(held), pointer(x), x.shape[0], pointer(y))
+    return y
+
+
+def embed(ids: Tensor, weight: Weight) -> Tensor:
+    """Rows of a packed table: the same bits as its decoder gives."""
+    if not weights.is_packed(weight):
+        return reference.embed(ids, weight)
+    ids, y = ids.contiguous(), torch.empty(ids.shape[0], weight.columns)
+    if ids.numel():
+        if ids.min() < 0 or ids.max() >= weight.shape[0]:
+            raise IndexError(f"embed: an id is outside the {weight.shape[0]} rows of the table")
+        held = weights.native(weight)
+        call("rows_of", ctypes.byref(held), pointer(ids, torch.int64), ids.numel(), pointer(y))
+    return y
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Norm of every row."""
+    x, weight = x.contiguous(), weight.contiguous()
+    y, width = torch.empty_like(x), x.shape[-1]
+    if x.numel():
+        rows = x.numel() // width
+        call("rms_norm", pointer(x), pointer(weight), epsilon, rows, width, pointer(y))
+    return y
+
+
+def rope(
+    x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float
+) -> Tensor:
+    """Rotation of every head of every token."""
+    x, positions, frequencies = x.contiguous(), positions.contiguous(), frequencies.contiguous()
+    y = torch.empty_like(x)
+    if x.numel():
+        operands = pointer(x), pointer(positions, torch.int64), pointer(frequencies)
+        sizes = *x.shape, frequencies.shape[0]
+        call("rope", *operands, *sizes, interleaved, scale, pointer(y))
+    return y
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+) -> Tensor:
+    """Attention over a cache whose heads are contiguous, as the engine's is."""
+    keys, values = _rows(k), _rows(v)
+    if keys is None or values is None:
+        return reference.attention(q, k, v, position, scale, window, cap)
+    tokens, heads, width = q.shape
+    q, y = q.contiguous(), torch.empty(tokens, heads * width)
+    if y.numel():
+        sizes = tokens, heads, k.shape[1], width, position, _CACHES[k.dtype]
+        cache = ctypes.byref(keys), ctypes.byref(values)
+        call("attention", pointer(q), *sizes, *cache, scale, window, cap, None, pointer(y))
+    return y
+
+
+def _rows(cached: Tensor) -> NativeRows | None:
+    """Keys or values [S, K, C], a view of [K, capacity, C]; None when they lie otherwise."""
+    positions, heads, width = cached.shape
+    position, head, channel = cached.stride()
+    if heads == 1:
+        head = positions * width
+    whole = channel == 1 and position == width and head % width == 0 and head >= positions * width
+    if not whole or cached.device.type != "cpu":
+        return None
+    return NativeRows(cached.data_ptr(), None, head // width)
+
+
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
+    """The result, and what every thread holds of queries, scores and sums besides."""
+    return 4 * T * H * C
+
+
+def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
+    """activation(gate) * up."""
+    gate, up = gate.contiguous(), up.contiguous()
+    y = torch.empty_like(gate)
+    kind = _ACTIVATIONS[activation]
+    call("gated", pointer(gate), pointer(up), gate.numel(), kind, pointer(y))
+    return y
+
+
+def softcap(x: Tensor, cap: float) -> Tensor:
+    """Squeeze smoothly into (-cap, cap)."""
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    call("softcap", pointer(x), cap, x.numel(), pointer(y))
+    return y
+
+
+KERNELS: dict[tuple[str, str], reference.Kernel] = {
+    **{
+        (op.__name__, format): op
+        for op in (weights.prepare, weights.held_bytes, linear, embed)
+        for format in FORMATS
+    },
+    **{(op.__name__, "F32"): op for op in (rms_norm, rope, attention, attention_bytes)},
+    **{(op.__name__, "F32"): op for op in (gated, softcap)},
+}
+
+
+def words() -> str:
+    """The backend as people see it: "cpu avx512"."""
+    return f"cpu {library.instruction_set()}"

@@ -1,0 +1,171 @@
+"""Packing weights for the native kernels: into memory of huge pages, on all threads at once.
+
+Reading a few hundred megabytes for each token is what decoding costs, and pages of 2 MiB make that
+a third faster. Small tensors share such memory, so that none takes a page for itself; it is given
+back when the last tensor in it is dropped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from kernels import reference
+from kernels.cpu import library
+from kernels.formats import Format
+from kernels.weight import Weight
+
+LAYOUT = "cpu"  # of weights that are packed here
+
+_PAGE = 2 << 20  # bytes
+_LINE = 64  # bytes: a line of a processor's cache
+_SHARED = 32 << 20  # bytes that small tensors share
+_LARGE = 8 << 20  # bytes from which a tensor has memory of its own
+_PIECE = 2 << 20  # bytes of a file packed between two looks at the checkpoint: a few ms
+
+
+def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> Weight:
+    """The weight in packed layout; its file may be closed then. See `kernels.ops.prepare`.
+
+    `checkpoint` is called on the caller's thread every few milliseconds, and what it raises ends
+    the work. A vector stays decoded, and what is packed stays as it is.
+    """
+    if is_packed(weight):
+        return weight
+    if len(weight.shape) == 1:
+        return reference.prepare(weight, checkpoint)
+    source = weight.data
+    size = _packed_bytes(weight.format, weight.shape)
+    data = _memory.take(size)
+    format, rows, columns = weight.format.id, source.shape[0], weight.columns
+    address, packed = library.pointer(source, source.dtype), data.data_ptr()
+
+    def pack(first: int, end: int) -> None:
+        library.call("pack", format, address, rows, columns, first, end, packed)
+
+    _share(pack, _pieces(weight), checkpoint)
+    return Weight(data, weight.format, weight.shape, LAYOUT)
+
+
+def is_packed(weight: Weight) -> bool:
+    """Whether native code can read this weight."""
+    return weight.layout == LAYOUT
+
+
+def held_bytes(format: Format, shape: Sequence[int]) -> int:
+    """Bytes that `prepare` makes of a weight."""
+    if len(shape) == 1:
+        return 4 * shape[0]
+    return _room(_packed_bytes(format, shape))
+
+
+def native(weight: Weight) -> library.NativeWeight:
+    """A packed weight as native code takes it; valid while `weight` is."""
+    assert is_packed(weight)
+    rows = math.prod(weight.shape[:-1])
+    return library.NativeWeight(weight.data.data_ptr(), weight.format.id, rows, weight.columns)
+
+
+def _packed_bytes(format: Format, shape: Sequence[int]) -> int:
+    format.row_bytes(shape[-1])  # refuses what does not fill whole blocks
+    size = library.native().nk_packed_bytes(format.id, math.prod(shape[:-1]), shape[-1])
+    assert size > 0, (format.name, shape)
+    return size
+
+
+def _pieces(weight: Weight) -> Iterator[tuple[int, int]]:
+    """Ranges of rows that are packed together, whole groups of some MiB each."""
+    rows = weight.data.shape[0]
+    group = library.native().nk_group_rows(weight.format.id)
+    row_bytes = weight.size_bytes // rows
+    step = max(_PIECE // (group * row_bytes), 1) * group
+    return ((first, min(first + step, rows)) for first in range(0, rows, step))
+
+
+def _share(
+    work: Callable[[int, int], None],
+    pieces: Iterator[tuple[int, int]],
+    checkpoint: Callable[[], None],
+) -> None:
+    """Do all pieces on the library's number of threads, this one looking at the checkpoint."""
+    waiting = deque(pieces)  # taken from by all threads, each step of which is atomic
+
+    def work_on() -> None:
+        while piece := _next(waiting):
+            work(*piece)
+
+    helpers = min(library.threads(), len(waiting)) - 1
+    with ThreadPoolExecutor(max(helpers, 1), "packing") as pool:
+        others = [pool.submit(work_on) for _ in range(helpers)]
+        try:
+            checkpoint()
+            while piece := _next(waiting):
+                work(*piece)
+                checkpoint()
+        finally:
+            waiting.clear()
+    for other in others:
+        other.result()
+
+
+def _next(waiting: deque[tuple[int, int]]) -> tuple[int, int] | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+class _Memory:
+    """Hands out memory for tensors, and keeps none of it itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: weakref.ref[ctypes.Array[ctypes.c_uint8]] | None = None
+        self._used = 0  # bytes of what is shared
+
+    def take(self, size: int) -> Tensor:
+        """A tensor uint8 [size] that begins at a line of the cache; raises MemoryError."""
+        room = _room(size)
+        if room >= _LARGE:
+            return torch.frombuffer(_allocated(room), dtype=torch.uint8, count=size)
+        with self._lock:
+            shared = self._shared() if self._shared else None
+            if shared is None or self._used + room > _SHARED:
+                shared, self._used = _allocated(_SHARED), 0
+                self._shared = weakref.ref(shared)
+            # Every tensor keeps the array alive, and the array the memory.
+            taken = torch.frombuffer(shared, dtype=torch.uint8, count=size, offset=self._used)
+            self._used += room
+        return taken
+
+
+_memory = _Memory()
+
+
+def _room(size: int) -> int:
+    """Bytes a tensor of `size` bytes takes: whole lines, or whole pages."""
+    step = _LINE if size < _LARGE else _PAGE
+    return -(-size // step) * step
+
+
+def _allocated(size: int) -> ctypes.Array[ctypes.c_uint8]:
+    """Memory of huge pages where there are any, given back when nobody holds the array."""
+    native = library.native()
+    address = native.nk_huge_alloc(size)
+    if not address:
+        raise MemoryError(f"The system refused {size:,} bytes for weights.")
+    array = (ctypes.c_uint8 * size).from_address(address)
+    # Not at exit: threads may still read it then, and the system takes it back anyway.
+    weakref.finalize(array, native.nk_huge_free, address, size).atexit = False
+    return array
