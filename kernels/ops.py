@@ -32,6 +32,7 @@ __all__ = [
     "linear",
     "only",
     "prepare",
+    "read_bandwidth",
     "record",
     "rms_norm",
     "rope",
@@ -207,6 +208,14 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
     if library.available():
         library.set_threads(threads)
+
+
+def read_bandwidth(size: int) -> float:
+    """Bytes a second at which the kernels in use read memory, from `size` of them, at its best.
+
+    It takes that much memory for the moment, and raises MemoryError where there is none.
+    """
+    return find("read_bandwidth")(size)
 
 
 def instruction_set_refusal() -> str:

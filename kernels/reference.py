@@ -7,6 +7,7 @@ Shapes and errors are documented with the public ops in `kernels.ops`, which che
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -157,21 +158,33 @@ def record(program: Program) -> None:
     del program
 
 
+def read_bandwidth(size: int) -> float:
+    """As a sum reads: the best of five."""
+    block = torch.ones(size // 4)
+    seconds: list[float] = []
+    for _ in range(5):
+        started = time.perf_counter()
+        block.sum()
+        seconds.append(time.perf_counter() - started)
+    return size / min(seconds)
+
+
 Kernel = Callable[..., Any]
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, rope, attention, gated, softcap)
 
-# Not ops, but what ops take of memory: a backend has each beside the op it speaks of. And `record`,
-# which runs many ops, and which a backend may have none of.
-SIZES: dict[tuple[str, str], Kernel] = {
+# Not ops: what ops take of memory, which a backend has beside the op it speaks of; `record`, which
+# runs many of them; and what reading memory comes to.
+OTHERS: dict[tuple[str, str], Kernel] = {
     **{("held_bytes", format.name): held_bytes for format in FORMATS.values()},
     ("attention_bytes", "F32"): attention_bytes,
     ("record", "F32"): record,
+    ("read_bandwidth", "F32"): read_bandwidth,
 }
 
 KERNELS: dict[tuple[str, str], Kernel] = {
-    **SIZES,
+    **OTHERS,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
     **{(op.__name__, "F32"): op for op in OTHER_OPS},
 }

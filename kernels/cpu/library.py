@@ -187,6 +187,18 @@ def threads() -> int:
     return native().nk_threads()
 
 
+def read_bandwidth(size: int, repetitions: int) -> float:
+    """Bytes a second at which the threads read fresh memory of `size` bytes, at best.
+
+    Raises MemoryError when the system refuses it.
+    """
+    with _lock:
+        found = native().nk_read_bandwidth(size, repetitions)
+    if not found:
+        raise MemoryError(f"The system refused {size:,} bytes to read.")
+    return found
+
+
 # --- operands -----------------------------------------------------------------------------------
 
 
