@@ -96,6 +96,8 @@ def _run(options: Options) -> None:
             f"There are no kernels called {chosen!r} in this build.",
             f"Set KERNELS to one of these, or unset it: {', '.join(ops.BACKENDS)}.",
         )
+    if refused := ops.instruction_set_refusal():
+        raise RequestError(refused, "Set KERNELS_ISA to one that is there, or unset it.")
     with ops.only(chosen) if chosen else nullcontext():
         options.run(options)
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from engine.beside import Beside
 from engine.cache import Cache
 from engine.chat import ChatTemplate
@@ -32,6 +30,7 @@ from engine.models.layers import Decoder
 from engine.session import Session
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
+from kernels import ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class LoadedModel:
 
     @property
     def backends(self) -> str:
-        """The backends in use, for a status line: "reference", "cpu + reference"."""
+        """The backends in use, for a status line: "reference", "cpu avx512 + reference"."""
         return " + ".join(sorted(set(self.kernels.values())))
 
     @property
@@ -118,12 +117,18 @@ def load(
 
 
 def set_threads(threads: int) -> None:
-    """Run products on so many threads; 0: one per physical core."""
+    """Run everything on so many threads; 0: one per physical core. Raises RequestError."""
     if threads < 0 or threads > 1024:
         raise RequestError(
             f"{threads} threads were asked for.", "Give 0 for automatic, or up to 1024."
         )
-    torch.set_num_threads(threads or physical_cores())
+    wanted = threads or physical_cores()
+    try:
+        ops.set_threads(wanted)
+    except RuntimeError as error:
+        raise RequestError(
+            f"The system refused {wanted} threads.", "Ask for fewer, or end other programs."
+        ) from error
 
 
 def _read(

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.cache import Cache
 from engine.chat import has_template
 from engine.errors import RequestError
 from engine.examination import identify, kernels_in_use, layout, parameters, predict
@@ -23,6 +24,7 @@ from engine.memory import refusal
 from engine.messages import CacheType
 from engine.models.config import Config
 from engine.session import Session
+from kernels import ops
 
 _BANDWIDTH_BYTES = 1 << 29
 
@@ -82,7 +84,10 @@ def bench(
     repetitions: int,
     stack: Stack = NO_ADAPTERS,
 ) -> dict[str, object]:
-    """Prefill and decode speed, medians over `repetitions`, and the bandwidth that decode reaches."""
+    """Prefill and decode speed, medians over `repetitions`, and the bandwidth that decode reaches.
+
+    Both begin at position `depth`. Raises RequestError for numbers that do not fit.
+    """
     if min(prompt, generated, repetitions) < 1 or depth < 0:
         raise RequestError(
             "A benchmark needs at least one prompt token, one generated token and one repetition.",
@@ -95,45 +100,45 @@ def bench(
             f"{model.plan.context:,}.",
             "Give smaller -p, -n and -d, or a larger -c.",
         )
-    prefill: list[float] = []
-    decode: list[float] = []
-    for repetition in range(repetitions):
-        random = torch.Generator().manual_seed(repetition)
-        ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
-        prefill.append(prompt / _prefill_seconds(_session(model, stack), ids, depth, prompt))
-        decode.append(generated / _decode_seconds(_session(model, stack), ids, depth, generated))
+    session = _session(model, stack)
+    random = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
+    # All that is timed is done once before: memory is taken, threads stand, the cache has grown.
+    _prefill_seconds(session, ids, 0)
+    _decode_seconds(session, ids[-1:], needed - 1)
+    prefill, decode = [], []
+    for _ in range(repetitions):
+        prefill.append(prompt / _prefill_seconds(session, ids[: depth + prompt], depth))
+        decode.append(generated / _decode_seconds(session, ids[depth : depth + generated], depth))
     speed = statistics.median(decode)
-    read = speed * bytes_per_token(model) / 1e9
-    bandwidth = read_bandwidth()
+    read = speed * bytes_per_token(model, depth + generated // 2) / 1e9
+    bandwidth = ops.read_bandwidth(_BANDWIDTH_BYTES) / 1e9
     return {
         "prefill_tokens_per_second": statistics.median(prefill),
         "decode_tokens_per_second": speed,
         "gigabytes_per_second": read,
         "bandwidth_share": read / bandwidth,
-        "bandwidth_gigabytes_per_second": bandwidth,
+        "read_bandwidth_gigabytes_per_second": bandwidth,
         "kernels": model.backends,
         "threads": torch.get_num_threads(),
+        "cache": model.cache.value,
         "prompt_tokens": prompt,
         "generated_tokens": generated,
         "depth": depth,
     }
 
 
-def bytes_per_token(model: LoadedModel) -> int:
-    """Bytes of weights one decoded token reads: every block and the head, as they are held."""
-    blocks = sum(block.size_bytes for block in model.decoder.blocks)
-    return blocks + model.decoder.head.weight.size_bytes
+def bytes_per_token(model: LoadedModel, length: int) -> int:
+    """Bytes one decoded token reads at position `length`: weights as they are held, and cache.
 
-
-def read_bandwidth() -> float:
-    """GB/s at which this machine reads memory with the threads in use: the best of five sums."""
-    block = torch.ones(_BANDWIDTH_BYTES // 4)
-    seconds: list[float] = []
-    for _ in range(5):
-        started = time.perf_counter()
-        block.sum()
-        seconds.append(time.perf_counter() - started)
-    return _BANDWIDTH_BYTES / min(seconds) / 1e9
+    The weights are those of every block and the head. A layer reads the keys and values its window
+    shows it.
+    """
+    config, blocks = model.config, model.decoder.blocks
+    row = Cache.bytes_per_token(1, config.kv_heads, config.head_width, model.cache)
+    seen = (min(length, block.attention.window or length) for block in blocks)
+    weights = sum(block.size_bytes for block in blocks) + model.decoder.head.weight.size_bytes
+    return weights + row * sum(seen)
 
 
 def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict[str, object]:
@@ -189,19 +194,19 @@ def _session(model: LoadedModel, stack: Stack) -> Session:
     return session
 
 
-def _prefill_seconds(session: Session, ids: list[int], depth: int, prompt: int) -> float:
-    for _ in session.read(ids[:depth]):
-        pass
+def _prefill_seconds(session: Session, ids: list[int], held: int) -> float:
+    """Of reading all but the first `held` of `ids`, which the session begins with, to logits."""
+    session.trim(held)
     started = time.perf_counter()
-    (*_, hidden) = session.read(ids[depth : depth + prompt])
-    session.logits(hidden[-1:])
+    (*_, hidden) = session.read(ids[held:])
+    session.logits_after(hidden)
     return time.perf_counter() - started
 
 
-def _decode_seconds(session: Session, ids: list[int], depth: int, generated: int) -> float:
-    for _ in session.read(ids[:depth]):
-        pass
+def _decode_seconds(session: Session, ids: list[int], held: int) -> float:
+    """Of appending `ids` one by one after the first `held` tokens of the session."""
+    session.trim(held)
     started = time.perf_counter()
-    for token in ids[depth : depth + generated]:
+    for token in ids:
         session.step(token)
     return time.perf_counter() - started

@@ -119,11 +119,26 @@ def test_info_says_what_a_file_holds(model: str, capsys: pytest.CaptureFixture[s
 
 def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = run(capsys, "bench", "-m", model, "-p", "16", "-n", "4", "-d", "8", "-r", "1")
-    assert {
-        "prefill_tokens_per_second", "decode_tokens_per_second", "gigabytes_per_second",
-        "bandwidth_share", "kernels", "threads",
-    } <= set(result)  # fmt: skip
+    assert set(result) == {
+        "model", "prefill_tokens_per_second", "decode_tokens_per_second", "gigabytes_per_second",
+        "bandwidth_share", "read_bandwidth_gigabytes_per_second", "kernels", "threads", "cache",
+        "prompt_tokens", "generated_tokens", "depth",
+    }  # fmt: skip
     assert result["decode_tokens_per_second"] > 0
+    assert result["cache"] == "f16"
+    share = result["gigabytes_per_second"] / result["read_bandwidth_gigabytes_per_second"]
+    assert result["bandwidth_share"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("prompt", "generated", "depth"), [(1, 1, 0), (3, 9, 0), (9, 1, 30)])
+def test_bench_takes_any_lengths(
+    prompt: int, generated: int, depth: int, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = ("-p", str(prompt), "-n", str(generated), "-d", str(depth))
+    (result,) = run(capsys, "bench", "-m", model, *lengths, "-r", "2", "-t", "1")
+    assert (result["prompt_tokens"], result["generated_tokens"]) == (prompt, generated)
+    assert (result["depth"], result["threads"]) == (depth, 1)
+    assert result["prefill_tokens_per_second"] > 0
 
 
 @pytest.mark.parametrize(
