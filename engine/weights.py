@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -13,6 +14,9 @@ from engine.gguf import GGUFFile, TensorInfo
 from kernels import ops
 from kernels.formats import by_name
 from kernels.weight import Weight
+
+# Looks at the checkpoint, each some milliseconds and megabytes after the one before.
+_LOOKS_TO_LET_GO = 4
 
 
 class Weights:
@@ -89,11 +93,23 @@ class Weights:
             return _placeholder(info)
         self._checkpoint()
         weight = Weight.from_bytes(self._file.data(info.name), info.format, info.shape)
-        prepared = ops.prepare(weight, self._checkpoint)
+        prepared = ops.prepare(weight, self._looking(info.name))
         self._file.let_go(info.name)
         self._done += info.size_bytes
         self._progress(self._done, self._total)
         return prepared
+
+    def _looking(self, name: str) -> Callable[[], None]:
+        """The checkpoint while a tensor is read, whose pages are let go of as that gets on."""
+        looks = itertools.count(1)
+
+        def look() -> None:
+            self._checkpoint()
+            # Pages still needed come back at no great cost: the system has them in its own memory.
+            if next(looks) % _LOOKS_TO_LET_GO == 0:
+                self._file.let_go(name)
+
+        return look
 
 
 def _placeholder(info: TensorInfo) -> Weight:
