@@ -54,7 +54,7 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
         ("-march=armv8.2-a+dotprod+fp16",),
         ("-mcpu=generic+v8_2a+dotprod+fullfp16",),
     ),
-    "scalar": InstructionSet(""),
+    "scalar": InstructionSet("", ("-O2",)),
 }
 
 # Contraction is off so that a product is the same sum whichever compiler made it; where a fused

@@ -2,4 +2,5 @@
 #define NK_ISA scalar
 #define NK_TABLE nk_table_scalar
 #define NK_VECTORS "vec_scalar.inc"
+#define NK_PLAIN
 #include "body.inc"
