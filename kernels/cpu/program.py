@@ -1,0 +1,390 @@
+"""Recorded programs on the CPU: instructions to one flat list that native code runs in one call.
+
+A token passes some two hundred operations; coming back to Python between them would cost more than
+a small model's arithmetic. What belongs together is joined here: a norm quantizes for the products
+that follow, gate and up are multiplied where they are made, a product adds itself to the stream.
+Nothing of this changes a bit of what the same ops compute one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from kernels.cpu import library, weights
+from kernels.program import (
+    Add,
+    Attend,
+    Change,
+    Embed,
+    Gate,
+    Instruction,
+    Linear,
+    Norm,
+    Program,
+    Room,
+    Softcap,
+)
+from kernels.reference import Activation
+from kernels.weight import Weight
+
+_EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND, _GATE, _ADD, _SOFTCAP, _COLUMNS = range(
+    11
+)
+_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}
+_CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
+_MOST_WEIGHTS = 3  # of one operation
+_EXACT = ("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # multiplied without quantizing
+
+
+class _Op(ctypes.Structure):
+    """struct nk_op of step.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("kind", "joined", "quantize", "tables")),
+        *((name, ctypes.c_int32) for name in ("x", "y", "z", "out")),
+        *((name, ctypes.c_int32) for name in ("count", "activation", "add_to")),
+        *((name, ctypes.c_int32) for name in ("interleaved", "layer", "pairs")),
+        *((name, ctypes.c_int64) for name in ("width", "heads", "kv_heads", "head_width")),
+        ("window", ctypes.c_int64),
+        *((name, ctypes.c_float) for name in ("epsilon", "scale", "cap", "unused")),
+        *((name, ctypes.c_void_p) for name in ("weight", "query_norm", "key_norm", "sinks")),
+        ("weights", library.NativeWeight * _MOST_WEIGHTS),
+        ("outs", ctypes.c_int32 * 4),
+    )
+
+
+class _NativeProgram(ctypes.Structure):
+    """struct nk_program of step.h."""
+
+    _fields_ = (
+        ("ops", ctypes.POINTER(_Op)),
+        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+        ("keys", ctypes.POINTER(library.NativeRows)),
+        ("values", ctypes.POINTER(library.NativeRows)),
+        ("cache_type", ctypes.c_int64),
+        ("op_bytes", ctypes.c_int64),
+    )
+
+
+def record(program: Program) -> Recorded | None:
+    """The program as native code runs it; None when some part of it has no kernel here."""
+    for one in (*program.body, *program.head):
+        if isinstance(one, Embed) and (one.change or not weights.is_packed(one.table)):
+            return None
+        if isinstance(one, Linear) and not all(map(weights.is_packed, one.weights)):
+            return None
+    return Recorded(program)
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """The operations so far, and the numbers and widths of their buffers."""
+
+    widths: dict[str, int]
+    ops: list[_Op] = field(default_factory=list)
+    angles: dict[tuple[float, ...], str] = field(default_factory=dict)
+    kept: list[Tensor | Weight] = field(default_factory=list)  # what operations point at
+    quantized: str = ""  # the buffer whose quantized copy is there
+
+    def number(self, name: str, width: int = 0) -> int:
+        """The number of a buffer; a new one is made with its `width`."""
+        if name not in self.widths:
+            assert width, name
+            self.widths[name] = width
+        return list(self.widths).index(name)
+
+    def add(self, kind: int, **fields: object) -> _Op:
+        op = _Op(kind=kind, activation=-1, add_to=-1)
+        for name, value in fields.items():
+            setattr(op, name, value)
+        self.ops.append(op)
+        return op
+
+    def pointer(self, tensor: Tensor | None) -> int | None:
+        if tensor is None:
+            return None
+        held = tensor.contiguous()
+        self.kept.append(held)
+        return held.data_ptr()
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def lower(self, rest: Sequence[Instruction]) -> int:
+        """Emit the first of the instructions, with those it is joined to; returns how many."""
+        one, then = rest[0], rest[1] if len(rest) > 1 else None
+        match one:
+            case Embed():
+                self._embed(one)
+            case Norm():
+                self._norm(one, then)
+            case Linear():
+                return self._linear(one, then)
+            case Attend():
+                self._attend(one)
+            case Gate():
+                self._gate(one)
+            case Add():
+                width = self.widths[one.x]
+                self.add(_ADD, x=self.number(one.x), y=self.number(one.y), width=width)
+                self._changed(one.x)
+            case Softcap():
+                self.add(_SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x])
+                self._changed(one.x)
+        return 1
+
+    def _changed(self, name: str) -> None:
+        if self.quantized == name:
+            self.quantized = ""
+
+    def _embed(self, one: Embed) -> None:
+        op = self.add(_EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns)
+        self._point(op, 0, one.table)
+        self._changed(one.out)
+
+    def _norm(self, one: Norm, then: Instruction | None) -> None:
+        op = self.add(
+            _NORM,
+            x=self.number(one.x),
+            out=self.number(one.out),
+            width=self.widths[one.x],
+            weight=self.pointer(one.weight),
+            epsilon=one.epsilon,
+        )
+        self._changed(one.out)
+        if isinstance(then, Linear) and then.x == one.out:
+            op.quantize, op.tables = 1, _wants_tables(then)
+            self.quantized = one.out
+
+    def _linear(self, one: Linear, then: Instruction | None) -> int:
+        """Products, and the gate or the sum that follows when nothing comes between."""
+        self._quantize(one)
+        plain = not any(one.changes)
+        alone = len(one.weights) == 1
+        if plain and isinstance(then, Gate) and _gates(one, then):
+            self._products(one, activation=_ACTIVATIONS[then.activation])
+            return 2
+        if plain and alone and isinstance(then, Add) and then.y == one.outs[0]:
+            self._products(one, add_to=self.number(then.x))
+            self._changed(then.x)
+            return 2
+        self._products(one)
+        for out, change in zip(one.outs, one.changes, strict=False):
+            if change is not None:
+                self._change(one.x, out, change)
+        return 1
+
+    def _quantize(self, one: Linear) -> None:
+        exact = all(weight.format.name in _EXACT for weight in one.weights)
+        if self.quantized != one.x and not exact:
+            width, tables = self.widths[one.x], _wants_tables(one)
+            self.add(_QUANTIZE, x=self.number(one.x), width=width, tables=tables)
+            self.quantized = one.x
+
+    def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
+        for start in range(0, len(one.weights), _MOST_WEIGHTS):
+            some = one.weights[start : start + _MOST_WEIGHTS]
+            outs = one.outs[start : start + _MOST_WEIGHTS]
+            op = self.add(
+                _LINEAR,
+                x=self.number(one.x),
+                width=self.widths[one.x],
+                count=len(some),
+                tables=_wants_tables(one),
+                activation=activation,
+                add_to=add_to,
+            )
+            for at, (weight, out) in enumerate(zip(some, outs, strict=True)):
+                self._point(op, at, weight)
+                op.outs[at] = self.number(out)
+                self._changed(out)
+
+    def _change(self, x: str, out: str, change: Change) -> None:
+        """Add (x down^T * scales) up^T to a product that is already there."""
+        rank = change.down.shape[0]
+        middle, added = f"rank {rank}", f"{out} change"
+        self.number(middle, rank)
+        self.number(added, self.widths[out])
+        down, up = weights.prepare(change.down), weights.prepare(change.up)
+        self._products(Linear(x, (down,), (middle,)))
+        scales = self.pointer(change.scales)
+        self.add(_COLUMNS, x=self.number(middle), width=rank, weight=scales)
+        self._products(Linear(middle, (up,), (added,)), add_to=self.number(out))
+
+    def _attend(self, one: Attend) -> None:
+        shape = {
+            "layer": one.layer,
+            "head_width": one.head_width,
+            "heads": self.widths[one.q] // one.head_width,
+            "kv_heads": self.widths[one.k] // one.head_width,
+        }
+        turning = self.angles[_turning(one)]
+        self.add(
+            _TURN,
+            x=self.number(one.q),
+            y=self.number(one.k),
+            z=self.number(one.v),
+            out=self.number(turning),
+            pairs=one.frequencies.shape[0],
+            interleaved=one.interleaved,
+            query_norm=self.pointer(one.query_norm),
+            key_norm=self.pointer(one.key_norm),
+            epsilon=one.epsilon,
+            **shape,
+        )
+        self.add(
+            _ATTEND,
+            x=self.number(one.q),
+            out=self.number(one.out),
+            scale=one.scale,
+            cap=one.cap,
+            window=one.window,
+            **shape,
+        )
+        for name in (one.q, one.k, one.v, one.out):
+            self._changed(name)
+
+    def _gate(self, one: Gate) -> None:
+        self.add(
+            _GATE,
+            x=self.number(one.gate),
+            y=self.number(one.up),
+            out=self.number(one.out),
+            width=self.widths[one.gate],
+            activation=_ACTIVATIONS[one.activation],
+        )
+        self._changed(one.out)
+
+    def turn_by(self, one: Attend) -> None:
+        """Compute the angles an attention turns by, once for all layers that share them."""
+        key = _turning(one)
+        if key in self.angles:
+            return
+        name, pairs = f"angles {len(self.angles)}", one.frequencies.shape[0]
+        self.angles[key] = name
+        out, weight = self.number(name, 2 * pairs), self.pointer(one.frequencies)
+        self.add(_ANGLES, joined=1, out=out, pairs=pairs, weight=weight, scale=one.rope_scale)
+
+    def _point(self, op: _Op, at: int, weight: Weight) -> None:
+        self.kept.append(weight)
+        op.weights[at] = weights.native(weight)
+
+
+def _wants_tables(one: Linear) -> int:
+    return int(any(weight.format.name == "Q1_0" for weight in one.weights))
+
+
+def _gates(one: Linear, gate: Gate) -> bool:
+    rows = {weight.shape[0] for weight in one.weights}
+    return one.outs == (gate.gate, gate.up) and gate.out == gate.gate and len(rows) == 1
+
+
+def _turning(one: Attend) -> tuple[float, ...]:
+    return (one.rope_scale, *one.frequencies.tolist())
+
+
+class Recorded:
+    """A program in native form, with the buffers it runs in; used by one thread at a time."""
+
+    def __init__(self, program: Program) -> None:
+        lowering = _Lowering(dict(program.widths))
+        for one in program.body:
+            if isinstance(one, Attend):
+                lowering.turn_by(one)
+        starts: list[int] = []
+        at = 0
+        while at < len(program.body):
+            if at in program.layers:
+                starts.append(len(lowering.ops))
+            at += lowering.lower(program.body[at:])
+        self._body_end = len(lowering.ops)
+        lowering.quantized = ""
+        at = 0
+        while at < len(program.head):
+            at += lowering.lower(program.head[at:])
+        self._kept = lowering.kept
+        self._pieces = [0, *starts[1:], self._body_end]
+        self._names = list(lowering.widths)
+        self._widths = lowering.widths
+        self._hidden, self._logits = program.hidden, program.logits
+        self._ops = (_Op * len(lowering.ops))(*lowering.ops)
+        self._buffers: dict[str, Tensor] = {}
+        self._tokens = 0  # rows there is room for
+        self._pointers = (ctypes.c_void_p * len(self._names))()
+        self._room = -1
+        self._native = _NativeProgram(
+            ops=self._ops,
+            buffers=ctypes.cast(self._pointers, ctypes.POINTER(ctypes.c_void_p)),
+            op_bytes=ctypes.sizeof(_Op),
+        )
+
+    def hidden(
+        self,
+        tokens: Sequence[int],
+        room: Room,
+        position: int,
+        checkpoint: Callable[[], None] = lambda: None,
+    ) -> Tensor:
+        """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
+        self._reserve(len(tokens))
+        self._enter(room)
+        ids = (ctypes.c_int64 * len(tokens))(*tokens)
+        pieces = self._pieces if len(tokens) > 1 else [0, self._body_end]
+        for first, end in zip(pieces, pieces[1:], strict=False):
+            checkpoint()
+            self._run(first, end, len(tokens), position, ids)
+        width = self._widths[self._hidden]
+        return self._buffers[self._hidden][: len(tokens) * width].view(-1, width).clone()
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
+        hidden = hidden.contiguous()
+        tokens = hidden.shape[0]
+        self._reserve(tokens)
+        logits = torch.empty(tokens, self._widths[self._logits])
+        self._point(self._hidden, hidden)
+        self._point(self._logits, logits)
+        self._run(self._body_end, len(self._ops), tokens, 0, None)
+        self._point(self._hidden, self._buffers[self._hidden])
+        return logits
+
+    def step(self, token: int, room: Room, position: int) -> Tensor:
+        """Both for one token, with the same bits → logits [V] f32."""
+        self._reserve(1)
+        self._enter(room)
+        logits = torch.empty(self._widths[self._logits])
+        self._point(self._logits, logits)
+        self._run(0, len(self._ops), 1, position, (ctypes.c_int64 * 1)(token))
+        return logits
+
+    def _run(self, first: int, end: int, tokens: int, position: int, ids: object) -> None:
+        library.run(ctypes.byref(self._native), first, end, tokens, position, ids)
+
+    def _point(self, name: str, tensor: Tensor) -> None:
+        self._pointers[self._names.index(name)] = tensor.data_ptr()
+
+    def _reserve(self, tokens: int) -> None:
+        """Room for so many rows in every buffer, but for logits, which belong to the caller."""
+        if tokens <= self._tokens:
+            return
+        self._buffers.clear()
+        for name in self._names:
+            if name != self._logits:
+                self._buffers[name] = torch.empty(tokens * self._widths[name])
+                self._point(name, self._buffers[name])
+        self._tokens = tokens
+
+    def _enter(self, room: Room) -> None:
+        if room.number == self._room:
+            return
+        layers = len(room.keys)
+        self._keys = (library.NativeRows * layers)(*map(library.native_rows, room.keys))
+        self._values = (library.NativeRows * layers)(*map(library.native_rows, room.values))
+        self._native.keys = self._keys
+        self._native.values = self._values
+        self._native.cache_type = _CACHES[room.keys[0].data.dtype]
+        self._room = room.number
