@@ -1,14 +1,14 @@
 // The standing threads that share one job.
 //
 // A job begins with a roll call: thread 0 summons the others and starts with those that answer in
-// time, so a thread whose core is taken costs little. Inside a job, phases end at a barrier; the
-// last to arrive compares how long it was waited for with how long the waiting thread had worked.
-// What exceeds that is debt, which the time that passes pays off in part. Too much debt means that
-// some core is not ours alone: fewer threads go on, and all are tried again after a pause that
-// doubles as long as trying fails. Shares of work are never taken over, so every thread that has
-// entered a phase is waited for.
+// time, so a thread whose core is taken costs little. Inside a job, phases end at a barrier, where
+// each thread writes down when it arrived and reads when the others did. From these times all work
+// out the same judgement: what the last was waited for beyond the time the others had worked is
+// debt, and the time that passes pays off a part. Too much debt means that some core is not ours
+// alone: fewer threads go on, and all are tried again after a pause that doubles while trying
+// fails. Shares of work are never taken over, so who has entered a phase is waited for.
 //
-// Times are in nanoseconds. Everything the barrier keeps is touched only by the last to arrive.
+// Times are in nanoseconds.
 #include "pool.h"
 
 #include "nk.h"
@@ -17,57 +17,69 @@
 namespace {
 
 constexpr uint64_t kMicrosecond = 1000, kMillisecond = 1000 * kMicrosecond;
-constexpr uint64_t kAwake = kMillisecond;          // a thread spins so long for the next job
+constexpr uint64_t kAwake = kMillisecond;           // a thread spins so long for the next job
 constexpr uint64_t kRollCall = 400 * kMicrosecond;  // waking takes some 50, from deep sleep 200
-constexpr uint64_t kStart = 20 * kMillisecond;     // for threads that are only being made
-constexpr uint64_t kPolite = 200 * kMicrosecond;   // spin so long before offering the core to others
-constexpr uint64_t kGrace = 100 * kMicrosecond;    // lateness that is not worth counting
-constexpr uint64_t kDebt = 2500 * kMicrosecond;    // at most this much; a time slice is 3 ms and more
-constexpr uint64_t kPaid = 4;                      // a fourth of the time that passes is paid off
+constexpr uint64_t kStart = 20 * kMillisecond;      // for threads that are only being made
+constexpr uint64_t kPolite = 200 * kMicrosecond;    // spin so long before offering the core to others
+constexpr uint64_t kGrace = 100 * kMicrosecond;     // lateness that is not worth counting
+constexpr uint64_t kDebt = 10 * kMillisecond;       // at most this much: two or three time slices
+constexpr uint64_t kPaid = 4;                       // a fourth of the time that passes is paid off
 constexpr uint64_t kFirstPause = 50 * kMillisecond, kLongestPause = 1000 * kMillisecond;
-constexpr uint64_t kProven = 150 * kMillisecond;   // running so long with all threads is a success
-constexpr int kSpins = 64;                         // between two looks at the clock
-constexpr int kLine = 128;                         // bytes that two cores do not share
+constexpr uint64_t kProven = 150 * kMillisecond;    // running so long with all threads is a success
+constexpr int kSpins = 64;                          // between two looks at the clock
+constexpr int kLine = 128;                          // bytes that two cores do not share
 
 // Free → Called by thread 0 → Here by the worker → Going by thread 0 → Free by the worker.
 enum State : uint32_t { kFree, kAsleep, kCalled, kHere, kGoing, kEnd };
 
 struct alignas(kLine) Worker {
     uint32_t state;
-    int number, threads;  // in the job at hand
+    int number;    // in the job at hand
+    bool kept_off;  // the processor of thread 0, when it was woken
+    nk_places all;
     nk_bed bed;
     nk_thread handle;
 };
 
-struct Pool {
-    // Where waiting threads look: how many phases there were, shifted by 16, and how many go on.
-    alignas(kLine) uint64_t phase = 1;
-    alignas(kLine) uint32_t arrived = 0;
-    uint64_t half_at = 0;   // when the first half of the threads had arrived
-    uint64_t began_at = 0;  // this phase
-    uint64_t debt = 0;
+// What the thread of one number shows the others at barriers, and what it keeps for itself.
+struct alignas(kLine) Post {
+    // Of even and odd phases apart: a fast thread may be one barrier ahead of who still reads.
+    uint64_t arrived[2], arrived_at[2];
+    alignas(kLine) uint64_t phase;
+    uint64_t began_at, debt;
+    int threads;  // that go on
+};
 
+struct Pool {
+    // Of the job at hand: written by thread 0 before the others go.
     alignas(kLine) nk_job job = nullptr;
     void *context = nullptr;
-    uint32_t rest = 0;  // threads without a job sleep at once
+    int threads = 1;
+    int fallback = 1;        // threads that go on when one is late
+    uint64_t phase = 0;      // barriers before this job
+    uint64_t started_at = 0, debt = 0;
+
+    // Read by waiting threads.
+    alignas(kLine) uint32_t rest = 0;  // without a job, sleep at once
+    uint32_t crowded = 0;              // more threads than processors: offer the core at once
     uint32_t running = 0, closing = 0;
 
-    int size = 1;       // as set, the caller included
-    int created = 0;    // workers that exist
-    int active = 1;     // threads that ended the last job
-    int limit = 1;      // threads that may be tried now
-    int proven = 1;     // threads that went well
-    int step = 1;       // how many to drop at the next trouble
-    int last = 0;       // the worker that is called last: it was late
-    bool trying = false;
-    uint32_t crowded = 0;  // more threads than processors: offer the core at once
-    uint64_t tried = 0;    // how long it has gone well while trying
+    // Thread 0's own.
+    alignas(kLine) int size = 1;  // as set, the caller included
+    int created = 0;              // workers that exist
+    int active = 1;               // threads that ended the last job
+    int limit = 1;                // threads that may be tried now
+    int proven = 1;               // threads that went well
+    int step = 1;                 // how many to drop at the next trouble
+    int last = 0;                 // the worker that is called last: it was late
+    bool trying = false;          // more than proven
+    uint64_t tried = 0;           // how long that has gone well
     uint64_t pause = 0, try_at = 0;
-    uint64_t started_at = 0;  // the job at hand
 };
 
 Pool pool;
 Worker workers[NK_MOST_THREADS - 1];
+Post posts[NK_MOST_THREADS];
 
 template <class T> T load(const T &value) { return __atomic_load_n(&value, __ATOMIC_ACQUIRE); }
 template <class T> void store(T &value, T to) { __atomic_store_n(&value, to, __ATOMIC_RELEASE); }
@@ -76,6 +88,7 @@ template <class T> void note(T &value, T to) { __atomic_store_n(&value, to, __AT
 bool change(uint32_t &state, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(&state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
+uint32_t exchange(uint32_t &state, uint32_t to) { return __atomic_exchange_n(&state, to, __ATOMIC_ACQ_REL); }
 
 // One wait: spins, and offers the core to others once the wait is long.
 class Wait {
@@ -94,9 +107,7 @@ class Wait {
     uint64_t waited() const { return now_ - since_; }  // nearly: the first spins do not count
 };
 
-int going() { return (int)(load(pool.phase) & 0xffff); }
-
-// --- how many threads to use
+// --- how many threads to use: thread 0 decides
 
 void forget_trouble() {
     pool.limit = pool.proven = pool.size;
@@ -106,29 +117,31 @@ void forget_trouble() {
     pool.pause = pool.try_at = pool.debt = 0;
 }
 
-// A core is busy: with fewer threads from here on, at most `threads` - 1.
+int fallback(int threads) {
+    int fewer = pool.trying ? pool.proven : threads - pool.step;
+    if (fewer >= threads) fewer = threads - 1;
+    return fewer < 1 ? 1 : fewer;
+}
+
+// A core is busy: `threads` from here on, and all again after a pause.
 void retreat(uint64_t now, int threads) {
     if (pool.trying) {
         pool.pause = pool.pause * 2 < kLongestPause ? pool.pause * 2 : kLongestPause;
     } else {
-        if (pool.proven > threads - pool.step) pool.proven = threads - pool.step;
         pool.step *= 2;
         if (pool.pause == 0) pool.pause = kFirstPause;
     }
-    if (pool.proven >= threads) pool.proven = threads - 1;
-    if (pool.proven < 1) pool.proven = 1;
+    if (threads < pool.proven) pool.proven = threads;
     pool.limit = pool.proven;
     pool.trying = false;
     pool.try_at = now + pool.pause;
-    pool.debt = 0;
 }
 
 void advance(uint64_t now) {
     if (pool.limit == pool.size || now < pool.try_at) return;
     pool.limit = pool.size;
     pool.trying = true;
-    pool.tried = 0;
-    pool.debt = 0;
+    pool.tried = pool.debt = 0;
 }
 
 void went_well(uint64_t time) {
@@ -137,14 +150,16 @@ void went_well(uint64_t time) {
     if (pool.tried >= kProven) forget_trouble();
 }
 
-// Counts one phase that thread `thread` ended at `now`, `waited` for since `half`. True: too much.
-bool too_late(uint64_t now, uint64_t half) {
-    const uint64_t paid = (now - pool.began_at) / kPaid;
-    pool.debt -= paid < pool.debt ? paid : pool.debt;
-    if (half <= pool.began_at || now <= half) return false;  // nobody has waited
-    const uint64_t wait = now - half, work = half - pool.began_at;
-    if (wait > work + kGrace) pool.debt += wait - work;
-    return pool.debt > kDebt;
+// Counts one phase: the last thread ended it at `latest`, having been waited for by the others, who
+// had worked for `work` on average. True: too late.
+bool too_late(Post &me, uint64_t latest, uint64_t work) {
+    const uint64_t time = latest > me.began_at ? latest - me.began_at : 0;
+    me.debt -= time / kPaid < me.debt ? time / kPaid : me.debt;
+    if (time > 2 * work + kGrace) me.debt += time - 2 * work;
+    me.began_at = latest;
+    if (me.debt <= kDebt) return false;
+    me.debt = 0;
+    return true;
 }
 
 // --- the workers
@@ -164,32 +179,40 @@ bool called(Worker &me, bool spin) {
     }
 }
 
+// Runs one thread's part of the job. True: it was in it to the end.
+bool take_part(int number) {
+    Post &post = posts[number];
+    post.phase = pool.phase;
+    post.began_at = pool.started_at;
+    post.debt = pool.debt;
+    post.threads = pool.threads;
+    pool.job(pool.context, number, pool.threads);
+    return number < post.threads;
+}
+
 NK_ENTRY(serve, argument) {
     Worker &me = *(Worker *)argument;
     nk_thread_name((int)(&me - workers) + 1);
     bool spin = true;
     while (called(me, spin)) {
         spin = false;
+        if (me.kept_off) nk_move_freely(&me.all);
+        me.kept_off = false;
         if (!change(me.state, kCalled, kHere)) continue;  // too late, not wanted any more
         Wait wait;
         while (load(me.state) != kGoing) wait.once();
-        pool.job(pool.context, me.number, me.threads);
-        spin = me.number < going();  // who was sent away leaves the core to others
+        spin = take_part(me.number);  // who was sent away leaves the core to others
         store(me.state, (uint32_t)kFree);
     }
     return 0;
 }
 
-void call(Worker &worker) {
-    if (__atomic_exchange_n(&worker.state, (uint32_t)kCalled, __ATOMIC_ACQ_REL) == kAsleep)
-        nk_wake(&worker.bed, &worker.state);
+void tell(Worker &worker, State state) {
+    if (exchange(worker.state, state) == kAsleep) nk_wake(&worker.bed, &worker.state);
 }
 
 void end_workers(int from) {
-    for (int i = from; i < pool.created; ++i) {
-        if (__atomic_exchange_n(&workers[i].state, (uint32_t)kEnd, __ATOMIC_ACQ_REL) == kAsleep)
-            nk_wake(&workers[i].bed, &workers[i].state);
-    }
+    for (int i = from; i < pool.created; ++i) tell(workers[i], kEnd);
     for (int i = from; i < pool.created; ++i) nk_thread_join(workers[i].handle);
     if (from < pool.created) pool.created = from;
 }
@@ -199,8 +222,6 @@ void end_workers(int from) {
 void after_fork() {
     pool.created = 0;
     pool.running = 0;
-    pool.arrived = 0;
-    pool.phase = 1;
     forget_trouble();
 }
 
@@ -242,44 +263,44 @@ bool create_workers() {
     return true;
 }
 
+// --- a job
+
 // Calls `wanted` - 1 workers, numbers those that answer in time, and returns how many threads go.
-int roll_call(int wanted, uint64_t patience) {
+int roll_call(int wanted, uint64_t patience, bool chosen[NK_MOST_THREADS]) {
     const int count = pool.size - 1;
-    bool chosen[NK_MOST_THREADS] = {};
     for (int k = 1; k < wanted; ++k) {
         const int i = (pool.last + k) % count;
         chosen[i] = true;
-        call(workers[i]);
+        if (!pool.crowded && load(workers[i].state) == kAsleep)
+            workers[i].kept_off = nk_keep_off_here(workers[i].handle, &workers[i].all);
+        tell(workers[i], kCalled);
     }
     Wait wait;
     int threads = 1;
     for (int i = 0; i < count; ++i) {
         if (!chosen[i]) continue;
         while (load(workers[i].state) != kHere && wait.waited() < patience) wait.once();
-        if (load(workers[i].state) == kHere || !change(workers[i].state, kCalled, kFree))
-            workers[i].number = threads++;
-        else
-            chosen[i] = false, pool.last = i;
+        chosen[i] = load(workers[i].state) == kHere || !change(workers[i].state, kCalled, kFree);
+        if (chosen[i]) workers[i].number = threads++;
+        else pool.last = i;
     }
-    for (int i = 0; i < count; ++i)
-        if (chosen[i]) workers[i].threads = threads;
-    note(pool.phase, peek(pool.phase) >> 16 << 16 | (uint64_t)threads);
-    for (int i = 0; i < count; ++i)
-        if (chosen[i]) store(workers[i].state, (uint32_t)kGoing);
     return threads;
 }
 
 // The end of a job is a phase that only thread 0 waits for.
 void await_leaving() {
-    const uint64_t half = nk_now();
-    const int threads = going();
+    Post &me = posts[0];
     Wait wait;
+    const uint64_t arrived_at = nk_now();
     for (int i = 0; i < pool.size - 1; ++i)
         while (load(workers[i].state) == kGoing) wait.once();
-    const uint64_t now = wait.waited() ? nk_now() : half;
-    if (threads > 1 && too_late(now, half)) retreat(now, threads);
+    const uint64_t now = wait.waited() ? nk_now() : arrived_at;
+    pool.active = me.threads;
+    const uint64_t work = arrived_at > me.began_at ? arrived_at - me.began_at : 0;
+    if (too_late(me, now, work) && me.threads > 1) retreat(now, fallback(me.threads));
     went_well(now - pool.started_at);
-    pool.active = threads;
+    pool.debt = me.debt;
+    pool.phase = me.phase;
 }
 
 void run_together(nk_job job, void *context) {
@@ -289,23 +310,32 @@ void run_together(nk_job job, void *context) {
     pool.job = job;
     pool.context = context;
     note(pool.rest, 0u);
-    const int wanted = pool.limit, threads = roll_call(wanted, fresh ? kStart : kRollCall);
-    if (threads < wanted) retreat(nk_now(), wanted);
-    pool.began_at = pool.started_at;
-    job(context, 0, threads);
+    bool chosen[NK_MOST_THREADS] = {};
+    pool.threads = roll_call(pool.limit, fresh ? kStart : kRollCall, chosen);
+    if (pool.threads < pool.limit) retreat(nk_now(), fallback(pool.limit));
+    pool.fallback = fallback(pool.threads);
+    for (int i = 0; i < pool.size - 1; ++i)
+        if (chosen[i]) store(workers[i].state, (uint32_t)kGoing);
+    take_part(0);
     await_leaving();
 }
 
-// Thread `thread` is the last of `threads`: decides how many go on.
-int next_threads(int thread, int threads) {
-    const uint64_t now = nk_now();
-    const bool late = too_late(now, peek(pool.half_at));
-    pool.began_at = now;
-    if (!late) return threads;
+// Thread 0 has seen that thread `late` kept all waiting until `now`.
+void blame(int late, uint64_t now, int threads) {
     for (int i = 0; i < pool.size - 1; ++i)
-        if (peek(workers[i].state) == kGoing && workers[i].number == thread) pool.last = i;
+        if (peek(workers[i].state) == kGoing && workers[i].number == late) pool.last = i;
     retreat(now, threads);
-    return pool.limit;
+}
+
+void arrive(Post &me) {
+    const int side = (int)(++me.phase & 1);
+    note(me.arrived_at[side], nk_now());
+    store(me.arrived[side], me.phase);
+}
+
+void await(const Post &post, uint64_t phase) {
+    Wait wait;
+    while (load(post.arrived[phase & 1]) != phase) wait.once();
 }
 
 }  // namespace
@@ -322,27 +352,33 @@ void nk_pool_run(nk_job job, void *context) {
 }
 
 void nk_pool_alone(nk_job job, void *context) {
-    const uint64_t phase = peek(pool.phase);
-    note(pool.phase, phase >> 16 << 16 | 1);
+    posts[0].threads = 1;
     job(context, 0, 1);
 }
 
 int nk_pool_barrier(int thread) {
-    const uint64_t phase = load(pool.phase);
-    const uint32_t threads = (uint32_t)(phase & 0xffff);
+    Post &me = posts[thread];
+    const int threads = me.threads;
     if (threads == 1) return 1;
-    const uint64_t now = nk_now();
-    const uint32_t arrived = __atomic_add_fetch(&pool.arrived, 1u, __ATOMIC_ACQ_REL);
-    if (arrived == threads) {
-        const int next = next_threads(thread, (int)threads);
-        note(pool.arrived, 0u);
-        store(pool.phase, ((phase >> 16) + 1) << 16 | (uint64_t)next);
-        return next;
+    arrive(me);
+    const int side = (int)(me.phase & 1);
+    uint64_t latest = 0, sum = 0;
+    int late = 0;
+    for (int i = 0; i < threads; ++i) {
+        await(posts[i], me.phase);
+        const uint64_t at = peek(posts[i].arrived_at[side]);
+        if (at > me.began_at) sum += at - me.began_at;
+        if (at > latest) latest = at, late = i;
     }
-    if (arrived == threads / 2) note(pool.half_at, now);
-    Wait wait;
-    while (load(pool.phase) == phase) wait.once();
-    return going();
+    if (latest > me.began_at) sum -= latest - me.began_at;
+    if (!too_late(me, latest, sum / (uint64_t)(threads - 1))) return threads;
+    me.threads = threads > pool.fallback ? pool.fallback : threads - 1;
+    if (thread == 0) blame(late, latest, me.threads);
+    if (me.threads == 1) return 1;
+    // Who leaves may still be reading: nobody writes the next but one arrival before that is done.
+    arrive(me);
+    for (int i = 0; i < threads && thread < me.threads; ++i) await(posts[i], me.phase);
+    return me.threads;
 }
 
 int nk_pool_set(int threads) {

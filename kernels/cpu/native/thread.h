@@ -88,6 +88,9 @@ static inline void nk_thread_join(nk_thread thread) {
     CloseHandle(thread);
 }
 static inline void nk_thread_name(int) {}
+typedef int nk_places;
+static inline bool nk_keep_off_here(nk_thread, nk_places *) { return false; }
+static inline void nk_move_freely(const nk_places *) {}
 
 #else
 
@@ -112,6 +115,17 @@ static inline int nk_processors(void) {
     return count < 1 ? 1 : (int)count;
 }
 #if defined(__linux__)
+typedef cpu_set_t nk_places;
+// With all processors busy, a woken thread is put where the waker runs, and stays there for long.
+// This keeps `thread` off that processor; once it runs, it calls nk_move_freely with `all`.
+static inline bool nk_keep_off_here(nk_thread thread, nk_places *all) {
+    const int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof *all, all) != 0 || CPU_COUNT(all) < 2) return false;
+    nk_places others = *all;
+    CPU_CLR(here, &others);
+    return pthread_setaffinity_np(thread, sizeof others, &others) == 0;
+}
+static inline void nk_move_freely(const nk_places *all) { sched_setaffinity(0, sizeof *all, all); }
 static inline void nk_bed_make(struct nk_bed *) {}
 static inline void nk_sleep_while(struct nk_bed *, uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -120,6 +134,9 @@ static inline void nk_wake(struct nk_bed *, uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 #else
+typedef int nk_places;
+static inline bool nk_keep_off_here(nk_thread, nk_places *) { return false; }
+static inline void nk_move_freely(const nk_places *) {}
 static inline void nk_bed_make(struct nk_bed *bed) {
     pthread_mutex_init(&bed->lock, nullptr);
     pthread_cond_init(&bed->changed, nullptr);
