@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cpu import library, weights
+from kernels.cpu import library, program, weights
 from kernels.cpu.library import NativeRows, call, pointer
 from kernels.reference import Activation
 from kernels.weight import Weight
