@@ -1,10 +1,11 @@
 // Packing of weights: from a file's rows of blocks to the tiles of layout.h, and single rows back.
 //
-// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` groups of rows as in
-// layout.h, one after the other without gaps, 4-byte aligned at least. Columns fill whole blocks.
+// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` groups of rows as
+// in layout.h, one after the other without gaps, 4-byte aligned at least. Columns fill blocks.
 // The last group of a matrix may lack rows: these get scale zero and weight zero. Disjoint ranges
-// of rows may be packed at the same time. Rows are decoded in float32, each operation rounded (so no
-// fused multiply-adds: -ffp-contract=off): equal bit for bit to kernels/decoders.py.
+// of rows may be packed at the same time, and rows be read by several threads. Rows are decoded in
+// float32 in the order of kernels/decoders.py, equal bit for bit: a scale times a code is exact
+// where a minimum is subtracted from it, so it does not matter whether the two are fused.
 
 #include "layout.h"
 #include "nk.h"

@@ -56,8 +56,8 @@ struct tq1_0 {
     using tile = tile_tq2;
     static constexpr int columns = 256;
 
-    // Eight bytes of base-3 digits. A byte is a fraction of 256: tripled, it carries its first digit
-    // out, and what is left has the next. Even and odd bytes apart have room for the carry.
+    // Eight bytes of base-3 digits. A byte is a fraction of 256: tripled, it carries its first
+    // digit out; what is left has the next. Even and odd bytes apart have room for the carry.
     struct digits {
         uint64_t even, odd;
 

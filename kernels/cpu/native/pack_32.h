@@ -11,7 +11,8 @@
 namespace {
 
 // The sixteen steps of IQ4_NL and IQ4_XS.
-const int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                            1,    13,   25,  38,  53,  69,  89,  113};
 // Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled; minus zero counts as zero.
 const int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
