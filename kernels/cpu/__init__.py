@@ -103,8 +103,10 @@ def _rows(cached: Tensor) -> NativeRows | None:
 
 
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
-    """The result, and what every thread holds of queries, scores and sums besides."""
-    return 4 * T * H * C
+    """The result, and what native code takes besides: for each thread one tile, whatever S is."""
+    cache = _CACHES[torch.float32 if exact else torch.float16]
+    own = library.native().nk_attention_bytes(T, H, K, C, max(S - T, 0), cache)
+    return 4 * T * H * C + own
 
 
 def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
@@ -136,7 +138,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
         for format in FORMATS
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, rope, attention, attention_bytes)},
-    **{(op.__name__, "F32"): op for op in (gated, softcap, read_bandwidth)},
+    **{(op.__name__, "F32"): op for op in (gated, softcap, read_bandwidth, program.record)},
 }
 
 

@@ -135,17 +135,17 @@ class _Memory:
         self._used = 0  # bytes of what is shared
 
     def take(self, size: int) -> Tensor:
-        """A tensor uint8 [size] that begins at a line of the cache; raises MemoryError."""
+        """A tensor uint8 of `size` and what is left of its last line or page; raises MemoryError."""
         room = _room(size)
         if room >= _LARGE:
-            return torch.frombuffer(_allocated(room), dtype=torch.uint8, count=size)
+            return torch.frombuffer(_allocated(room), dtype=torch.uint8)
         with self._lock:
             shared = self._shared() if self._shared else None
             if shared is None or self._used + room > _SHARED:
                 shared, self._used = _allocated(_SHARED), 0
                 self._shared = weakref.ref(shared)
             # Every tensor keeps the array alive, and the array the memory.
-            taken = torch.frombuffer(shared, dtype=torch.uint8, count=size, offset=self._used)
+            taken = torch.frombuffer(shared, dtype=torch.uint8, count=room, offset=self._used)
             self._used += room
         return taken
 
