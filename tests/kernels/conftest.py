@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
 import blocks
+from kernels import ops
+from kernels.cpu import library
 from kernels.formats import Format
+
+
+@pytest.fixture(params=library.instruction_sets() or ("none",))
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every instruction set this processor has, one after the other; threads are put back too."""
+    if not library.available():
+        pytest.skip(library.reason())
+    before, threads = library.instruction_set(), library.threads()
+    library.use(request.param)
+    yield request.param
+    library.use(before)
+    library.set_threads(threads)
+
+
+@pytest.fixture(params=("reference", *library.instruction_sets()))
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The reference, then the native kernels on every instruction set: what runs ops meanwhile."""
+    if request.param == "reference":
+        with ops.only("reference"):
+            yield "reference"
+        return
+    before = library.instruction_set()
+    library.use(request.param)
+    with ops.only("cpu"):
+        yield "cpu"
+    library.use(before)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from kernels import ops
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 TOLERANCE = 1e-10  # normalized squared error of float32 against float64: only rounding differs
 
 

@@ -1,4 +1,7 @@
-"""Ops: every definition against float64 loops written from the formula, on awkward shapes."""
+"""Ops: every definition against float64 loops written from the formula, on awkward shapes.
+
+Native kernels are held to the same, but for products, which round x: see test_native_linear.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from kernels.ops import Activation
 from kernels.weight import Weight
 
 Rows = Callable[[Format, int, int], Tensor]
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 TOLERANCE = 1e-10  # normalized squared error of float32 against float64: only rounding differs
 
@@ -56,8 +61,9 @@ def test_linear_multiplies_packed_and_prepared_weights(
         dtype=torch.float64,
     )
     packed = Weight.from_bytes(rows.tobytes(), format, (outputs, columns))
-    assert nmse(ops.linear(x, packed), wanted) <= TOLERANCE
-    assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
+    with ops.only("reference"):
+        assert nmse(ops.linear(x, packed), wanted) <= TOLERANCE
+        assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
 
 
 @every_format
@@ -154,9 +160,10 @@ def test_softcap_squeezes_into_its_cap(random: torch.Generator) -> None:
 
 def test_prepare_copies_so_that_the_file_may_close(random: torch.Generator) -> None:
     values = normal(random, 3, 4)
+    wanted = values.clone()
     prepared = ops.prepare(Weight(values, by_name("F32"), (3, 4)))
-    assert torch.equal(prepared.data, values)
-    assert prepared.data.data_ptr() != values.data_ptr()
+    values.fill_(math.nan)
+    assert torch.equal(ops.embed(torch.arange(3), prepared), wanted)
 
 
 def test_prepare_stops_where_its_checkpoint_raises() -> None:
@@ -171,7 +178,7 @@ def test_prepare_stops_where_its_checkpoint_raises() -> None:
         if looks == 3:
             raise StopError
 
-    rows, format = 10_000, by_name("Q1_0")
+    rows, format = 60_000, by_name("Q1_0")
     weight = Weight.from_bytes(bytes(rows * format.row_bytes(1024)), format, (rows, 1024))
     with pytest.raises(StopError):
         ops.prepare(weight, checkpoint)

@@ -26,15 +26,12 @@ def test_a_prepared_weight_holds_what_was_said(
         assert ops.prepare(weight).size_bytes == ops.held_bytes(format, shape)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("tokens", "context"), [(512, 4_096), (300, 300), (1, 3_000)])
-def test_attention_takes_no_more_than_was_said(
-    backend: str, exact: bool, tokens: int, context: int
-) -> None:
+def test_attention_takes_no_more_than_was_said(exact: bool, tokens: int, context: int) -> None:
     q = torch.randn(tokens, 8, 64)
     k, v = (torch.randn(2, context, 64).to(torch.float32 if exact else torch.float16) for _ in "kv")
-    with ops.only(backend):
+    with ops.only("reference"):
         said = ops.attention_bytes(tokens, context, 8, 2, 64, exact)
         taken = _peak_bytes(
             lambda: ops.attention(
@@ -42,6 +39,14 @@ def test_attention_takes_no_more_than_was_said(
             )
         )
     assert 0.5 * said < taken <= 1.05 * said + (1 << 18)
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("exact", [False, True])
+def test_native_attention_takes_no_more_for_a_longer_context(exact: bool) -> None:
+    short, long = (ops.attention_bytes(512, context, 8, 2, 64, exact) for context in (600, 60_000))
+    assert short == long
+    assert 0 < ops.attention_bytes(1, 60_000, 8, 2, 64, exact) - 4 * 8 * 64 < 1 << 21
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
