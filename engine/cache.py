@@ -210,5 +210,6 @@ def decoded(parts: list[Tensor]) -> Tensor:
         return parts[0]
     codes, scales = parts
     width = codes.shape[-1]
-    each = scales.float().repeat_interleave(_BLOCK, -1)[..., :width]
+    # Contiguous, as kernels want it: a width that fills no whole blocks leaves gaps.
+    each = scales.float().repeat_interleave(_BLOCK, -1)[..., :width].contiguous()
     return each.mul_(codes)

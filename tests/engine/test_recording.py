@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from engine.models.layers import Decoder
 from engine.recording import record
 from engine.session import Session
 from interpreter import Interpreter
-from kernels import program
+from kernels import ops, program
 from kernels.program import Program
 from sessions import open_session
 
@@ -156,3 +157,92 @@ def test_trim_and_read_again_equals_fresh(decoder: Decoder) -> None:
     assert plain.last_logits is not None
     assert recorded.last_logits is not None
     assert torch.equal(plain.last_logits, recorded.last_logits)
+
+
+# --- backends that record ------------------------------------------------------------------------
+
+RECORDING = [name for name in ops.BACKENDS if name != "reference"]
+
+
+@contextmanager
+def threads_set(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    ops.set_threads(threads)
+    try:
+        yield
+    finally:
+        ops.set_threads(before)
+
+
+def both(decoder: Decoder, type: CacheType) -> tuple[Session, Session]:
+    """One that runs ops one by one, and one that runs what the backend in use has recorded."""
+    plain, _, _ = sessions(decoder, type)
+    assert ops.record(record(decoder)) is not None
+    return plain, Session(decoder, plain.cache.fresh())
+
+
+def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
+    """Chunks, a single token, a chunk behind others, and steps."""
+    tokens = [(37 * at + 11) % vocabulary for at in range(120)]
+    for piece in (tokens[:70], tokens[70:71], tokens[71:]):
+        for one, other in zip(plain.read(piece), recorded.read(piece), strict=True):
+            assert torch.equal(one, other)
+            logits = plain.logits_after(one)
+            assert torch.equal(logits, recorded.logits_after(other))
+    for _ in range(12):
+        token = int(logits.argmax())
+        logits = plain.step(token)
+        assert torch.equal(logits, recorded.step(token))
+    for one, other in zip(held(plain), held(recorded), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("type", list(CacheType))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_backend_records_the_bits_of_its_ops(
+    path: Path, backend: str, type: CacheType, threads: int
+) -> None:
+    with ops.only(backend), threads_set(threads):
+        same_bits(*both(open_session(path).model, type), vocabulary=200)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("format", ["F16", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "Q1_0"])
+def test_packed_weights_are_recorded_with_the_bits_of_their_ops(
+    backend: str, format: str, tmp_path: Path
+) -> None:
+    file = tiny.write(tmp_path / "tiny.gguf", format=format, kv_heads=1)
+    with ops.only(backend):
+        same_bits(*both(open_session(file).model, CacheType.F16), vocabulary=200)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+def test_a_backend_records_adapters_or_leaves_them(
+    path: Path, backend: str, tmp_path: Path
+) -> None:
+    with ops.only(backend):
+        decoder = open_session(path).model
+        plain, recorded = both(decoder, CacheType.F32)
+        stack = adapters(path, decoder, tmp_path)
+        for session in (plain, recorded):
+            session.set_stack(stack)
+        same_bits(plain, recorded, vocabulary=200)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("name", ["starter_model", "gemma_model"])
+def test_real_models_are_recorded_with_the_bits_of_their_ops(
+    backend: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    file: Path = request.getfixturevalue(name)
+    with ops.only(backend):
+        decoder = open_session(file).model
+        answers: list[list[int]] = []
+        for threads in (1, 2):
+            with threads_set(threads):
+                plain, recorded = both(decoder, CacheType.F16)
+                same_bits(plain, recorded, vocabulary=40_000)
+                answers.append(recorded.tokens)
+        assert answers[0] == answers[1]
