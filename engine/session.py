@@ -21,8 +21,6 @@ from engine.recording import record
 from kernels import ops
 from kernels.program import Program, Recorded
 
-# Work between two looks at Cancel: about 100 ms of one layer at 50 GFLOP/s.
-_WEIGHTS_TIMES_TOKENS = 2_500_000_000
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 
 # Weights one step reads without a look at Cancel: about 100 ms at 30 GB/s.
@@ -129,7 +127,7 @@ class Session:
         """Append `tokens` chunk by chunk, yielding each chunk's hidden states [T, D].
 
         `checkpoint` may raise `Cancelled` between layers: the session then holds the chunks before.
-        The chunk size depends on the model alone, so equal prompts give equal bits.
+        The chunk size depends on model and kernels alone, so equal prompts give equal bits.
         """
         for start in range(0, len(tokens), self._chunk):
             chunk = list(tokens[start : start + self._chunk])
@@ -176,5 +174,5 @@ class Session:
 
 def chunk_size(layer_weights: int) -> int:
     """A power of two of tokens such that one layer of one chunk stays near 100 ms."""
-    fitting = max(_WEIGHTS_TIMES_TOKENS // max(layer_weights, 1), 1)
+    fitting = max(ops.pace() // max(layer_weights, 1), 1)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

