@@ -222,6 +222,8 @@ void end_workers(int from) {
 void after_fork() {
     pool.created = 0;
     pool.running = 0;
+    pool.phase = 0;
+    for (Post &post : posts) post = {};  // another thread's job may have been at a barrier
     forget_trouble();
 }
 
