@@ -1,0 +1,488 @@
+// Checks every function of one vector file against plain arithmetic, on edge and random operands.
+//
+// Built once per instruction set with NK_VECTORS naming the file (in quotes); exits with 0 when all
+// agree, else prints the first disagreements. Operands that are read or written lie at the end of a
+// page with nothing behind it, so that one byte too many ends the program.
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace {
+
+int failures = 0;
+long checks = 0;
+
+void expect(bool good, const char *what, int lane, double wanted, double got) {
+    ++checks;
+    if (good || ++failures > 20) return;
+    printf("%s, lane %d: wanted %.9g, got %.9g\n", what, lane, wanted, got);
+}
+
+uint32_t random_bits() {  // xorshift
+    static uint64_t state = 0x9e3779b97f4a7c15ull;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 32);
+}
+
+int random_between(int low, int high) { return low + (int)(random_bits() % (uint32_t)(high - low + 1)); }
+
+float float_from(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+bool same(float a, float b) {  // bit for bit, but any NaN for any NaN
+    return (isnan(a) && isnan(b)) || memcmp(&a, &b, 4) == 0;
+}
+
+// Room for `count` values directly before a page that may not be touched.
+template <class T> class Edge {
+  public:
+    explicit Edge(size_t count) {
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        void *two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (two == MAP_FAILED || mprotect((char *)two + page, page, PROT_NONE) != 0) printf("no pages\n");
+        start_ = two;
+        size_ = 2 * page;
+        values_ = (T *)((char *)two + page) - count;
+    }
+    ~Edge() { munmap(start_, size_); }
+    Edge(const Edge &) = delete;
+    Edge &operator=(const Edge &) = delete;
+    operator T *() { return values_; }
+
+  private:
+    void *start_;
+    size_t size_;
+    T *values_;
+};
+
+// The value of an IEEE half; a finite one is exact.
+float half_value(uint32_t half) {
+    const int exponent = (int)(half >> 10 & 31);
+    const double mantissa = (double)(half & 1023), sign = half & 0x8000 ? -1.0 : 1.0;
+    if (exponent == 31) {
+        return mantissa > 0 ? NAN
+                            : (float)(sign * INFINITY);
+    }
+    const double size = exponent ? ldexp(mantissa + 1024, exponent - 25) : ldexp(mantissa, -24);
+    return (float)(sign * size);
+}
+
+// The nearest half by bisection over all of them; the even one of two.
+uint32_t nearest_half(float value) {
+    const uint32_t sign = signbit(value) ? 0x8000 : 0;
+    const double size = fabs((double)value);
+    uint32_t low = 0, high = 0x7c00;  // as if 65536, the next step, were what infinity stands for
+    const auto step = [](uint32_t half) { return half == 0x7c00 ? 65536.0 : (double)half_value(half); };
+    if (size >= step(high)) return sign | high;
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        (step(middle) <= size ? low : high) = middle;
+    }
+    const double below = size - step(low), above = step(high) - size;
+    return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
+}
+
+}  // namespace
+
+namespace tested {
+#include NK_VECTORS
+
+static_assert(kTokens >= 1 && kTokens <= 16, "columns of a tile");
+static_assert(kWideShift == 0 || kWideShift == 128, "what the products know");
+
+namespace {
+
+void expect_bytes(const char *what, u8x64 got, const uint8_t *wanted) {
+    Edge<uint8_t> stored(64);
+    store_u8(stored, got);
+    for (int i = 0; i < 64; ++i) expect(stored[i] == wanted[i], what, i, wanted[i], stored[i]);
+}
+
+void expect_ints(const char *what, i32x16 got, const int32_t *wanted) {
+    Edge<int32_t> stored(16);
+    store_i32(stored, got);
+    for (int i = 0; i < 16; ++i) expect(stored[i] == wanted[i], what, i, wanted[i], stored[i]);
+}
+
+void expect_floats(const char *what, f32x16 got, const float *wanted) {
+    Edge<float> stored(16);
+    store_f32(stored, got);
+    for (int i = 0; i < 16; ++i) expect(same(stored[i], wanted[i]), what, i, wanted[i], stored[i]);
+}
+
+i32x16 ints_of(const int32_t *values) {  // magnitudes below 2^24
+    float floats[16];
+    for (int i = 0; i < 16; ++i) floats[i] = (float)values[i];
+    return to_int(load_f32(floats));
+}
+
+template <int N> void check_shifts(const uint8_t *bytes) {
+    uint8_t right[64], left[64];
+    for (int i = 0; i < 64; ++i) {
+        right[i] = (uint8_t)(bytes[i] >> N);
+        left[i] = (uint8_t)(bytes[i] << N);
+    }
+    const u8x64 v = load_u8(bytes);
+    expect_bytes("shift_right", bit_and(shift_right<N>(v), splat_u8((uint8_t)(255 >> N))), right);
+    expect_bytes("shift_left", bit_and(shift_left<N>(v), splat_u8((uint8_t)(255 << N))), left);
+}
+
+void check_bytes() {
+    Edge<uint8_t> a(64), b(64), table(16);
+    Edge<int8_t> quad(4);
+    uint8_t wanted[7][64];
+    for (int i = 0; i < 64; ++i) {
+        a[i] = (uint8_t)random_bits();
+        b[i] = (uint8_t)random_bits();
+    }
+    for (int i = 0; i < 16; ++i) table[i] = (uint8_t)random_bits();
+    for (int i = 0; i < 4; ++i) quad[i] = (int8_t)random_between(-127, 127);
+    for (int i = 0; i < 64; ++i) {
+        wanted[0][i] = a[i] & b[i];
+        wanted[1][i] = a[i] | b[i];
+        wanted[2][i] = a[i] < b[i] ? a[i] : b[i];
+        wanted[3][i] = table[a[i] & 15];
+        wanted[4][i] = table[i / 4];
+        wanted[5][i] = (uint8_t)quad[i % 4];
+        wanted[6][i] = a[0];
+    }
+    const u8x64 x = load_u8(a), y = load_u8(b);
+    expect_bytes("bit_and", bit_and(x, y), wanted[0]);
+    expect_bytes("bit_or", bit_or(x, y), wanted[1]);
+    expect_bytes("min_u8", min_u8(x, y), wanted[2]);
+    expect_bytes("look_up", look_up(table, bit_and(x, splat_u8(15))), wanted[3]);
+    expect_bytes("spread_bytes", spread_bytes(table), wanted[4]);
+    expect_bytes("splat_quad", splat_quad(quad), wanted[5]);
+    expect_bytes("splat_u8", splat_u8(a[0]), wanted[6]);
+    check_shifts<0>(a);
+    check_shifts<1>(a);
+    check_shifts<2>(a);
+    check_shifts<3>(a);
+    check_shifts<4>(a);
+    check_shifts<6>(a);
+    check_shifts<7>(a);
+}
+
+void check_dots(const uint8_t *codes, const int8_t *quad, const char *what, bool wide) {
+    int32_t before[16], wanted[16];
+    for (int r = 0; r < 16; ++r) {
+        before[r] = wanted[r] = random_between(-1000000, 1000000);
+        for (int j = 0; j < 4; ++j) {
+            wanted[r] += (codes[4 * r + j] - (wide ? kWideShift : 0)) * quad[j];
+        }
+    }
+    const i32x16 sum = ints_of(before);
+    const u8x64 x = load_u8(codes), y = splat_quad(quad);
+    expect_ints(what, wide ? dot_wide(sum, x, y) : dot(sum, x, y), wanted);
+}
+
+void check_products() {
+    static const uint8_t kCodes[] = {0, 1, 15, 127, 128, 254, 255};
+    static const int8_t kActivations[] = {-127, -1, 0, 1, 127};
+    Edge<uint8_t> codes(64);
+    Edge<int8_t> quad(4);
+    for (uint8_t code : kCodes) {
+        for (int8_t activation : kActivations) {
+            memset(codes, code, 64);
+            for (int j = 0; j < 4; ++j) quad[j] = activation;
+            check_dots(codes, quad, "dot_wide of one value", true);
+            if (code < 128) check_dots(codes, quad, "dot of one value", false);
+            for (int j = 0; j < 4; j += 3) quad[j] = (int8_t)-activation;
+            check_dots(codes, quad, "dot_wide of two signs", true);
+            if (code < 128) check_dots(codes, quad, "dot of two signs", false);
+        }
+    }
+    for (int round = 0; round < 500; ++round) {
+        for (int i = 0; i < 64; ++i) codes[i] = (uint8_t)random_bits();
+        for (int j = 0; j < 4; ++j) quad[j] = (int8_t)random_between(-127, 127);
+        check_dots(codes, quad, "dot_wide", true);
+        for (int i = 0; i < 64; ++i) codes[i] &= 127;
+        check_dots(codes, quad, "dot", false);
+    }
+}
+
+void check_ints() {
+    int32_t a[16], b[16], sums[16], differences[16], shifted[16], wanted = 0;
+    float floats[16];
+    Edge<uint8_t> low(16);
+    for (int i = 0; i < 16; ++i) {
+        a[i] = random_between(-16000000, 16000000);
+        b[i] = random_between(-16000000, 16000000);
+        sums[i] = a[i] + b[i];
+        differences[i] = a[i] - b[i];
+        floats[i] = (float)a[i];
+        shifted[i] = a[i] >> 5;
+        wanted += a[i];
+    }
+    const i32x16 x = ints_of(a), y = ints_of(b);
+    expect_ints("to_int", x, a);
+    expect_ints("add_i32", add_i32(x, y), sums);
+    expect_ints("sub_i32", sub_i32(x, y), differences);
+    expect_floats("to_float", to_float(x), floats);
+    expect_ints("shift_right_i32", shift_right_i32<5>(x), shifted);
+    expect_ints("shift_right_i32 by none", shift_right_i32<0>(x), a);
+    expect(sum_of_i32(x) == wanted, "sum_of_i32", 0, wanted, sum_of_i32(x));
+    store_low_bytes(low, x);
+    for (int i = 0; i < 16; ++i) expect(low[i] == (a[i] & 255), "store_low_bytes", i, a[i] & 255, low[i]);
+    const int32_t one = (int32_t)random_bits();
+    for (int i = 0; i < 16; ++i) sums[i] = one;
+    expect_ints("splat_i32", splat_i32(one), sums);
+}
+
+void check_store_signed() {
+    static const int32_t kEdges[16] = {-16000000, -32769, -32768, -129, -128, -127, -1, 0,
+                                       1, 126, 127, 128, 32767, 32768, 65535, 16000000};
+    Edge<int8_t> stored(16);
+    for (int round = 0; round < 100; ++round) {
+        int32_t values[16];
+        for (int i = 0; i < 16; ++i) values[i] = round ? random_between(-200, 200) : kEdges[i];
+        store_signed(stored, ints_of(values));
+        for (int i = 0; i < 16; ++i) {
+            const int wanted = values[i] < -128 ? -128 : values[i] > 127 ? 127 : values[i];
+            expect(stored[i] == wanted, "store_signed", i, wanted, stored[i]);
+        }
+    }
+}
+
+void check_halves_in() {
+    Edge<uint16_t> halves(16);
+    float wanted[16], brain[16];
+    for (uint32_t first = 0; first < 65536; first += 16) {
+        for (uint32_t i = 0; i < 16; ++i) {
+            halves[i] = (uint16_t)(first + i);
+            wanted[i] = half_value(first + i);
+            brain[i] = float_from((first + i) << 16);
+        }
+        expect_floats("load_half", load_half(halves), wanted);
+        expect_floats("load_bfloat", load_bfloat(halves), brain);
+    }
+}
+
+void check_halves_out_of(const float *values) {
+    Edge<uint16_t> stored(16);
+    store_half(stored, load_f32(values));
+    for (int i = 0; i < 16; ++i) {
+        if (isnan(values[i])) {
+            expect(isnan(half_value(stored[i])), "store_half of NaN", i, NAN, half_value(stored[i]));
+            continue;
+        }
+        const uint32_t wanted = nearest_half(values[i]);
+        expect(stored[i] == wanted, "store_half", i, half_value(wanted), half_value(stored[i]));
+    }
+}
+
+void check_halves_out() {
+    float values[16];
+    for (uint32_t half = 0; half < 0x7c00; ++half) {  // each half, the middle to the next, beside it
+        const double here = half_value(half), next = half == 0x7bff ? 65536 : half_value(half + 1);
+        const float middle = (float)((here + next) / 2);
+        const float near[] = {(float)here, nextafterf(middle, 0), middle,
+                              nextafterf(middle, INFINITY)};
+        for (int i = 0; i < 16; ++i) values[i] = i & 4 ? -near[i % 4] : near[i % 4];
+        check_halves_out_of(values);
+    }
+    static const float kEdges[16] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 65504, 65519.996f, 65520,
+                                     1e30f, -1e30f, 1e-30f, 1e-45f, -1e-45f, 3.4e38f, 1e-7f, -70000};
+    check_halves_out_of(kEdges);
+    for (int round = 0; round < 2000; ++round) {
+        for (float &value : values) value = float_from(random_bits());
+        check_halves_out_of(values);
+    }
+}
+
+void check_loads() {
+    Edge<uint8_t> bytes(16);
+    float wanted[4][16];
+    for (int i = 0; i < 16; ++i) {
+        bytes[i] = i ? (uint8_t)random_bits() : 255;
+        wanted[0][i] = bytes[i];
+        wanted[1][i] = (int8_t)bytes[i];
+        wanted[2][i] = (float)(bytes[i] & 15);
+        wanted[3][i] = (float)(bytes[i] >> 4);
+    }
+    expect_floats("load_unsigned", load_unsigned(bytes), wanted[0]);
+    expect_floats("load_signed", load_signed((int8_t *)(uint8_t *)bytes), wanted[1]);
+    expect_floats("load_low_nibbles", load_low_nibbles(bytes), wanted[2]);
+    expect_floats("load_high_nibbles", load_high_nibbles(bytes), wanted[3]);
+}
+
+void check_tails() {
+    for (int n = 0; n <= 16; ++n) {
+        Edge<float> tail((size_t)n), whole(16);
+        float wanted[16] = {}, values[16];
+        for (int i = 0; i < 16; ++i) values[i] = (float)random_between(-999, 999);
+        for (int i = 0; i < n; ++i) wanted[i] = tail[i] = values[i];
+        expect_floats("load_f32_tail", load_f32_tail(tail, n), wanted);
+        const f32x16 v = load_f32(values);
+        for (int i = 0; i < n; ++i) tail[i] = NAN;
+        store_f32_tail(tail, v, n);
+        for (int i = 0; i < n; ++i) expect(tail[i] == values[i], "store_f32_tail", i, values[i], tail[i]);
+        for (int i = 0; i < 16; ++i) whole[i] = NAN;
+        store_f32_tail(whole, v, n);
+        for (int i = n; i < 16; ++i) expect(isnan(whole[i]), "beyond the tail", i, NAN, whole[i]);
+    }
+}
+
+void check_arithmetic(const float *a, const float *b, const float *c) {
+    float wanted[8][16];
+    for (int i = 0; i < 16; ++i) {
+        wanted[0][i] = a[i] + b[i];
+        wanted[1][i] = a[i] - b[i];
+        wanted[2][i] = a[i] * b[i];
+        wanted[3][i] = a[i] / b[i];
+        wanted[4][i] = a[i] > b[i] ? a[i] : b[i];
+        wanted[5][i] = a[i] < b[i] ? a[i] : b[i];
+        wanted[6][i] = fabsf(a[i]);
+        wanted[7][i] = a[0];
+    }
+    const f32x16 x = load_f32(a), y = load_f32(b), z = load_f32(c);
+    expect_floats("add", add(x, y), wanted[0]);
+    expect_floats("sub", sub(x, y), wanted[1]);
+    expect_floats("mul", mul(x, y), wanted[2]);
+    expect_floats("div", div(x, y), wanted[3]);
+    expect_floats("max", max(x, y), wanted[4]);
+    expect_floats("min", min(x, y), wanted[5]);
+    expect_floats("abs", abs(x), wanted[6]);
+    expect_floats("splat_f32", splat_f32(a[0]), wanted[7]);
+    float fused[16];
+    store_f32(fused, fma(x, y, z));
+    for (int i = 0; i < 16; ++i) {
+        const volatile float product = a[i] * b[i];
+        const float once = fmaf(a[i], b[i], c[i]), twice = product + c[i];
+        expect(same(fused[i], once) || same(fused[i], twice), "fma", i, once, fused[i]);
+    }
+}
+
+void check_floats() {
+    float a[16], b[16], c[16];
+    for (int round = 0; round < 300; ++round) {
+        for (int i = 0; i < 16; ++i) {
+            a[i] = ldexp((float)random_between(-8388608, 8388607), random_between(-60, 20));
+            b[i] = ldexp((float)random_between(1, 8388607), random_between(-60, 20));
+            c[i] = ldexp((float)random_between(-8388608, 8388607), random_between(-60, 20));
+        }
+        check_arithmetic(a, b, c);
+    }
+    for (int i = 0; i < 16; ++i) a[i] = (float)random_between(-1000000, 1000000);
+    float sum = 0, best = a[0];
+    for (float value : a) {
+        sum += value;
+        best = value > best ? value : best;
+    }
+    expect(sum_of(load_f32(a)) == sum, "sum_of", 0, sum, sum_of(load_f32(a)));
+    expect(max_of(load_f32(a)) == best, "max_of", 0, best, max_of(load_f32(a)));
+    for (int i = 0; i < 16; ++i) {  // each lane counts
+        float alone[16];
+        for (int k = 0; k < 16; ++k) alone[k] = k == i ? -1.0f : -2.0f;
+        expect(sum_of(load_f32(alone)) == -31, "sum_of", i, -31, sum_of(load_f32(alone)));
+        expect(max_of(load_f32(alone)) == -1, "max_of", i, -1, max_of(load_f32(alone)));
+    }
+}
+
+void check_rounding() {
+    float values[16], whole[16];
+    int32_t ints[16];
+    for (int half = -400; half <= 400; ++half) {  // x.0 and x.5, and the floats beside them
+        for (int i = 0; i < 16; ++i) {
+            const float exact = (float)half * 0.5f * (i < 8 ? 1.0f : 1025.0f);
+            values[i] = i % 4 == 1 ? nextafterf(exact, -1e9f) : i % 4 == 2 ? nextafterf(exact, 1e9f) : exact;
+            whole[i] = nearbyintf(values[i]);
+            ints[i] = (int32_t)whole[i];
+        }
+        expect_floats("round", round(load_f32(values)), whole);
+        expect_ints("to_int", to_int(load_f32(values)), ints);
+    }
+    static const float kEdges[16] = {0.0f, -0.0f, 0.49999997f, -0.49999997f, 8388607.5f, -8388607.5f,
+                                     8388608, 8388609, 16777216, 2147483520.0f, -2147483520.0f,
+                                     4194303.5f, -4194304.5f, 1e-40f, -1e-40f, 12345678};
+    for (int i = 0; i < 16; ++i) {
+        whole[i] = nearbyintf(kEdges[i]);
+        ints[i] = (int32_t)whole[i];
+    }
+    expect_floats("round at the edges", round(load_f32(kEdges)), whole);
+    expect_ints("to_int at the edges", to_int(load_f32(kEdges)), ints);
+    static const float kHuge[16] = {1e30f, -1e30f, INFINITY, -INFINITY, NAN, 3e9f, -3e9f};
+    expect_floats("round of the huge", round(load_f32(kHuge)), kHuge);
+}
+
+void check_powers() {
+    for (int n = -126; n <= 127; ++n) {
+        float values[16], wanted[16];
+        int32_t powers[16];
+        for (int i = 0; i < 16; ++i) {
+            powers[i] = i % 2 ? n : -126 + (n + 126 + 16 * i) % 254;
+            values[i] = (float)random_between(-8388608, 8388607) * (i < 8 ? 0x1p-23f : 1.0f);
+            wanted[i] = (float)((double)values[i] * ldexp(1.0, powers[i]));
+        }
+        expect_floats("scale_by_power", scale_by_power(load_f32(values), ints_of(powers)), wanted);
+    }
+    float zeros[16], infinities[16];
+    for (int i = 0; i < 16; ++i) zeros[i] = 0, infinities[i] = INFINITY;
+    expect_floats("scale_by_power of -127", scale_by_power(splat_f32(1), splat_i32(-127)), zeros);
+    expect_floats("scale_by_power of 128", scale_by_power(splat_f32(1), splat_i32(128)), infinities);
+}
+
+// The row of tile_q1_0 whose signs are at byte p.
+int row_of(int p) { return 16 * (p / 8 % 2 * 2 + p / 32) + p / 16 % 2 * 8 + p % 8; }
+
+void check_table_sums() {
+    int32_t wanted[64] = {};
+    i16x64 sums = zero_sums();
+    Edge<uint8_t> tables(32), index(64);
+    for (int round = 0; round < 32; ++round) {  // up to 32 * 1016, which still fits
+        for (int i = 0; i < 16; ++i) {
+            const int entry = round ? random_between(-1016, 1016) : i % 2 ? 1016 : -1016;
+            tables[i] = (uint8_t)(entry & 255);
+            tables[16 + i] = (uint8_t)(entry >> 8 & 255);
+        }
+        for (int p = 0; p < 64; ++p) {
+            index[p] = (uint8_t)random_between(0, 15);
+            const int k = index[p];
+            wanted[row_of(p)] += (int16_t)(uint16_t)(tables[k] | tables[16 + k] << 8);
+        }
+        look_up_add(sums, tables, load_u8(index));
+    }
+    expect_ints("sums_of_rows<0>", sums_of_rows<0>(sums), wanted);
+    expect_ints("sums_of_rows<1>", sums_of_rows<1>(sums), wanted + 16);
+    expect_ints("sums_of_rows<2>", sums_of_rows<2>(sums), wanted + 32);
+    expect_ints("sums_of_rows<3>", sums_of_rows<3>(sums), wanted + 48);
+}
+
+}  // namespace
+}  // namespace tested
+
+int main() {
+    using namespace tested;
+    for (int round = 0; round < 200; ++round) {
+        check_bytes();
+        check_ints();
+        check_loads();
+        check_tails();
+        check_table_sums();
+    }
+    check_products();
+    check_store_signed();
+    check_halves_in();
+    check_halves_out();
+    check_floats();
+    check_rounding();
+    check_powers();
+    prefetch(&failures);
+    printf("%s: %ld checks, %d failures\n", NK_VECTORS, checks, failures);
+    return failures != 0;
+}
