@@ -23,8 +23,9 @@ constexpr uint64_t kStart = 20 * kMillisecond;      // for threads that are only
 constexpr uint64_t kPolite = 200 * kMicrosecond;    // spin so long before offering the core to others
 constexpr uint64_t kGrace = 100 * kMicrosecond;     // lateness that is not worth counting
 constexpr uint64_t kDebt = 10 * kMillisecond;       // at most this much: two or three time slices
+constexpr uint64_t kTryingDebt = 5 * kMillisecond;  // while it is not known to go well
 constexpr uint64_t kPaid = 4;                       // a fourth of the time that passes is paid off
-constexpr uint64_t kFirstPause = 50 * kMillisecond, kLongestPause = 1000 * kMillisecond;
+constexpr uint64_t kFirstPause = 100 * kMillisecond, kLongestPause = 1000 * kMillisecond;
 constexpr uint64_t kProven = 150 * kMillisecond;    // running so long with all threads is a success
 constexpr int kSpins = 64;                          // between two looks at the clock
 constexpr int kLine = 128;                          // bytes that two cores do not share
@@ -57,7 +58,7 @@ struct Pool {
     int threads = 1;
     int fallback = 1;        // threads that go on when one is late
     uint64_t phase = 0;      // barriers before this job
-    uint64_t started_at = 0, debt = 0;
+    uint64_t started_at = 0, debt = 0, most_debt = kDebt;
 
     // Read by waiting threads.
     alignas(kLine) uint32_t rest = 0;  // without a job, sleep at once
@@ -157,7 +158,7 @@ bool too_late(Post &me, uint64_t latest, uint64_t work) {
     me.debt -= time / kPaid < me.debt ? time / kPaid : me.debt;
     if (time > 2 * work + kGrace) me.debt += time - 2 * work;
     me.began_at = latest;
-    if (me.debt <= kDebt) return false;
+    if (me.debt <= pool.most_debt) return false;
     me.debt = 0;
     return true;
 }
@@ -316,6 +317,7 @@ void run_together(nk_job job, void *context) {
     pool.threads = roll_call(pool.limit, fresh ? kStart : kRollCall, chosen);
     if (pool.threads < pool.limit) retreat(nk_now(), fallback(pool.limit));
     pool.fallback = fallback(pool.threads);
+    pool.most_debt = pool.trying ? kTryingDebt : kDebt;
     for (int i = 0; i < pool.size - 1; ++i)
         if (chosen[i]) store(workers[i].state, (uint32_t)kGoing);
     take_part(0);

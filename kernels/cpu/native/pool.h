@@ -12,8 +12,8 @@ void nk_pool_run(nk_job job, void *context);
 // The same on the caller alone, for work too small to share: nobody is waited for.
 void nk_pool_alone(nk_job job, void *context);
 // Inside a job: waits for the other active threads. Returns how many go on, at least 1; a thread
-// whose number is not below that returns from the job at once. When a thread was late by more than
-// a time slice, the caller goes on alone, for the rest of this job and for a while after it.
+// whose number is not below that returns from the job at once. When waiting for late threads costs
+// two or three time slices, fewer go on, for the rest of this job and for a while after it.
 int nk_pool_barrier(int thread);
 // Rows, tokens or items `first` .. `end` of `count` for one thread: contiguous, multiples of `step`.
 static inline void nk_share(int64_t count, int64_t step, int thread, int threads, int64_t *first,
