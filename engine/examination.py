@@ -35,6 +35,7 @@ from kernels.formats import Format, by_name
 
 Build = Callable[[GGUFFile, Weights], Decoder]
 
+_BLOCK = 256  # weights: whole blocks of every format
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 _SENTENCEPIECE_ARCHITECTURES = ("gemma",)  # their names begin so; all others are byte-level
 
@@ -115,7 +116,8 @@ def predict_shape(
     model: ModelShape, context: int, cache: CacheType, reclaimable: int = 0
 ) -> MemoryPlan:
     """The same for a model that is not here: all weights count as of its one format."""
-    weights = ops.held_bytes(_format(model.format), (1, model.parameters))
+    rows = -(-model.parameters // _BLOCK)
+    weights = ops.held_bytes(_format(model.format), (rows, _BLOCK))
     sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
     vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
     return plan_memory(

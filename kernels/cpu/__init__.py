@@ -7,6 +7,7 @@ such as the halves of an adapter, run on the reference: packing them would cost 
 from __future__ import annotations
 
 import ctypes
+import os
 
 import torch
 from torch import Tensor
@@ -105,7 +106,8 @@ def _rows(cached: Tensor) -> NativeRows | None:
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
     """The result, and what native code takes besides: for each thread one tile, whatever S is."""
     cache = _CACHES[torch.float32 if exact else torch.float16]
-    own = library.native().nk_attention_bytes(T, H, K, C, max(S - T, 0), cache)
+    threads = max(os.cpu_count() or 1, library.threads())  # how many it will be is not known yet
+    own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), cache)
     return 4 * T * H * C + own
 
 

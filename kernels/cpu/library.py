@@ -84,7 +84,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
             *(_FLOAT, _LONG, _FLOAT, _POINTER, _POINTER),
         ),
     ),
-    "attention_bytes": (_LONG, (_LONG, _LONG, _LONG, _LONG, _LONG, _INT)),
+    "attention_bytes": (_LONG, (_INT, _LONG, _LONG, _LONG, _LONG, _LONG, _INT)),
     "argmax": (_LONG, (_POINTER, _LONG)),
     "read_bandwidth": (ctypes.c_double, (_LONG, _INT)),
     "huge_alloc": (_POINTER, (_LONG,)),

@@ -87,9 +87,9 @@ NK_API int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t k
                         int64_t width, int64_t position, int type, const struct nk_rows *keys,
                         const struct nk_rows *values, float scale, int64_t window, float cap,
                         const float *sinks, float *y);
-// Bytes of scratch that takes at most, with a window or without.
-NK_API int64_t nk_attention_bytes(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
-                                  int64_t position, int type);
+// Bytes of scratch that takes at most on so many threads, with a window or without.
+NK_API int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
+                                  int64_t width, int64_t position, int type);
 NK_API int64_t nk_argmax(const float *x, int64_t count);  // the lowest index of the largest
 
 // --- what the machine can do: bytes read per second by all threads from `bytes` of fresh memory

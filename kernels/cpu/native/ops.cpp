@@ -225,10 +225,10 @@ void attention_job(void *context, int thread, int threads) {
 }
 
 // Bytes of scratch: what the threads share of results in pieces, then `own` for each of them.
-int64_t attention_scratch(const nk_table *table, const nk_attend *attend, int64_t *shared, int64_t *own) {
+int64_t attention_scratch(const nk_table *table, const nk_attend *attend, int threads, int64_t *shared, int64_t *own) {
     *shared = rounded(table->attention_shared(attend));
     *own = rounded(table->attention_own(attend));
-    return *shared + nk_pool_size() * *own + kLine;
+    return *shared + threads * *own + kLine;
 }
 
 }  // namespace
@@ -338,7 +338,7 @@ int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads
     if (op.items <= 0) return NK_BAD_SHAPE;
     op.merges = op.table->attention_merges(&op.attend);
     int64_t shared;
-    op.shared = scratch.take(attention_scratch(op.table, &op.attend, &shared, &op.own_bytes));
+    op.shared = scratch.take(attention_scratch(op.table, &op.attend, nk_pool_size(), &shared, &op.own_bytes));
     if (!op.shared) return NK_NO_MEMORY;
     op.own = op.shared + shared;
     const int64_t seen = window && window < position + tokens ? window : position + tokens;
@@ -346,11 +346,12 @@ int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads
     return NK_OK;
 }
 
-int64_t nk_attention_bytes(int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t position, int type) {
+int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
+                           int64_t position, int type) {
     if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0) return 0;
     nk_attend attend = {};
     attend.tokens = tokens, attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width;
     attend.position = position, attend.type = type;
     int64_t shared, own;
-    return attention_scratch(nk_current(), &attend, &shared, &own);
+    return attention_scratch(nk_current(), &attend, threads, &shared, &own);
 }
