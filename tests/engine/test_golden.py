@@ -6,6 +6,7 @@ Gates: golden/README.md. Exact rows are transformers in float32 over the same de
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,18 @@ from engine.chat import prompt_ids
 from engine.loader import LoadedModel, load
 from engine.measure import logits_at, perplexity
 from engine.messages import CacheType, Role, Turn
+from kernels import ops
 from sessions import open_session
 
 pytestmark = pytest.mark.real
 NAMES = ["smollm2", "gemma3"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exact() -> Iterator[None]:
+    """On the reference: what native kernels round has gates of its own."""
+    with ops.only("reference"):
+        yield
 
 
 @cache

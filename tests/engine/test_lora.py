@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,19 @@ from engine import AdapterError, RequestError
 from engine.cache import Cache
 from engine.lora import NO_ADAPTERS, Adapter, Stack, load_adapter
 from engine.models.layers import Decoder
+from kernels import ops
 from sessions import open_session
 
 ARCHITECTURES = ["llama", "qwen3", "gemma3"]
 TOKENS = [5, 17, 200, 3, 99, 42, 7, 250, 1, 60, 61, 62, 63, 64, 12, 13]
 ALL = (*tiny_lora.EVERY, "token_embd", "output")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exact() -> Iterator[None]:
+    """On the reference: what native kernels round has gates of its own."""
+    with ops.only("reference"):
+        yield
 
 
 def model(folder: Path, architecture: str = "llama", format: str = "F32") -> tuple[Path, Decoder]:

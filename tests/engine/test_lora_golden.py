@@ -6,6 +6,7 @@ an adapter as without; the tiny models are in float32 on both sides and so nearl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,18 @@ from numpy.typing import NDArray
 import golden_lora
 from engine.models.layers import Decoder
 from golden_lora import CASES, Case
+from kernels import ops
 from sessions import open_session
 
 STARTER = [case.name for case in CASES.values() if case.model == "starter"]
 TINY = [case.name for case in CASES.values() if case.model != "starter"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exact() -> Iterator[None]:
+    """On the reference: what native kernels round has gates of its own."""
+    with ops.only("reference"):
+        yield
 
 
 @cache

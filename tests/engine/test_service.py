@@ -28,6 +28,7 @@ from engine import (
     UnloadModel,
 )
 from engine_bench import GREEDY, PATIENCE, Bench, spoken
+from kernels import ops
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert loaded.has_template
     assert loaded.cache is CacheType.F16
     assert loaded.resident_bytes > 10_000_000  # torch alone takes more
-    assert loaded.kernels == "reference"
+    assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
+    assert loaded.fallbacks == ()
     events = bench.ask(2, "hello", max_tokens=8)
     assert [event.request for event in events] == [2] * len(events)
     assert isinstance(events[0], PromptProgress)

@@ -62,9 +62,10 @@ def test_an_unload_leaves_as_much_memory_as_before(ask: Asked, starter_model: Pa
     assert isinstance(ask(Generate(3, question, Sampling(temperature=0), max_tokens=8)), Finished)
     after = ask(UnloadModel(4))
     assert isinstance(after, ModelUnloaded)
-    assert loaded.resident_bytes - before.resident_bytes > 500 * MB
+    size = starter_model.stat().st_size
+    assert loaded.resident_bytes - before.resident_bytes > 0.9 * size
     assert after.resident_bytes - before.resident_bytes < 60 * MB
-    assert after.freed_bytes > 500 * MB
+    assert after.freed_bytes > 0.9 * size
     assert resident_memory() - after.resident_bytes < 60 * MB
 
 
