@@ -261,6 +261,7 @@ bool create_workers() {
             forget_trouble();
             break;
         }
+        worker.kept_off = !pool.crowded && nk_keep_off_here(worker.handle, &worker.all);
         ++pool.created;
     }
     return true;
