@@ -16,6 +16,7 @@ from pathlib import Path
 
 import contents
 import fetch
+import native
 from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
 
 FOLDER = ROOT / "build" / "bundle"
@@ -31,6 +32,9 @@ def build(folder: Path = FOLDER) -> Path:
     """Build the bundle as `folder`/Tokonoma; returns the program in it. Raises Trouble."""
     _check_tools()
     starter = fetch.ensure(fetch.starter())
+    kernels = native.ensure()
+    if kernels is None:
+        raise Trouble("A bundle without native kernels would be slow; mend the above first.")
     with locked(ROOT / "build" / "bundle.lock"):
         shutil.rmtree(WORK, ignore_errors=True)
         inner = WORK / _SPEC.stem  # where PyInstaller works for this spec
@@ -40,7 +44,8 @@ def build(folder: Path = FOLDER) -> Path:
         drawing = {"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
         _python("draw the icons", str(_HERE / "icon_files.py"), str(inner), **drawing)
         say("Collecting the app (about a minute)…")
-        _python("collect the app", *_pyinstaller(), TOKONOMA_STARTER=str(starter))
+        files = {"TOKONOMA_STARTER": str(starter), "TOKONOMA_KERNELS": str(kernels)}
+        _python("collect the app", *_pyinstaller(), **files)
         made = WORK / "dist" / (f"{NAME}.app" if sys.platform == "darwin" else NAME)
         if sys.platform == "linux":
             say("Stripping the largest libraries…")

@@ -25,6 +25,7 @@ from pathlib import Path
 import bundle
 import environment
 import fetch
+import native
 import readme
 import smoke_frozen
 from environment import ROOT, Trouble, child_environment, say, venv_python
@@ -111,7 +112,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window; without a display, ask one question in the terminal and say so."""
-    environment.ensure()
+    _set_up()
     fetch.ensure(fetch.starter())
     no_display = sys.platform not in ("win32", "darwin") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
@@ -125,12 +126,12 @@ def run(options: argparse.Namespace) -> int:
 
 def test(options: argparse.Namespace) -> int:
     """Run the tests, with the models they need in place."""
-    environment.ensure(oracle=options.slow)
+    kernels = _set_up(oracle=options.slow)
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
     every = ("-m", "") if options.slow else ()
     command = [venv_python(), "-m", "pytest", *every, *options.passed]
-    settings = child_environment(QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0")
+    settings = child_environment(QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0", **kernels)
     limit = None if options.slow else TEST_LIMIT
     try:
         return subprocess.run(
@@ -166,7 +167,7 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Run the benchmark scripts and the engine's own bench."""
-    environment.ensure()
+    _set_up()
     fetch.ensure(fetch.starter())
     scripts = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py"))}
     names = [options.name] if options.name else ["engine", *scripts]
@@ -205,7 +206,7 @@ def make_bundle(options: argparse.Namespace) -> int:
     """Build the bundle, start it under what display there is, and say how large it is."""
     folder = options.out.absolute()
     if not options.test:
-        environment.ensure()
+        _set_up()
     program = bundle.built(folder) if options.test else bundle.build(folder)
     say("Starting the bundle…")
     say(smoke_frozen.smoke(program))
@@ -213,6 +214,13 @@ def make_bundle(options: argparse.Namespace) -> int:
     count, files = bundle.size(bundle.root(program))
     say(f"The bundle works: {count / 1e6:.0f} MB in {files} files. Start it with {program}")
     return 0
+
+
+def _set_up(*, oracle: bool = False) -> dict[str, str]:
+    """Everything that running needs; returns what a child's environment must say of the kernels."""
+    environment.ensure(oracle=oracle)
+    # Asked for by name, the reference is nothing a test would have to warn of.
+    return {} if native.ensure() else {"KERNELS": "reference"}
 
 
 def _python(*arguments: str, **settings: str) -> int:

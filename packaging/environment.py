@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 REQUIREMENTS = ROOT / "packaging" / "requirements.txt"
 ORACLE_REQUIREMENTS = ROOT / "packaging" / "requirements-oracle.txt"
+COMPILER_REQUIREMENTS = ROOT / "packaging" / "requirements-compiler.txt"
 
 _UNFINISHED = VENV / "tokonoma-unfinished"
 _NEEDED_BYTES = 3_000_000_000
@@ -68,14 +69,17 @@ def child_environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONUTF8": "1", **settings}
 
 
-def ensure(oracle: bool = False) -> None:
+def ensure(oracle: bool = False, compiler: bool = False) -> None:
     """Bring .venv to the pinned requirements; returns at once when it is there already.
 
-    With `oracle` also what the slow tests compare against. Raises Trouble.
+    With `oracle` also what the slow tests compare against, with `compiler` a C++ compiler. Raises
+    Trouble.
     """
     wanted = [(REQUIREMENTS, VENV / "tokonoma-stamp.json")]
     if oracle:
         wanted.append((ORACLE_REQUIREMENTS, VENV / "tokonoma-oracle-stamp.json"))
+    if compiler:
+        wanted.append((COMPILER_REQUIREMENTS, VENV / "tokonoma-compiler-stamp.json"))
     if all(_is_current(*pair) for pair in wanted):
         return
     with locked(ROOT / "build" / "setup.lock"):
@@ -234,8 +238,12 @@ def _satisfies(requirements: Path) -> bool:
 
 def _install(requirements: Path) -> None:
     """Install the requirements with one pip command, naming the large downloads as they come."""
-    size = "about 1 GB, once" if requirements == REQUIREMENTS else "for the slow tests, once"
-    say(f"Installing the packages ({size})…")
+    sizes = {
+        REQUIREMENTS: "about 1 GB, once",
+        ORACLE_REQUIREMENTS: "for the slow tests, once",
+        COMPILER_REQUIREMENTS: "a C++ compiler, about 100 MB, once",
+    }
+    say(f"Installing the packages ({sizes[requirements]})…")
     _UNFINISHED.touch()
     command = [venv_python(), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     with subprocess.Popen(

@@ -95,6 +95,7 @@ def test_nothing_that_runs_needs_what_is_left_out(tmp_path: Path) -> None:
         "torch/bin/torch_shm_manager",
         "torch/_library/custom_ops.py",
         "models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "kernels/cpu/lib/nk-0123456789abcdef-01234567.so",
         "resources/fonts/Inter-Regular.otf",
     ],
 )

