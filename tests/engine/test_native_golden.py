@@ -50,9 +50,12 @@ def exact_perplexity(path: Path, text: str) -> float:
         return perplexity(exact(path), text, 512)[0]
 
 
-@pytest.fixture(params=library.instruction_sets() or ("none",))
+BEST, *OTHERS = library.instruction_sets() or ("none",)
+
+
+@pytest.fixture(params=[BEST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every instruction set of this processor in turn."""
+    """The instruction set this processor would use, and in the slow sweep every other it has."""
     if not library.available():
         pytest.skip(library.reason())
     before = library.instruction_set()
