@@ -214,22 +214,27 @@ def build_program(
     *,
     native: Path = NATIVE,
     target: Target | None = None,
+    library: Path | None = None,
     checked: bool = False,
     jobs: int = 0,
 ) -> Path:
-    """Make a program of `source` and all kernels, without a library; returns `program`.
+    """Make a program of `source` and all kernels, or of `source` and a library; returns `program`.
 
     It is static where the target is another machine's, so that an emulator can run it. `checked`
     has it end at the first bad address or undefined operation. Raises BuildError.
     """
     target = target or host()
     extra = _CHECKED if checked else ()
-    units = [*_units(native, target, compiler.zig), (source, ())]
+    units = [] if library else _units(native, target, compiler.zig)
+    linked = [str(library), f"-Wl,-rpath,{library.parent}"] if library else []
+    if target != host():
+        linked.append("-static")
     with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
         made = Path(work) / program.name
-        objects = _compile(compiler, units, target, native, Path(work), jobs, extra)
-        static = ("-static",) if target != host() else ()
-        _link(compiler, [*extra, *static, "-pthread", *map(str, objects)], target, made)
+        objects = _compile(
+            compiler, [*units, (source, ())], target, native, Path(work), jobs, extra
+        )
+        _link(compiler, [*extra, *map(str, objects), *linked, "-pthread", "-lm"], target, made)
         _install(made, program)
     return program
 

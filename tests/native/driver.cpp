@@ -1,0 +1,246 @@
+// Runs kernels on operands that end at a page nobody may read, and hands back what they wrote.
+//
+// A file of cases goes in, a file of results comes out; both are int64 numbers and raw bytes, in the
+// order `read_case` and `write_result` say. Every operand, packed weight, cache and result ends right
+// before a page without access and has bytes 0xFF before it, no number in any float: what is read or
+// written behind ends the program, what is read before spoils the result, and what is written before
+// is found. `--names` prints the instruction sets instead.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "nk.h"
+#include "step.h"
+
+namespace {
+
+constexpr int kMostParameters = 16, kMostOperands = 4, kMostBlocks = 16;
+constexpr uint8_t kPoison = 0xFF;
+enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX };
+
+[[noreturn]] void fail(const char *what) {
+    fprintf(stderr, "driver: %s\n", what);
+    exit(2);
+}
+
+// --- memory that ends at a page without access
+
+struct Block {
+    uint8_t *whole;
+    size_t mapped, before;  // bytes; `before` are poisoned
+    uint8_t *data;
+};
+
+Block blocks[kMostBlocks];
+int block_count = 0;
+
+void *guarded(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t usable = (bytes + page - 1) / page * page + page;  // a page of poison at least
+    if (block_count == kMostBlocks) fail("too many blocks");
+    Block &b = blocks[block_count++];
+    b.mapped = usable + page;
+    b.whole = (uint8_t *)mmap(nullptr, b.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b.whole == MAP_FAILED) fail("no memory");
+    if (mprotect(b.whole + usable, page, PROT_NONE) != 0) fail("no guard page");
+    memset(b.whole, kPoison, usable);
+    b.before = usable - bytes;
+    b.data = b.whole + b.before;
+    return b.data;
+}
+
+void free_blocks() {
+    for (int i = 0; i < block_count; i++) {
+        for (size_t at = 0; at < blocks[i].before; at++)
+            if (blocks[i].whole[at] != kPoison) fail("something was written before a tensor");
+        munmap(blocks[i].whole, blocks[i].mapped);
+    }
+    block_count = 0;
+}
+
+// --- files
+
+struct Case {
+    int64_t op, isa, threads;
+    int64_t p[kMostParameters];  // floats by their bits
+    void *operand[kMostOperands];
+    int64_t bytes[kMostOperands];
+};
+
+int64_t read_number(FILE *file) {
+    int64_t number;
+    if (fread(&number, sizeof number, 1, file) != 1) fail("a case ends early");
+    return number;
+}
+
+bool read_case(FILE *file, Case &c) {
+    memset(&c, 0, sizeof c);
+    if (fread(&c.op, sizeof c.op, 1, file) != 1) return false;
+    c.isa = read_number(file);
+    c.threads = read_number(file);
+    const int64_t parameters = read_number(file);
+    if (parameters < 0 || parameters > kMostParameters) fail("too many parameters");
+    for (int64_t i = 0; i < parameters; i++) c.p[i] = read_number(file);
+    const int64_t operands = read_number(file);
+    if (operands < 0 || operands > kMostOperands) fail("too many operands");
+    for (int64_t i = 0; i < operands; i++) {
+        c.bytes[i] = read_number(file);
+        c.operand[i] = guarded((size_t)c.bytes[i]);
+        if (fread(c.operand[i], 1, (size_t)c.bytes[i], file) != (size_t)c.bytes[i]) fail("an operand ends early");
+    }
+    return true;
+}
+
+void write_result(FILE *file, int status, const void *data, int64_t bytes) {
+    const int64_t head[2] = {status, bytes};
+    if (fwrite(head, sizeof head, 1, file) != 1) fail("cannot write");
+    if (bytes && fwrite(data, (size_t)bytes, 1, file) != 1) fail("cannot write");
+}
+
+float float_of(int64_t bits) {
+    const uint32_t low = (uint32_t)bits;
+    float value;
+    memcpy(&value, &low, sizeof value);
+    return value;
+}
+
+// --- ops: each returns a status and says what it wrote
+
+struct Result {
+    void *data;
+    int64_t bytes;
+};
+
+Result floats(int64_t count) { return {guarded((size_t)(4 * count)), 4 * count}; }
+
+// format, rows, columns; operand 0: rows as in a file
+int pack(const Case &c, nk_weight &weight) {
+    const int64_t format = c.p[0], rows = c.p[1], columns = c.p[2];
+    const int64_t bytes = nk_packed_bytes(format, rows, columns);
+    if (bytes <= 0) return NK_BAD_SHAPE;
+    void *packed = guarded((size_t)bytes);
+    weight = {packed, format, rows, columns};
+    const int64_t half = rows / 2 / nk_group_rows(format) * nk_group_rows(format);
+    const int status = nk_pack(format, c.operand[0], rows, columns, half, rows, packed);
+    return status ? status : nk_pack(format, c.operand[0], rows, columns, 0, half, packed);
+}
+
+// and tokens; operand 1: x
+int linear(const Case &c, Result &y) {
+    nk_weight weight;
+    const int status = pack(c, weight);
+    y = floats(c.p[3] * c.p[1]);
+    return status ? status : nk_linear(&weight, (const float *)c.operand[1], c.p[3], (float *)y.data);
+}
+
+// and how many; operand 1: ids
+int rows_of(const Case &c, Result &y) {
+    nk_weight weight;
+    const int status = pack(c, weight);
+    y = floats(c.p[3] * c.p[2]);
+    return status ? status : nk_rows_of(&weight, (const int64_t *)c.operand[1], c.p[3], (float *)y.data);
+}
+
+// tokens, width, epsilon; x, weight
+int rms_norm(const Case &c, Result &y) {
+    y = floats(c.p[0] * c.p[1]);
+    const float *x = (const float *)c.operand[0], *weight = (const float *)c.operand[1];
+    return nk_rms_norm(x, weight, float_of(c.p[2]), c.p[0], c.p[1], (float *)y.data);
+}
+
+// tokens, heads, width, pairs, interleaved, scale; x, positions, frequencies
+int rope(const Case &c, Result &y) {
+    y = floats(c.p[0] * c.p[1] * c.p[2]);
+    const float *x = (const float *)c.operand[0], *frequencies = (const float *)c.operand[2];
+    return nk_rope(x, (const int64_t *)c.operand[1], frequencies, c.p[0], c.p[1], c.p[2], c.p[3], (int)c.p[4],
+                   float_of(c.p[5]), (float *)y.data);
+}
+
+// count, activation; gate, up
+int gated(const Case &c, Result &y) {
+    y = floats(c.p[0]);
+    return nk_gated((const float *)c.operand[0], (const float *)c.operand[1], c.p[0], (int)c.p[1], (float *)y.data);
+}
+
+// count, cap; x
+int softcap(const Case &c, Result &y) {
+    y = floats(c.p[0]);
+    return nk_softcap((const float *)c.operand[0], float_of(c.p[1]), c.p[0], (float *)y.data);
+}
+
+// Keys or values [positions, heads, width] written to a cache that ends with its capacity.
+int fill(const Case &c, const void *rows, int64_t positions, nk_rows &cache) {
+    const int64_t heads = c.p[2], width = c.p[3], type = c.p[5], capacity = c.p[9];
+    const int64_t count = heads * capacity, each = type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
+    cache.data = guarded((size_t)(count * width * each));
+    cache.scales = type == NK_CACHE_Q8 ? (uint16_t *)guarded((size_t)(count * ((width + 31) / 32) * 2)) : nullptr;
+    cache.capacity = capacity;
+    // In two parts, as a session writes it.
+    const int64_t first = positions / 2, row = heads * width;
+    const float *x = (const float *)rows;
+    const int status = first ? nk_cache_write(x, first, heads, width, 0, (int)type, &cache) : NK_OK;
+    return status ? status : nk_cache_write(x + first * row, positions - first, heads, width, first, (int)type, &cache);
+}
+
+// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, values, sinks
+int attention(const Case &c, Result &y) {
+    nk_rows keys, values;
+    const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3], positions = c.p[4] + tokens;
+    int status = fill(c, c.operand[1], positions, keys);
+    if (!status) status = fill(c, c.operand[2], positions, values);
+    y = floats(tokens * heads * width);
+    const float *sinks = c.bytes[3] ? (const float *)c.operand[3] : nullptr;
+    return status ? status
+                  : nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4], (int)c.p[5], &keys,
+                                 &values, float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
+}
+
+// count; x
+int argmax(const Case &c, Result &y) {
+    y = {guarded(sizeof(int64_t)), sizeof(int64_t)};
+    *(int64_t *)y.data = nk_argmax((const float *)c.operand[0], c.p[0]);
+    return NK_OK;
+}
+
+int run(const Case &c, Result &y) {
+    if (nk_use_isa((int)c.isa) != NK_OK) fail("no such instruction set");
+    if (nk_set_threads((int)c.threads) != NK_OK) fail("no threads");
+    switch (c.op) {
+    case LINEAR: return linear(c, y);
+    case ROWS_OF: return rows_of(c, y);
+    case RMS_NORM: return rms_norm(c, y);
+    case ROPE: return rope(c, y);
+    case GATED: return gated(c, y);
+    case SOFTCAP: return softcap(c, y);
+    case ATTENTION: return attention(c, y);
+    case ARGMAX: return argmax(c, y);
+    }
+    fail("no such op");
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    if (count == 2 && strcmp(arguments[1], "--names") == 0) {
+        for (int i = 0; i < nk_isa_count(); i++) puts(nk_isa_name(i));
+        return 0;
+    }
+    if (count != 3) fail("give a file of cases and one for results");
+    FILE *cases = fopen(arguments[1], "rb"), *results = fopen(arguments[2], "wb");
+    if (!cases || !results) fail("cannot open the files");
+    for (Case c; read_case(cases, c);) {
+        Result y = {};
+        const int status = run(c, y);
+        write_result(results, status, y.data, status ? 0 : y.bytes);
+        free_blocks();
+    }
+    fclose(cases);
+    if (fclose(results) != 0) fail("cannot write");
+    nk_set_threads(1);
+    nk_free_scratch();
+    nk_idle();
+    return 0;
+}
