@@ -22,9 +22,9 @@ NAME = re.compile(
 )
 DEFINITION = re.compile(r"^#define (NK_\w+)(?: (.+))?$", re.MULTILINE)
 EMULATOR = "qemu-aarch64-static"
-# GCC before 13 says of its own AVX-512 header that a value is used before it is set.
 FLAGS = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
+# GCC before 13 says of its own AVX-512 header that a value is used before it is set.
 QUIET = ("-Wno-uninitialized", "-Wno-maybe-uninitialized")
 
 
@@ -54,7 +54,7 @@ def made(name: str, compiler: build.Compiler, folder: Path, target: Sequence[str
     part, program = folder / f"vectors-{name}.o", folder / f"vectors-{name}"
     run((*compiler.command, *target, *FLAGS, *WARNINGS, *quiet, *flags, *source, "-o", str(part)))
     # Linked as C, and for no instruction set: zig would build a C++ library, and a C one for each.
-    linker = ["cc" if part == "c++" and compiler.zig else part for part in compiler.command]
+    linker = ["cc" if word == "c++" and compiler.zig else word for word in compiler.command]
     run((*linker, *target, str(part), "-lm", "-o", str(program)))
     return program
 

@@ -386,11 +386,15 @@ void check_floats() {
     }
     expect(sum_of(load_f32(a)) == sum, "sum_of", 0, sum, sum_of(load_f32(a)));
     expect(max_of(load_f32(a)) == best, "max_of", 0, best, max_of(load_f32(a)));
+    Edge<float> four(4);
     for (int i = 0; i < 16; ++i) {  // each lane counts
-        float alone[16];
-        for (int k = 0; k < 16; ++k) alone[k] = k == i ? -1.0f : -2.0f;
-        expect(sum_of(load_f32(alone)) == -31, "sum_of", i, -31, sum_of(load_f32(alone)));
-        expect(max_of(load_f32(alone)) == -1, "max_of", i, -1, max_of(load_f32(alone)));
+        float alone[4][16];
+        for (int k = 0; k < 64; ++k) alone[k / 16][k % 16] = (float)(k % 16 == i ? -1 - k / 16 : -9);
+        const f32x16 x = load_f32(alone[0]);
+        expect(sum_of(x) == -136, "sum_of", i, -136, sum_of(x));
+        expect(max_of(x) == -1, "max_of", i, -1, max_of(x));
+        sums_of_four(x, load_f32(alone[1]), load_f32(alone[2]), load_f32(alone[3]), four);
+        for (int k = 0; k < 4; ++k) expect(four[k] == -136 - k, "sums_of_four", i, -136 - k, four[k]);
     }
 }
 
