@@ -29,7 +29,7 @@ _CACHES = {torch.float32: 0, torch.float16: 1}  # enum nk_cache
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
-    """Products with a packed weight; packed formats round x to 8 bits in groups of 32."""
+    """Products with a packed weight; packed formats round x to 8 bits in groups of 16."""
     if not weights.is_packed(weight):
         return reference.linear(x, weight)
     x, y = x.contiguous(), torch.empty(x.shape[0], weight.shape[0])

@@ -66,7 +66,7 @@ void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int t
     nk_share(tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t)
         op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns, op.q + t * op.padded,
-                           op.scale + t * (op.padded / 32), op.sum + t * (op.padded / 16));
+                           op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
 }
 
 void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
@@ -254,7 +254,7 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
     // The last pass may be shorter than the others, and one token may need more than many.
     const int64_t last = rounded(table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
     if (last > op.own_bytes) op.own_bytes = last;
-    const int64_t q = rounded(pass * padded), scale = rounded(pass * padded / 8), sum = rounded(pass * padded / 4);
+    const int64_t q = rounded(pass * padded), scale = rounded(pass * padded / 4), sum = rounded(pass * padded / 4);
     uint8_t *memory = scratch.take(q + scale + sum + nk_pool_size() * op.own_bytes);
     if (!memory) return NK_NO_MEMORY;
     op.q = (int8_t *)memory;

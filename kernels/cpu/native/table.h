@@ -4,11 +4,11 @@
 #include "nk.h"
 
 // Rows of activations as products read them. Columns are padded with zeros to a multiple of 32.
-// For each 32 columns a float scale (largest magnitude / 127); value = q * scale.
+// For each 16 columns a float scale (largest magnitude / 127); value = q * scale.
 struct nk_act {
     const float *x;        // [tokens, columns] as they were, for the float formats
     const int8_t *q;       // [tokens, padded]
-    const float *scale;    // [tokens, padded / 32]
+    const float *scale;    // [tokens, padded / 16]
     const int32_t *sum;    // [tokens, padded / 16] sums of q over 16 columns
     const uint8_t *tables; // [padded / 4, 32] of one token, as sign_tables makes them, or null
     int64_t tokens, columns, padded;
@@ -28,7 +28,7 @@ struct nk_attend {
 
 struct nk_table {
     const char *name;
-    // x [columns] → q [padded], scale [padded / 32], sum [padded / 16]
+    // x [columns] → q [padded], scale [padded / 16], sum [padded / 16]
     void (*quantize)(const float *x, int64_t columns, int8_t *q, float *scale, int32_t *sum);
     // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
     void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
