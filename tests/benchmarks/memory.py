@@ -130,13 +130,16 @@ def _filled(model: Any, length: int) -> Any:
 
     from engine.session import Session, chunk_size
 
-    config, cache = model.config, model.new_cache()
+    cache = model.new_cache()
     chunk = chunk_size(max(block.weights for block in model.decoder.blocks))
     chunks = max((length - TRULY_READ) // chunk, 0)
     for _ in range(chunks):
-        for layer in range(config.layers):
-            some = torch.randn(chunk, config.kv_heads, config.head_width)
-            cache.write(layer, some, some)
+        room = cache.room(chunk)
+        held = slice(cache.length, cache.length + chunk)
+        for rows in (*room.keys, *room.values):
+            for part in (rows.data, rows.scales):
+                if part is not None:
+                    part[:, held] = torch.rand(part[:, held].shape)
         cache.advance(chunk)
     session = Session(model.decoder, cache)
     session.tokens += [1] * (chunks * chunk)
@@ -193,10 +196,12 @@ def machine() -> str:
     """What the figures were measured with, without naming the machine."""
     import torch
 
+    from kernels import ops
+
     return (
         f"{date.today().isoformat()}; {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores; Python {platform.python_version()}, torch {torch.__version__}; "
-        "reference kernels"
+        f"kernels: {', '.join(sorted(set(ops.in_use(['F32', 'Q4_K']).values())))}"
     )
 
 
