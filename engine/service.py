@@ -221,7 +221,10 @@ class Engine:
 
     def _unload(self) -> None:
         if self._desk is not None:
+            from kernels import ops
+
             self._desk = None
+            ops.rest()
             give_back_memory()
 
     def _wait_for_saver(self) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "prepare",
     "read_bandwidth",
     "record",
+    "rest",
     "rms_norm",
     "rope",
     "softcap",
@@ -214,6 +215,12 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
     if library.available():
         library.set_threads(threads)
+
+
+def rest() -> None:
+    """Give back the threads and the memory that passes worked in, until the next one."""
+    if library.available():
+        library.rest()
 
 
 def read_bandwidth(size: int) -> float:

@@ -183,6 +183,13 @@ def set_threads(threads: int) -> None:
     call("set_threads", threads)
 
 
+def rest() -> None:
+    """Let the threads sleep and give back what passes worked in; the next one takes both again."""
+    with _lock:
+        native().nk_idle()
+        native().nk_free_scratch()
+
+
 def threads() -> int:
     """How many threads share work."""
     return native().nk_threads()
