@@ -75,7 +75,8 @@ _FLAGS = (
 # gcc 12 finds its own AVX-512 header at fault; clang goes on looking.
 _GCC_FLAGS = ("-Wno-uninitialized", "-Wno-maybe-uninitialized")
 _CHECKED = (
-    "-g",
+    "-O1",  # checks in loops that were unrolled take a compiler half an hour
+    "-g1",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer",
@@ -279,12 +280,12 @@ def _compile(
 ) -> list[Path]:
     """Compile all units, as many at once as there are processors; returns the objects."""
     flags = _FLAGS if "clang" in compiler.version else (*_FLAGS, *_GCC_FLAGS)
-    base = (*compiler.command, *_target_flags(compiler, target), *flags, *extra, "-I", str(native))
+    base = (*compiler.command, *_target_flags(compiler, target), *flags, "-I", str(native))
 
     def one(unit: tuple[Path, tuple[str, ...]]) -> Path:
         source, own = unit
         made = work / f"{source.stem}.o"
-        _run((*base, *own, "-c", str(source), "-o", str(made)), f"compile {source.name}")
+        _run((*base, *own, *extra, "-c", str(source), "-o", str(made)), f"compile {source.name}")
         return made
 
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
