@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,8 +125,9 @@ def test_mean_kl_along_all_recorded_answers_is_below_the_gate(
 def test_perplexity_is_within_half_a_percent_of_the_references(
     kernels: str, path: Path, golden: Path
 ) -> None:
+    """With an exact cache, as the command has it: the text is short, and halves add their own noise."""
     text = (golden / "ppl_text.txt").read_text(encoding="utf-8")
-    found, tokens = perplexity(native(path), text, 512)
+    found, tokens = perplexity(replace(native(path), cache=CacheType.F32), text, 512)
     assert tokens == 510
     assert abs(found / exact_perplexity(path, text) - 1) <= 0.005
 

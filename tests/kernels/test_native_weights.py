@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +79,19 @@ def test_an_id_outside_the_table_is_refused() -> None:
 
 
 def test_memory_is_given_back_when_the_last_weight_in_it_is_dropped() -> None:
+    """In a process of its own: what other tests have dropped would be counted too."""
+    root = str(Path(__file__).parents[2])
+    process = subprocess.run(
+        [sys.executable, __file__],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def drop_weights_one_after_the_other() -> None:
     source = matrix(100_000, name="Q4_0")
     weights.prepare(matrix(5))  # threads and allocator are warm
     gc.collect()
@@ -139,3 +155,7 @@ def test_a_checkpoint_that_raises_ends_all_threads() -> None:
     finally:
         library.set_threads(before)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("packing")]
+
+
+if __name__ == "__main__":
+    drop_weights_one_after_the_other()
