@@ -111,6 +111,13 @@ def _small(bits: int, offset: int) -> Callable[[Array], Array]:
     return lambda t: (codes(t["q"], bits) - offset).astype(np.float32) * _half(t["d"])
 
 
+def _ternary(t: Array) -> Array:
+    """Vector v of half h has quad v of the half's four blocks side by side."""
+    parts = t["q"][:, :, None] >> (np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]) & 3
+    quads = parts.reshape(len(t), -1, 16, 4).transpose(0, 2, 1, 3)  # halves, blocks, vectors
+    return (quads.reshape(len(t), 16, 256).astype(np.int32) - 1).astype(np.float32) * _half(t["d"])
+
+
 def _five(t: Array) -> Array:
     return codes(t["q"], 4) + 16 * codes(t["h"], 1)
 
@@ -141,8 +148,8 @@ _MEANINGS: dict[str, Callable[[Array], Array]] = {
     "F8_E5M2": _f8(f8_e5m2),
     "Q1_0": _q1_0,
     "Q2_0": _small(2, 1),
-    "TQ1_0": _small(2, 1),
-    "TQ2_0": _small(2, 1),
+    "TQ1_0": _ternary,
+    "TQ2_0": _ternary,
     "Q4_0": _small(4, 8),
     "Q8_0": _small(8, 128),
     "Q4_1": lambda t: codes(t["q"], 4).astype(np.float32) * _half(t["d"]) + _half(t["m"]),

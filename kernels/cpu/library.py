@@ -65,6 +65,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "active_threads": (_INT, ()),
     "idle": (None, ()),
     "group_rows": (_LONG, (_LONG,)),
+    "activation_group": (_INT, (_LONG,)),
     "packed_bytes": (_LONG, (_LONG, _LONG, _LONG)),
     "pack": (_INT, (_LONG, _POINTER, _LONG, _LONG, _LONG, _LONG, _POINTER)),
     "rows_of": (_INT, (_WEIGHT, _POINTER, _LONG, _POINTER)),

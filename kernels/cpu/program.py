@@ -89,7 +89,7 @@ class _Lowering:
     ops: list[_Op] = field(default_factory=list)
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
     kept: list[Tensor | Weight] = field(default_factory=list)  # what operations point at
-    quantized: str = ""  # the buffer whose quantized copy is there
+    quantized: tuple[str, int] = ("", 0)  # the buffer whose copy is there, its columns at once
 
     def number(self, name: str, width: int = 0) -> int:
         """The number of a buffer; a new one is made with its `width`."""
@@ -139,11 +139,11 @@ class _Lowering:
 
     def parts_before(self, one: Instruction) -> bool:
         """Whether a pass may be parted here: what is quantized does not outlive a native call."""
-        return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized != one.x)
+        return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
     def _changed(self, name: str) -> None:
-        if self.quantized == name:
-            self.quantized = ""
+        if self.quantized[0] == name:
+            self.quantized = ("", 0)
 
     def _embed(self, one: Embed) -> None:
         op = self.add(_EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns)
@@ -161,11 +161,18 @@ class _Lowering:
         )
         self._changed(one.out)
         if isinstance(then, Linear) and then.x == one.out:
-            op.quantize, op.tables = 1, _wants_tables(then)
-            self.quantized = one.out
+            first = _alike(then)[0]
+            op.quantize, op.tables = _group(first), _wants_tables(first)
+            if op.quantize:
+                self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
         """Products, and the gate or the sum that follows when nothing comes between."""
+        parts = _alike(one)
+        if len(parts) > 1:
+            for part in parts:
+                self._linear(part, None)
+            return 1
         self._quantize(one)
         plain = not any(one.changes)
         alone = len(one.weights) == 1
@@ -183,11 +190,13 @@ class _Lowering:
         return 1
 
     def _quantize(self, one: Linear) -> None:
-        exact = all(weight.format.name in _EXACT for weight in one.weights)
-        if self.quantized != one.x and not exact:
+        wanted = (one.x, _group(one))
+        if self.quantized != wanted and wanted[1]:
             width, tables = self.widths[one.x], _wants_tables(one)
-            self.add(_QUANTIZE, x=self.number(one.x), width=width, tables=tables)
-            self.quantized = one.x
+            self.add(
+                _QUANTIZE, x=self.number(one.x), width=width, quantize=wanted[1], tables=tables
+            )
+            self.quantized = wanted
 
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
         for start in range(0, len(one.weights), _MOST_WEIGHTS):
@@ -278,6 +287,32 @@ class _Lowering:
         op.weights[at] = weights.native(weight)
 
 
+def _group(one: Linear) -> int:
+    """Columns of x that are quantized at once for these products; 0: they read x itself."""
+    ids = [weight.format.id for weight in one.weights if weight.format.name not in _EXACT]
+    return library.native().nk_activation_group(ids[0]) if ids else 0
+
+
+def _alike(one: Linear) -> list[Linear]:
+    """The same products in parts that read one quantized copy of x each."""
+    parts: dict[int, list[int]] = {}
+    for at, weight in enumerate(one.weights):
+        parts.setdefault(_group(Linear(one.x, (weight,), ("",))), []).append(at)
+    if 0 in parts and len(parts) > 1:  # what reads x itself goes along with any of the others
+        exact = parts.pop(0)
+        next(iter(parts.values())).extend(exact)
+    changes = one.changes or (None,) * len(one.weights)
+    return [
+        Linear(
+            one.x,
+            tuple(one.weights[at] for at in sorted(part)),
+            tuple(one.outs[at] for at in sorted(part)),
+            tuple(changes[at] for at in sorted(part)),
+        )
+        for part in parts.values()
+    ]
+
+
 def _wants_tables(one: Linear) -> int:
     return int(any(weight.format.name == "Q1_0" for weight in one.weights))
 
@@ -306,7 +341,7 @@ class Recorded:
                 starts.append(len(lowering.ops))
             at += lowering.lower(program.body[at:])
         self._body_end = len(lowering.ops)
-        lowering.quantized = ""
+        lowering.quantized = ("", 0)
         at = 0
         while at < len(program.head):
             at += lowering.lower(program.head[at:])

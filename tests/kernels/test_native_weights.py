@@ -136,7 +136,10 @@ def test_packing_looks_at_the_checkpoint_on_the_callers_thread(threads: int) -> 
     finally:
         library.set_threads(before)
     assert seen == {threading.current_thread().name}
-    assert looks >= source.size_bytes / (threads * 4 * MIB)
+    pieces = source.size_bytes / (4 * MIB)
+    assert looks >= (
+        pieces if threads == 1 else 1
+    )  # other threads may be done before it looks again
     assert packed.size_bytes == weights.held_bytes(source.format, source.shape)
 
 

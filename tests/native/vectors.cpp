@@ -75,7 +75,7 @@ template <int N> void check_shifts(const uint8_t *bytes) {
 void check_bytes() {
     Edge<uint8_t> a(64), b(64), table(16);
     Edge<int8_t> quad(4);
-    uint8_t wanted[7][64];
+    uint8_t wanted[8][64];
     for (int i = 0; i < 64; ++i) {
         a[i] = (uint8_t)random_bits();
         b[i] = (uint8_t)random_bits();
@@ -90,6 +90,7 @@ void check_bytes() {
         wanted[4][i] = table[i / 4];
         wanted[5][i] = (uint8_t)quad[i % 4];
         wanted[6][i] = a[0];
+        wanted[7][i] = (uint8_t)(a[i] + b[i]);
     }
     const u8x64 x = load_u8(a), y = load_u8(b);
     expect_bytes("bit_and", bit_and(x, y), wanted[0]);
@@ -99,6 +100,7 @@ void check_bytes() {
     expect_bytes("spread_bytes", spread_bytes(table), wanted[4]);
     expect_bytes("splat_quad", splat_quad(quad), wanted[5]);
     expect_bytes("splat_u8", splat_u8(a[0]), wanted[6]);
+    expect_bytes("add_u8", add_u8(x, y), wanted[7]);
     check_shifts<0>(a);
     check_shifts<1>(a);
     check_shifts<2>(a);
@@ -166,6 +168,8 @@ void check_ints() {
     expect_floats("to_float", to_float(x), floats);
     expect_ints("shift_right_i32", shift_right_i32<5>(x), shifted);
     expect_ints("shift_right_i32 by none", shift_right_i32<0>(x), a);
+    for (int i = 0; i < 16; ++i) shifted[i] = (int32_t)((uint32_t)a[i] << 5);
+    expect_ints("shift_left_i32", shift_left_i32<5>(x), shifted);
     expect(sum_of_i32(x) == wanted, "sum_of_i32", 0, wanted, sum_of_i32(x));
     store_low_bytes(low, x);
     for (int i = 0; i < 16; ++i) expect(low[i] == (a[i] & 255), "store_low_bytes", i, a[i] & 255, low[i]);
@@ -375,22 +379,15 @@ void check_powers() {
 int row_of(int p) { return 16 * (p / 8 % 2 * 2 + p / 32) + p / 16 % 2 * 8 + p % 8; }
 
 void check_table_sums() {
-    int32_t wanted[64] = {};
-    i16x64 sums = zero_sums();
-    Edge<uint8_t> tables(32), index(64);
-    for (int round = 0; round < 32; ++round) {  // up to 32 * 1016, which still fits
-        for (int i = 0; i < 16; ++i) {
-            const int entry = round ? random_between(-1016, 1016) : i % 2 ? 1016 : -1016;
-            tables[i] = (uint8_t)(entry & 255);
-            tables[16 + i] = (uint8_t)(entry >> 8 & 255);
-        }
-        for (int p = 0; p < 64; ++p) {
-            index[p] = (uint8_t)random_between(0, 15);
-            const int k = index[p];
-            wanted[row_of(p)] += (int16_t)(uint16_t)(tables[k] | tables[16 + k] << 8);
-        }
-        look_up_add(sums, tables, load_u8(index));
+    int32_t wanted[64];
+    Edge<uint8_t> low(64), high(64);
+    const int bias = random_between(0, 8128);
+    for (int p = 0; p < 64; ++p) {
+        low[p] = (uint8_t)random_bits();
+        high[p] = (uint8_t)random_bits();
+        wanted[row_of(p)] = low[p] + 32 * high[p] - bias;
     }
+    const i16x64 sums = joined(load_u8(low), load_u8(high), bias);
     expect_ints("sums_of_rows<0>", sums_of_rows<0>(sums), wanted);
     expect_ints("sums_of_rows<1>", sums_of_rows<1>(sums), wanted + 16);
     expect_ints("sums_of_rows<2>", sums_of_rows<2>(sums), wanted + 32);
@@ -417,6 +414,7 @@ int main() {
     check_rounding();
     check_powers();
     prefetch(&failures);
+    prefetch_far(&failures);
     printf("%s: %ld checks, %d failures\n", NK_VECTORS, checks, failures);
     return failures != 0;
 }

@@ -62,6 +62,8 @@ NK_API void nk_idle(void);           // let the waiting threads sleep now
 
 // --- weights
 NK_API int64_t nk_group_rows(int64_t format);  // rows that are packed together; 0: no such layout
+// Columns of activations that share a scale in products with that format: 16 or 32.
+NK_API int nk_activation_group(int64_t format);
 NK_API int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns);
 // Packs rows first .. end (multiples of the group, or the last row) of `source`, which points at
 // row 0 of the file's layout; `packed` points at the start of the whole matrix.

@@ -65,8 +65,8 @@ void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int t
     int64_t first, end;
     nk_share(tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t)
-        op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns, op.q + t * op.padded,
-                           op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
+        op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns,
+                           nk_columns_at_once(op.weight->format), op.q + t * op.padded, op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
 }
 
 void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
@@ -210,10 +210,10 @@ struct Attention {
 
 void attention_job(void *context, int thread, int threads) {
     Attention &op = *(Attention *)context;
-    // Items differ in size, the last being the largest: taken from the end as threads come free.
+    // Items differ in size, the first being the largest: taken as threads come free.
     for (;;) {
-        const int64_t item = op.items - 1 - __atomic_fetch_add(&op.taken, 1, __ATOMIC_RELAXED);
-        if (item < 0) break;
+        const int64_t item = __atomic_fetch_add(&op.taken, 1, __ATOMIC_RELAXED);
+        if (item >= op.items) break;
         op.table->attention_item(&op.attend, item, op.shared, op.own + thread * op.own_bytes);
     }
     if (op.merges == 0) return;

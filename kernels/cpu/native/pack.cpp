@@ -122,6 +122,8 @@ int64_t nk_group_rows(int64_t format) {
     return p ? p->group : 0;
 }
 
+int nk_activation_group(int64_t format) { return nk_columns_at_once(format); }
+
 // 0 for no such format, for a size below one, and for more bytes than int64_t counts.
 int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns) {
     const packing *p = packing_of(format);

@@ -28,13 +28,18 @@ inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t 
     for (int g = 0; g < 8; g++) minimum[g][row] = all[8 + g];
 }
 
-// Codes 0, 1, 2 for -1, 0, 1.
+// Codes 0, 1, 2 for -1, 0, 1. TQ2_0's bytes already hold the codes of four blocks as tiles want them.
+inline void put_ternary(const uint8_t *bytes, int row, uint8_t (*q)[64]) {
+    for (int v = 0; v < 8; v++) memcpy(q[v] + 4 * row, bytes + 4 * v, 4);
+}
+
 inline void take_ternary(const tile_tq2 &t, int row, float *out) {
     const float d = half_to_float(t.d[row]);
     for (int g = 0; g < 8; g++) {
-        uint8_t q[32];
-        take2(t.q[g], row, q);
-        for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i] - 1) * d;
+        for (int v = 0; v < 8; v++) {
+            const uint8_t *four = t.q[g / 4][v] + 4 * row;
+            for (int i = 0; i < 4; i++) out[32 * g + 4 * v + i] = float((four[i] >> 2 * (g % 4) & 3) - 1) * d;
+        }
     }
 }
 
@@ -45,7 +50,7 @@ struct tq2_0 {
 
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
-        for (int g = 0; g < 8; g++) put2(quarters(b.q, g), t.q[g], row);
+        for (int h = 0; h < 2; h++) put_ternary(b.q + 32 * h, row, t.q[h]);
     }
 
     static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
@@ -92,7 +97,14 @@ struct tq1_0 {
             const uint64_t first = run.next();
             c[7].word[v] = first | run.next() << 32;
         }
-        for (int g = 0; g < 8; g++) put2(c[g], t.q[g], row);
+        for (int h = 0; h < 2; h++) {
+            uint64_t bytes[4];
+            for (int v = 0; v < 4; v++) {
+                bytes[v] = 0;
+                for (int s = 0; s < 4; s++) bytes[v] |= c[4 * h + s].word[v] << 2 * s;
+            }
+            put_ternary((const uint8_t *)bytes, row, t.q[h]);
+        }
     }
 
     static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }

@@ -67,14 +67,14 @@ void quantize_columns(Run &run, const nk_op &op, const float *x, int thread, int
     int64_t first, end;
     nk_share(padded(op.width), 32, thread, threads, &first, &end);
     if (first >= end) return;
-    run.table->quantize(x + first, least(end, op.width) - first, run.q + first, run.scale + first / 16, run.sum + first / 16);
+    run.table->quantize(x + first, least(end, op.width) - first, op.quantize, run.q + first, run.scale + first / 16, run.sum + first / 16);
     if (op.tables) run.table->sign_tables(run.q + first, end - first, run.tables + 8 * first);
 }
 
 void quantize_tokens(Run &run, const nk_op &op, const float *x, int64_t first, int64_t end) {
     const int64_t width = padded(op.width);
     for (int64_t t = first; t < end; t++)
-        run.table->quantize(x + t * op.width, op.width, run.q + t * width, run.scale + t * (width / 16), run.sum + t * (width / 16));
+        run.table->quantize(x + t * op.width, op.width, op.quantize, run.q + t * width, run.scale + t * (width / 16), run.sum + t * (width / 16));
 }
 
 void norm(Run &run, const nk_op &op, int thread, int threads) {

@@ -29,7 +29,7 @@ enum nk_kind {
 struct nk_op {
     int32_t kind;
     int32_t joined;      // no barrier after: the next reads nothing of this
-    int32_t quantize;    // NK_NORM: for products to follow
+    int32_t quantize;    // NK_NORM (or 0), NK_QUANTIZE: columns at once, 16 or 32
     int32_t tables;      // NK_NORM, NK_QUANTIZE: and sign tables, when it is one token
     int32_t x, y, z, out;
     int32_t count;       // weights

@@ -4,7 +4,8 @@
 #include "nk.h"
 
 // Rows of activations as products read them. Columns are padded with zeros to a multiple of 32.
-// For each 16 columns a float scale (largest magnitude / 127); value = q * scale.
+// For each 16 columns a float scale; value = q * scale. It is the largest magnitude / 127 of those
+// 16, or the same for two neighbours, of those 32: what nk_columns_at_once says of the weights.
 struct nk_act {
     const float *x;        // [tokens, columns] as they were, for the float formats
     const int8_t *q;       // [tokens, padded]
@@ -28,8 +29,8 @@ struct nk_attend {
 
 struct nk_table {
     const char *name;
-    // x [columns] → q [padded], scale [padded / 16], sum [padded / 16]
-    void (*quantize)(const float *x, int64_t columns, int8_t *q, float *scale, int32_t *sum);
+    // x [columns] → q [padded], scale [padded / 16], sum [padded / 16], `group` columns at once
+    void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale, int32_t *sum);
     // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
     void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own
