@@ -27,13 +27,16 @@ DRIVER = Path(__file__).parent / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
 COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # of formats whose block is one weight
 COUNTS = (1, 2, 15, 16, 17, 63, 65, 300, 5000)
+_QUANTIZED = {row.name for row in FORMATS.values()} - {"F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
+# A whole layer whose activations are rounded to 8 bits again and again; its cache too.
+_SOME, _MORE = 5e-3, 5e-2
 EXACT = 1e-10  # normalized squared error where only the order of additions differs
 
 
 class Op(IntEnum):
     """enum Op of driver.cpp."""
 
-    LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX = range(8)
+    LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX, RUN = range(9)
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Maker:
         """`each` cases of every format and of every other op."""
         ops = (self.rms_norm, self.rope, self.gated, self.softcap, self.attention, self.argmax)
         made = [self.linear(format) for format in FORMATS.values() for _ in range(each)]
-        made += [self.rows_of(format) for format in FORMATS.values()]
+        made += [one(format) for one in (self.rows_of, self.run) for format in FORMATS.values()]
         return made + [op() for op in ops for _ in range(3 * each)]
 
     def linear(self, format: Format) -> Case:
@@ -220,6 +223,36 @@ class Maker:
             EXACT,
         )
 
+    def run(self, format: Format) -> Case:
+        """A layer and its head as one recorded program: some tokens together, then one alone."""
+        width, heads, kv_heads, head_width, inner, vocabulary = 256, 4, 2, 64, 512, 80
+        type, tokens = self._pick.choice((0, 1, 2)), self._pick.choice((2, 7, 14))
+        query, key = heads * head_width, kv_heads * head_width
+        shapes = ((vocabulary, width), (query, width), (key, width), (key, width), (width, query))
+        shapes += ((inner, width), (inner, width), (width, inner))
+        data = [blocks.even_blocks(format, n * d // format.block, self._random) for n, d in shapes]
+        dense = [
+            decode_rows(each.view(n, -1), format, d)
+            for each, (n, d) in zip(data, shapes, strict=True)
+        ]
+        # Values of a few units, which a cache of halves can hold whatever the format's are.
+        norms = self._normal(3, width) / (float(dense[3].square().mean().sqrt()) * width**0.5)
+        # Small, so that no query is all for one key: roundings of x would then choose which.
+        heads_norms = [0.3 * torch.rand(head_width, generator=self._random) for _ in "qk"]
+        frequencies = torch.rand(head_width // 2, generator=self._random)
+        ids = torch.randint(0, vocabulary, (tokens,), generator=self._random)
+        wanted = _layer(dense, norms, heads_norms, frequencies, ids, type)
+        cap = 3 * float(wanted.square().mean().sqrt())
+        sizes = width, heads, kv_heads, head_width, inner, vocabulary, type, tokens
+        return Case(
+            Op.RUN,
+            f"run {format.name} {tokens} tokens, cache {type}",
+            (format.id, 0, 0, *sizes, cap),
+            (*data, norms, *heads_norms, frequencies, ids),
+            reference.softcap(wanted, cap),
+            _MORE if type == 2 else _SOME if format.name in _QUANTIZED else 1e-6,
+        )
+
     def _matrix(self, format: Format) -> tuple[int, int, Tensor, Tensor]:
         """Rows, columns, the bytes of a file, and the weights in double precision."""
         rows = self._pick.choice(ROWS)
@@ -234,6 +267,39 @@ class Maker:
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(*shape, generator=self._random)
+
+
+def _layer(
+    dense: list[Tensor],
+    norms: Tensor,
+    head_norms: list[Tensor],
+    frequencies: Tensor,
+    ids: Tensor,
+    type: int,
+) -> Tensor:
+    """Logits f64 [T, V] of one layer with the matrices `dense`, as driver.cpp records it."""
+    table, query, key, value, output, gate, up, down = (each.double() for each in dense)
+    tokens, head_width = len(ids), len(head_norms[0])
+    x, positions = table[ids], torch.arange(tokens)
+    normed = reference.rms_norm(x, norms[0].double(), 1e-5)
+    q, k = (
+        reference.rope(
+            reference.rms_norm(
+                (normed @ weight.T).view(tokens, -1, head_width), norm.double(), 1e-5
+            ),
+            positions,
+            frequencies,
+            False,
+            1.0,
+        )
+        for weight, norm in zip((query, key), head_norms, strict=True)
+    )
+    v = (normed @ value.T).view(tokens, -1, head_width)
+    held = (_held(rows.float(), type) for rows in (k, v))
+    x = x + _attended(q, *held, 0, 0.125, 0, 0.0, None) @ output.T
+    normed = reference.rms_norm(x, norms[1].double(), 1e-5)
+    x = x + reference.gated(normed @ gate.T, normed @ up.T, Activation.SILU) @ down.T
+    return reference.rms_norm(x, norms[2].double(), 1e-5) @ table.T
 
 
 def _held(rows: Tensor, type: int) -> Tensor:

@@ -17,9 +17,9 @@
 
 namespace {
 
-constexpr int kMostParameters = 16, kMostOperands = 4, kMostBlocks = 16;
+constexpr int kMostParameters = 16, kMostOperands = 14, kMostBlocks = 64;
 constexpr uint8_t kPoison = 0xFF;
-enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX };
+enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX, RUN };
 
 [[noreturn]] void fail(const char *what) {
     fprintf(stderr, "driver: %s\n", what);
@@ -205,6 +205,146 @@ int argmax(const Case &c, Result &y) {
     return NK_OK;
 }
 
+// --- a recorded program: one layer of a model, and its head
+
+enum Buffer { STREAM, NORMED, QUERY, KEY, VALUE, ANGLES, ATTENDED, MADE, GATE, UP, LOGITS, BUFFERS };
+
+struct Model {
+    int64_t format, width, heads, kv_heads, head_width, inner, vocabulary, type, tokens;
+    float cap;
+    nk_weight table, query, key, value, output, gate, up, down;
+    const float *norms, *query_norm, *key_norm, *frequencies;
+};
+
+int pack_matrix(const Case &c, int operand, int64_t rows, int64_t columns, nk_weight &weight) {
+    Case one = c;
+    one.p[1] = rows;
+    one.p[2] = columns;
+    one.operand[0] = c.operand[operand];
+    return pack(one, weight);
+}
+
+nk_op op_of(int kind, int x, int out, int64_t width) {
+    nk_op op = {};
+    op.kind = kind;
+    op.x = x;
+    op.out = out;
+    op.width = width;
+    op.activation = op.add_to = -1;
+    op.epsilon = 1e-5f;
+    op.scale = 1;
+    return op;
+}
+
+nk_op norm_of(const Model &m, int number) {
+    nk_op op = op_of(NK_NORM, STREAM, NORMED, m.width);
+    op.weight = m.norms + number * m.width;
+    op.quantize = nk_activation_group(m.format);
+    op.tables = m.format == 41;  // Q1_0
+    return op;
+}
+
+nk_op quantize_of(const Model &m, int x, int64_t width) {
+    nk_op op = op_of(NK_QUANTIZE, x, 0, width);
+    op.quantize = nk_activation_group(m.format);
+    op.tables = m.format == 41;
+    return op;
+}
+
+nk_op product_of(const Model &m, int x, int64_t width, int out, const nk_weight &weight) {
+    nk_op op = op_of(NK_LINEAR, x, 0, width);
+    op.tables = m.format == 41;
+    op.count = 1;
+    op.weights[0] = weight;
+    op.outs[0] = out;
+    return op;
+}
+
+void also(nk_op &op, int out, const nk_weight &weight) {
+    op.weights[op.count] = weight;
+    op.outs[op.count++] = out;
+}
+
+int record(const Model &m, nk_op *ops) {
+    const int64_t query = m.heads * m.head_width;
+    nk_op *op = ops;
+    *op = op_of(NK_ANGLES, 0, ANGLES, 0);
+    op->joined = 1;
+    op->pairs = (int32_t)(m.head_width / 2);
+    op++->weight = m.frequencies;
+    *op = op_of(NK_EMBED, 0, STREAM, m.width);
+    op++->weights[0] = m.table;
+    *op++ = norm_of(m, 0);
+    *op = product_of(m, NORMED, m.width, QUERY, m.query);
+    also(*op, KEY, m.key);
+    also(*op++, VALUE, m.value);
+    const int kinds[] = {NK_TURN, NK_ATTEND};
+    for (const int kind : kinds) {
+        *op = op_of(kind, QUERY, kind == NK_TURN ? ANGLES : ATTENDED, 0);
+        op->y = KEY;
+        op->z = VALUE;
+        op->pairs = (int32_t)(m.head_width / 2);
+        op->heads = m.heads;
+        op->kv_heads = m.kv_heads;
+        op->head_width = m.head_width;
+        op->query_norm = m.query_norm;
+        op->key_norm = m.key_norm;
+        op++->scale = 0.125f;
+    }
+    *op++ = quantize_of(m, ATTENDED, query);
+    *op = product_of(m, ATTENDED, query, MADE, m.output);
+    op++->add_to = STREAM;
+    *op++ = norm_of(m, 1);
+    *op = product_of(m, NORMED, m.width, GATE, m.gate);
+    also(*op, UP, m.up);
+    op++->activation = 0;
+    *op++ = quantize_of(m, GATE, m.inner);
+    *op = product_of(m, GATE, m.inner, MADE, m.down);
+    op++->add_to = STREAM;
+    *op++ = norm_of(m, 2);
+    *op++ = product_of(m, NORMED, m.width, LOGITS, m.table);
+    *op = op_of(NK_SOFTCAP, LOGITS, 0, m.vocabulary);
+    op++->cap = m.cap;
+    return (int)(op - ops);
+}
+
+// format, -, -, width, heads, kv_heads, head_width, inner, vocabulary, type, tokens, cap; operands
+// 0 .. 7 matrices in the order of Model, 8 norms, 9 and 10 norms of heads, 11 frequencies, 12 ids.
+// All tokens but the last are read together, then the last alone.
+int run_program(const Case &c, Result &y) {
+    Model m = {c.p[0], c.p[3], c.p[4], c.p[5], c.p[6], c.p[7], c.p[8], c.p[9], c.p[10], float_of(c.p[11]),
+               {}, {}, {}, {}, {}, {}, {}, {},
+               (const float *)c.operand[8], (const float *)c.operand[9], (const float *)c.operand[10],
+               (const float *)c.operand[11]};
+    const int64_t query = m.heads * m.head_width, key = m.kv_heads * m.head_width;
+    const int64_t rows[] = {m.vocabulary, query, key, key, m.width, m.inner, m.inner, m.width};
+    const int64_t columns[] = {m.width, m.width, m.width, m.width, query, m.width, m.width, m.inner};
+    nk_weight *weights[] = {&m.table, &m.query, &m.key, &m.value, &m.output, &m.gate, &m.up, &m.down};
+    for (int i = 0; i < 8; i++)
+        if (const int status = pack_matrix(c, i, rows[i], columns[i], *weights[i])) return status;
+
+    const int64_t widths[BUFFERS] = {m.width, m.width, query, key, key, m.head_width, query, m.width, m.inner, m.inner, m.vocabulary};
+    float *buffers[BUFFERS];
+    for (int i = 0; i < BUFFERS; i++) buffers[i] = (float *)guarded((size_t)(4 * widths[i] * m.tokens));
+    nk_rows caches[2] = {};
+    for (nk_rows &cache : caches) {
+        const int64_t each = m.type == NK_CACHE_F32 ? 4 : m.type == NK_CACHE_F16 ? 2 : 1;
+        cache.capacity = m.tokens;
+        cache.data = guarded((size_t)(key * m.tokens * each));
+        if (m.type == NK_CACHE_Q8) cache.scales = (uint16_t *)guarded((size_t)(m.kv_heads * m.tokens * ((m.head_width + 31) / 32) * 2));
+    }
+    static nk_op ops[32];
+    const int count = record(m, ops);
+    const nk_program program = {ops, buffers, &caches[0], &caches[1], m.type, (int64_t)sizeof(nk_op)};
+    const int64_t *ids = (const int64_t *)c.operand[12], before = m.tokens - 1;
+    y = floats(m.tokens * m.vocabulary);
+    if (const int status = nk_run(&program, 0, count, before, 0, ids)) return status;
+    memcpy(y.data, buffers[LOGITS], (size_t)(4 * before * m.vocabulary));
+    if (const int status = nk_run(&program, 0, count, 1, before, ids + before)) return status;
+    memcpy((float *)y.data + before * m.vocabulary, buffers[LOGITS], (size_t)(4 * m.vocabulary));
+    return NK_OK;
+}
+
 int run(const Case &c, Result &y) {
     if (nk_use_isa((int)c.isa) != NK_OK) fail("no such instruction set");
     if (nk_set_threads((int)c.threads) != NK_OK) fail("no threads");
@@ -217,6 +357,7 @@ int run(const Case &c, Result &y) {
     case SOFTCAP: return softcap(c, y);
     case ATTENTION: return attention(c, y);
     case ARGMAX: return argmax(c, y);
+    case RUN: return run_program(c, y);
     }
     fail("no such op");
 }
