@@ -47,6 +47,7 @@ class Row:
     decode: float
     prefill: float
     depth: float = 0.0  # decode behind 4,096 tokens; 0: what it is at depth 0
+    prompt: int = 512  # tokens; fewer where llama.cpp would need minutes for so many
 
 
 ROWS = (
@@ -54,7 +55,7 @@ ROWS = (
     Row("Qwen3-4B shape, Q1_0", "qwen3-4b-Q1_0.gguf", 3.0, 5.0),
     Row("Qwen3-8B shape, Q1_0", "qwen3-8b-Q1_0.gguf", 3.0, 5.0),
     Row("Qwen3-1.7B shape, TQ2_0", "qwen3-1.7b-TQ2_0.gguf", 1.8, 3.0),
-    Row("Qwen3-1.7B shape, Q2_0", "qwen3-1.7b-Q2_0.gguf", 20.0, 60.0),
+    Row("Qwen3-1.7B shape, Q2_0", "qwen3-1.7b-Q2_0.gguf", 20.0, 60.0, prompt=64),
     Row("Qwen3-1.7B shape, Q4_0", "qwen3-1.7b-Q4_0.gguf", 1.05, 1.4),
     Row("Qwen3-1.7B shape, Q4_K", "qwen3-1.7b-Q4_K.gguf", 1.0, 1.7),
     Row("Qwen3-1.7B shape, Q8_0", "qwen3-1.7b-Q8_0.gguf", 1.4, 2.5),
@@ -130,7 +131,11 @@ def run(
             print(f"  {section}: {row.words}", flush=True)
             try:
                 if settings is not None:
-                    settings = replace(settings, generated=how.generated or settings.generated)
+                    settings = replace(
+                        settings,
+                        generated=how.generated or settings.generated,
+                        prompt=min(settings.prompt, row.prompt),
+                    )
                     found: Any = measure(find(row), settings, peers, how.pairs)
                 elif section == BUSY:
                     found = measure_busy(find(row), peers, how.pairs)

@@ -1,0 +1,99 @@
+"""Recorded products of one input with matrices of several formats: the bits of the single ops.
+
+Some formats round activations in groups of 16, some in groups of 32, some not at all; a recorded
+pass keeps one rounded copy at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+import blocks
+from kernels import cpu, ops
+from kernels.cpu import library, program, weights
+from kernels.formats import by_name
+from kernels.program import Add, Embed, Gate, Instruction, Linear, Norm, Program, Room, Rows
+from kernels.reference import Activation
+from kernels.weight import Weight
+
+pytestmark = pytest.mark.usefixtures("instruction_set")
+
+WIDTH, VOCABULARY, TOKENS = 256, 40, [3, 0, 39, 17, 3, 8, 21]
+TRIPLES = list(itertools.permutations(("Q1_0", "Q4_0", "TQ2_0", "F32"), 3))
+PAIRS = [*itertools.permutations(("Q1_0", "Q4_0", "Q2_0", "F16"), 2), ("Q1_0", "Q1_0")]
+
+
+def matrix(name: str, rows: int, random: torch.Generator) -> Weight:
+    format = by_name(name)
+    data = blocks.even_blocks(format, rows * WIDTH // format.block, random)
+    return weights.prepare(Weight(data.view(rows, -1), format, (rows, WIDTH)))
+
+
+def room() -> Room:
+    """Nothing attends here."""
+    one = Rows(torch.zeros(1, 64, 32), None)
+    return Room(1, 64, (one,), (one,))
+
+
+def passes(body: Sequence[Instruction], table: Weight, names: Sequence[str]) -> Tensor:
+    """Hidden states of all tokens in one recorded pass, then of each alone: [2 * T, D]."""
+    widths = dict.fromkeys(names, WIDTH)
+    embed = Embed(table, "x")
+    whole = Program((embed, *body), (0,), (), "x", "logits", widths | {"logits": VOCABULARY})
+    recorded = program.record(whole)
+    assert recorded
+    alone = [recorded.hidden([token], room(), 0) for token in TOKENS]
+    return torch.cat([recorded.hidden(TOKENS, room(), 0), *alone])
+
+
+@pytest.mark.parametrize("formats", TRIPLES, ids="-".join)
+def test_products_of_several_formats(formats: tuple[str, ...], random: torch.Generator) -> None:
+    table = matrix("F32", VOCABULARY, random)
+    made = [matrix(name, WIDTH, random) for name in formats]
+    scale = torch.rand(WIDTH, generator=random)
+    outs = tuple(f"out {at}" for at in range(len(made)))
+    body = [Norm("x", scale, 1e-5, "n"), Linear("n", tuple(made), outs)]
+    body += [Add("x", out) for out in outs]
+    found = passes(body, table, ("x", "n", *outs))
+    with ops.only("cpu"):
+        x = ops.embed(torch.tensor(TOKENS), table)
+        n = ops.rms_norm(x, scale, 1e-5)
+        for weight in made:
+            x = x + ops.linear(n, weight)
+    assert torch.equal(found, torch.cat([x, x]))
+
+
+@pytest.mark.parametrize("formats", PAIRS, ids="-".join)
+def test_gates_of_several_formats(formats: tuple[str, str], random: torch.Generator) -> None:
+    table = matrix("F32", VOCABULARY, random)
+    gate, up = (matrix(name, WIDTH, random) for name in formats)
+    # Of x itself, which is not normed first, and then of what the gate has made.
+    body = [
+        Linear("x", (gate, up), ("g", "u")),
+        Gate("g", "u", Activation.SILU, "g"),
+        Linear("g", (up,), ("d",)),
+        Add("x", "d"),
+    ]
+    found = passes(body, table, ("x", "g", "u", "d"))
+    with ops.only("cpu"):
+        x = ops.embed(torch.tensor(TOKENS), table)
+        gated = ops.gated(ops.linear(x, gate), ops.linear(x, up), Activation.SILU)
+        x = x + ops.linear(gated, up)
+    assert torch.equal(found, torch.cat([x, x]))
+
+
+def test_groups_are_what_the_kernels_say() -> None:
+    native = library.native()
+    groups = {name: native.nk_activation_group(by_name(name).id) for name in cpu_formats()}
+    wide = {name for name, group in groups.items() if group == 32}
+    assert wide == {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0"}
+    assert set(groups.values()) == {16, 32}
+
+
+def cpu_formats() -> list[str]:
+    return sorted({name for op, name in cpu.KERNELS if op == "linear" and name})
