@@ -102,15 +102,20 @@ def q8_0(blocks: Tensor) -> Tensor:
     return blocks[:, 2:].view(torch.int8).to(torch.float32).mul_(_half(blocks, 0))
 
 
+def q8_1(blocks: Tensor) -> Tensor:
+    """d f16, d times the sum of the rest, 32 signed bytes: d · q."""
+    return blocks[:, 4:].view(torch.int8).to(torch.float32).mul_(_half(blocks, 0))
+
+
 # The sixteen steps of IQ4_NL and IQ4_XS, close together near zero where most weights are.
-_UNEVEN = torch.tensor(
+UNEVEN = torch.tensor(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=torch.float32
 )
 
 
 def iq4_nl(blocks: Tensor) -> Tensor:
     """d f16, 16 bytes of nibbles, each the number of an uneven step: d · step."""
-    return _looked_up(_nibbles(blocks[:, 2:]), _UNEVEN).mul_(_half(blocks, 0))
+    return _looked_up(_nibbles(blocks[:, 2:]), UNEVEN).mul_(_half(blocks, 0))
 
 
 # Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled to be whole; minus zero counts as zero.
@@ -122,6 +127,19 @@ _E8M0 = torch.tensor([2.0 ** (exponent - 128) for exponent in range(256)])
 def mxfp4(blocks: Tensor) -> Tensor:
     """One byte of exponent, 16 bytes of nibbles, each a 4-bit float: 2**(e - 128) · doubled."""
     return _looked_up(_nibbles(blocks[:, 1:]), _E2M1).mul_(_looked_up(blocks[:, :1], _E8M0))
+
+
+# Unsigned floats of 4 exponent and 3 mantissa bits, halved because the codes are doubled. The
+# seven set bits that are no number elsewhere count as zero; the eighth bit is not looked at.
+_UE4M3 = (_EVERY_BYTE & 127).view(torch.float8_e4m3fn).to(torch.float32) / 2
+_UE4M3[[0x7F, 0xFF]] = torch.tensor([0.0, 240.0])
+
+
+def nvfp4(blocks: Tensor) -> Tensor:
+    """Four bytes of scales for 16 weights each, 32 of nibbles, each a 4-bit float."""
+    d = _looked_up(blocks[:, :4], _UE4M3)
+    q = _looked_up(_nibbles(blocks[:, 4:].view(-1, 4, 8)), _E2M1)
+    return q.mul_(d[:, :, None]).flatten(1)
 
 
 # All 256 floats of eight bits; looked up because not every device has torch's types for them.
@@ -155,9 +173,15 @@ def q1_0(blocks: Tensor) -> Tensor:
 
 
 def q2_0(blocks: Tensor) -> Tensor:
-    """d f16, 16 bytes of four neighbours each, lowest bits first: d · (q - 1), so -1 to +2."""
-    q = blocks[:, 2:].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3  # [n, 16, 4]
+    """d f16, bytes of four neighbours each, lowest bits first: d · (q - 1), so -1 to +2."""
+    q = blocks[:, 2:].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3  # [n, bytes, 4]
     return q.flatten(1).to(torch.float32).sub_(1).mul_(_half(blocks, 0))
+
+
+def tq2_0_g128(blocks: Tensor) -> Tensor:
+    """32 bytes of four neighbours each, lowest bits first, then d f16: -d, 0, d, and 0 again."""
+    q = (blocks[:, :32].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)
+    return q.masked_fill_(q == 3, 1).to(torch.float32).sub_(1).mul_(_half(blocks, 32))
 
 
 def tq2_0(blocks: Tensor) -> Tensor:
@@ -182,6 +206,12 @@ def tq1_0(blocks: Tensor) -> Tensor:
     """48 bytes of five trits each (runs of 32 and 16), 4 bytes of four, d f16: d · (q - 1)."""
     runs = _trits(blocks[:, :32], 5), _trits(blocks[:, 32:48], 5), _trits(blocks[:, 48:52], 4)
     return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(_half(blocks, 52))
+
+
+def ptq1_0(blocks: Tensor) -> Tensor:
+    """24 bytes of five trits each (runs of 16 and 8), 2 bytes of four, d f16: d · (q - 1)."""
+    runs = _trits(blocks[:, :16], 5), _trits(blocks[:, 16:24], 5), _trits(blocks[:, 24:26], 4)
+    return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(_half(blocks, 26))
 
 
 # --- blocks of 256 ------------------------------------------------------------------------------
@@ -249,5 +279,11 @@ def iq4_xs(blocks: Tensor) -> Tensor:
     high = (blocks[:, 2:4].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)  # [n, 8]
     low = (blocks[:, 4:8].unsqueeze(-1) >> nibbles & 15).flatten(1)
     d = (low | high << 4).to(torch.float32).sub_(32).mul_(_half(blocks, 0))
-    q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), _UNEVEN)  # [n, 8, 32]
+    q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), UNEVEN)  # [n, 8, 32]
     return q.mul_(d[:, :, None]).flatten(1)
+
+
+def q8_k(blocks: Tensor) -> Tensor:
+    """d f32, 256 signed bytes, 16 sums of them: d · q."""
+    d = blocks[:, :4].clone(memory_format=torch.contiguous_format).view(torch.float32)
+    return blocks[:, 4:260].view(torch.int8).to(torch.float32).mul_(d)

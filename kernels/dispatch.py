@@ -11,12 +11,14 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from kernels import cpu, reference
 from kernels.cpu import library
 from kernels.reference import Kernel
 
 Kernels = Mapping[tuple[str, str], Kernel]
+Seen = Callable[[str, tuple[Any, ...], Any], None]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Dispatch:
         self._words = words or {}
         self._chosen = ""
         self._found: dict[tuple[str, str], Kernel] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._seen: Seen | None = None
 
     def find(self, op: str, format: str = "F32") -> Kernel:
         """The kernel that runs `op` on weights of `format`.
@@ -51,7 +55,35 @@ class Dispatch:
             if name != self._preferred():
                 _log.warning("%s %s: %s lacks it, %s runs", op, format, self._preferred(), name)
             kernel = self._found[op, format] = self.backends[name][op, format]
-        return kernel
+        return kernel if self._seen is None else self._watching(op, kernel, self._seen)
+
+    def refuse(self, op: str, format: str = "F32") -> None:
+        """Run this op on the reference from now on: its kernel was found to be wrong.
+
+        Recorded passes have the same kernels inside, so none is made any more. Weights of the
+        format have to be prepared anew.
+        """
+        ops = [each.__name__ for each in reference.WEIGHT_OPS]
+        keys = {(each, format) for each in (*ops, "held_bytes")} if op in ops else {(op, format)}
+        self._refused |= keys | {("record", "F32")}
+        self._found.clear()
+
+    @contextmanager
+    def watched(self, seen: Seen) -> Iterator[None]:
+        """Tell `seen` of every op that runs until the block ends: name, operands, result."""
+        self._seen = seen
+        try:
+            yield
+        finally:
+            self._seen = None
+
+    def _watching(self, op: str, kernel: Kernel, seen: Seen) -> Kernel:
+        def run(*operands: Any) -> Any:
+            result = kernel(*operands)
+            seen(op, operands, result)
+            return result
+
+        return run
 
     def in_use(self, formats: Iterable[str]) -> dict[str, str]:
         """Backend by op for a model with weights of `formats`: "linear Q4_K" → "cpu avx512"."""
@@ -86,7 +118,8 @@ class Dispatch:
         return self._known(chosen) if chosen else next(iter(self.backends))
 
     def _backend(self, op: str, format: str) -> str:
-        for name in (self._preferred(), "reference"):
+        refused = (op, format) in self._refused
+        for name in ("reference",) if refused else (self._preferred(), "reference"):
             if (op, format) in self.backends[name]:
                 return name
         raise ValueError(f"{op}: no kernel for {format} weights")
@@ -97,6 +130,7 @@ KNOWN: dict[str, Kernels] = {"cpu": cpu.KERNELS, "reference": reference.KERNELS}
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
 DISPATCH = Dispatch(BACKENDS, {"cpu": cpu.words})
 find, in_use, only = DISPATCH.find, DISPATCH.in_use, DISPATCH.only
+refuse, watched = DISPATCH.refuse, DISPATCH.watched
 
 if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
     _log.warning("The slow reference runs, not the native kernels. %s", library.reason())

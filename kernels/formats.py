@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels import decoders
+from kernels import codebooks, decoders
 
 _GGML = "https://github.com/ggml-org/ggml/blob/ffa4e8b80930029a35991f94e7c8a93cd67730ab/src/"
+_PRISM = "https://github.com/PrismML-Eng/llama.cpp/blob/397c0876/ggml/"
 _OXIBONSAI = (
     "https://github.com/cool-japan/oxibonsai/blob/5c1c874acda173c272168e8f7a76a43cb442df9d/"
 )
@@ -31,7 +32,9 @@ class Format:
     """One way to store weights that this project runs."""
 
     name: str
-    id: int  # as tensors in a file carry it: ggml's number, or OxiBonsai's of its own formats
+    # As tensors in a file carry it: ggml's number, PrismML's or OxiBonsai's of their own formats.
+    # Those from 1,000 on are in no file: layouts that are stored under another format's number.
+    id: int
     block: int  # weights per block
     size: int  # bytes per block
     decode: Decoder  # blocks uint8 [n, size] → weights f32 [n, block]
@@ -120,47 +123,48 @@ _ROWS = (
     Format("Q5_0",    6,  32,  22,  decoders.q5_0,    _PACKED, "5-bit, groups of 32", _quants("L500-L524")),
     Format("Q5_1",    7,  32,  24,  decoders.q5_1,    _PACKED, "5-bit with minimum, groups of 32", _quants("L526-L551")),
     Format("Q8_0",    8,  32,  34,  decoders.q8_0,    _PACKED, "8-bit, groups of 32", _quants("L553-L567")),
+    Format("Q8_1",    9,  32,  36,  decoders.q8_1,    _PACKED, "8-bit with sums, groups of 32", f"{_GGML}ggml-common.h#L257-L268"),
     Format("Q2_K",    10, 256, 84,  decoders.q2_k,    _PACKED, "2-bit, groups of 16 in blocks of 256", _quants("L961-L991")),
     Format("Q3_K",    11, 256, 110, decoders.q3_k,    _PACKED, "3-bit, groups of 16 in blocks of 256", _quants("L1306-L1354")),
     Format("Q4_K",    12, 256, 144, decoders.q4_k,    _PACKED, "4-bit, groups of 32 in blocks of 256", _quants("L1530-L1552")),
     Format("Q5_K",    13, 256, 176, decoders.q5_k,    _PACKED, "5-bit, groups of 32 in blocks of 256", _quants("L1732-L1757")),
     Format("Q6_K",    14, 256, 210, decoders.q6_k,    _PACKED, "6-bit, groups of 16 in blocks of 256", _quants("L1940-L1969")),
+    Format("Q8_K",    15, 256, 292, decoders.q8_k,    _PACKED, "8-bit with sums, groups of 256", _quants("L2808-L2818")),
+    Format("IQ2_XXS", 16, 256, 66,  codebooks.iq2_xxs, _PACKED, "2-bit by a codebook, groups of 32 in blocks of 256", _quants("L2489-L2513")),
+    Format("IQ2_XS",  17, 256, 74,  codebooks.iq2_xs,  _PACKED, "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2517-L2540")),
+    Format("IQ3_XXS", 18, 256, 98,  codebooks.iq3_xxs, _PACKED, "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2576-L2604")),
+    Format("IQ1_S",   19, 256, 50,  codebooks.iq1_s,   _PACKED, "1.6-bit by a codebook, groups of 32 in blocks of 256", _quants("L2651-L2674")),
     Format("IQ4_NL",  20, 32,  18,  decoders.iq4_nl,  _PACKED, "4-bit with uneven steps, groups of 32", _quants("L2726-L2742")),
+    Format("IQ3_S",   21, 256, 110, codebooks.iq3_s,   _PACKED, "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2608-L2647")),
+    Format("IQ2_S",   22, 256, 82,  codebooks.iq2_s,   _PACKED, "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2544-L2572")),
     Format("IQ4_XS",  23, 256, 136, decoders.iq4_xs,  _PACKED, "4-bit with uneven steps, groups of 32 in blocks of 256", _quants("L2744-L2765")),
+    Format("IQ1_M",   29, 256, 56,  codebooks.iq1_m,   _PACKED, "1.8-bit by a codebook, groups of 16 in blocks of 256", _quants("L2676-L2724")),
     Format("TQ1_0",   34, 256, 54,  decoders.tq1_0,   _PACKED, "ternary, five to a byte, groups of 256", _quants("L2429-L2466")),
     Format("TQ2_0",   35, 256, 66,  decoders.tq2_0,   _PACKED, "ternary, four to a byte, groups of 256", _quants("L2468-L2485")),
     Format("MXFP4",   39, 32,  17,  decoders.mxfp4,   _PACKED, "4-bit floats, groups of 32", _quants("L569-L587")),
+    Format("NVFP4",   40, 64,  36,  decoders.nvfp4,   _PACKED, "4-bit floats, groups of 16 in blocks of 64", _quants("L589-L612")),
     Format("Q1_0",    41, 128, 18,  decoders.q1_0,    _PACKED, "1-bit, groups of 128", _quants("L419-L437")),
     Format("Q2_0",    42, 64,  18,  decoders.q2_0,    _PACKED, "2-bit, groups of 64", _quants("L439-L457")),
     Format("F8_E4M3", 43, 32,  34,  decoders.f8_e4m3, _PACKED, "8-bit floats to 448, groups of 32", _FP8),
     Format("F8_E5M2", 44, 32,  34,  decoders.f8_e5m2, _PACKED, "8-bit floats to 57344, groups of 32", _FP8),
+    Format("PQ2_0",   142, 128, 34, decoders.q2_0,    _PACKED, "2-bit, groups of 128", f"{_PRISM}src/ggml-quants.c"),
+    Format("PTQ1_0",  143, 128, 28, decoders.ptq1_0,  _PACKED, "ternary, five to a byte, groups of 128", f"{_PRISM}src/ggml-quants.c"),
+    Format("TQ2_0_G128", 1042, 128, 34, decoders.tq2_0_g128, _PACKED, "ternary, four to a byte, groups of 128", f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_ternary.rs"),
 )
 
 # Sizes as ggml allocates them, so that a file with such tensors can still be measured.
 UNSUPPORTED: dict[int, KnownFormat] = {
-    9: KnownFormat("Q8_1", 32, 36),
-    15: KnownFormat("Q8_K", 256, 292),
-    16: KnownFormat("IQ2_XXS", 256, 66),
-    17: KnownFormat("IQ2_XS", 256, 74),
-    18: KnownFormat("IQ3_XXS", 256, 98),
-    19: KnownFormat("IQ1_S", 256, 50),
-    21: KnownFormat("IQ3_S", 256, 110),
-    22: KnownFormat("IQ2_S", 256, 82),
     24: KnownFormat("I8", 1, 1),
     25: KnownFormat("I16", 1, 2),
     26: KnownFormat("I32", 1, 4),
     27: KnownFormat("I64", 1, 8),
     28: KnownFormat("F64", 1, 8),
-    29: KnownFormat("IQ1_M", 256, 56),
     31: KnownFormat("Q4_0_4_4", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
     32: KnownFormat("Q4_0_4_8", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
     33: KnownFormat("Q4_0_8_8", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
     36: KnownFormat("IQ4_NL_4_4", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
     37: KnownFormat("IQ4_NL_4_8", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
     38: KnownFormat("IQ4_NL_8_8", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
-    40: KnownFormat("NVFP4", 64, 36),
-    142: KnownFormat("PQ2_0", 128, 34, "2-bit, groups of 128, PrismML's own number"),
-    143: KnownFormat("PTQ1_0", 128, 28, "ternary, groups of 128, PrismML's own number"),
 }
 # fmt: on
 

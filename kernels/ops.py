@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import library
-from kernels.dispatch import BACKENDS, find, in_use, only
+from kernels.dispatch import BACKENDS, find, in_use, only, refuse, watched
 from kernels.formats import Format
 from kernels.program import Program, Recorded
 from kernels.reference import Activation
@@ -29,16 +29,19 @@ __all__ = [
     "gated",
     "held_bytes",
     "in_use",
+    "layer_norm",
     "linear",
     "only",
     "pace",
     "prepare",
     "read_bandwidth",
     "record",
+    "refuse",
     "rest",
     "rms_norm",
     "rope",
     "softcap",
+    "watched",
 ]
 
 
@@ -92,6 +95,21 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     if x.dtype != torch.float32 or weight.dtype != torch.float32:
         raise ValueError(f"rms_norm: x is {_name(x)} and weight {_name(weight)}, not float32")
     return find("rms_norm")(x, weight, epsilon)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+    """Layer norm: x [..., D] f32, weight and bias [D] f32 → [..., D] f32; without bias: None.
+
+    y = (x - mean) / sqrt(variance + epsilon) * weight + bias; the variance is that of D values.
+    Source: https://arxiv.org/abs/1607.06450 equation 4
+    """
+    for name, vector in (("weight", weight), ("bias", bias)):
+        if vector is not None and (vector.dim() != 1 or x.shape[-1:] != vector.shape):
+            shapes = f"x {list(x.shape)} does not fit a {name} {list(vector.shape)}"
+            raise ValueError(f"layer_norm: {shapes}")
+        if vector is not None and (x.dtype != torch.float32 or vector.dtype != torch.float32):
+            raise ValueError(f"layer_norm: x is {_name(x)} and {name} {_name(vector)}, not float32")
+    return find("layer_norm")(x, weight, bias, epsilon)
 
 
 def rope(
@@ -170,15 +188,18 @@ def attention_bytes(
     return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, exact)
 
 
-def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
+def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
 
+    Without `up` it is the activation alone.
     Source: https://arxiv.org/abs/2002.05202 section 2
     """
-    if gate.shape != up.shape:
+    if up is not None and gate.shape != up.shape:
         raise ValueError(f"gated: gate {list(gate.shape)} and up {list(up.shape)} differ")
-    if gate.dtype != torch.float32 or up.dtype != torch.float32:
-        raise ValueError(f"gated: gate is {_name(gate)} and up {_name(up)}, not float32")
+    if gate.dtype != torch.float32:
+        raise ValueError(f"gated: gate is {_name(gate)}, not float32")
+    if up is not None and up.dtype != torch.float32:
+        raise ValueError(f"gated: up is {_name(up)}, not float32")
     return find("gated")(gate, up, activation)
 
 

@@ -29,22 +29,28 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
-    """out = (rows of the table for the tokens, and what adapters change of them) * scale."""
+    """out = (rows of the table for the tokens, and what adapters change of them) * scale.
+
+    Where positions are learned, their rows are added after that.
+    """
 
     table: Weight  # [V, D]
     out: str
     scale: float = 1.0
     change: Change | None = None
+    positions: Weight | None = None  # [context, D]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Norm:
-    """out = the root-mean-square norm of x; out may be x."""
+    """out = the root-mean-square norm of x, or its layer norm; out may be x."""
 
     x: str
     weight: Tensor  # f32 [width]
     epsilon: float
     out: str
+    centred: bool = False  # the layer norm
+    bias: Tensor | None = None  # f32 [width]; only of a layer norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +61,7 @@ class Linear:
     weights: tuple[Weight, ...]  # [N, width of x] each
     outs: tuple[str, ...]
     changes: tuple[Change | None, ...] = ()  # one for each of `outs`; empty: no adapter has any
+    biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: there is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +90,7 @@ class Attend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """out = activation(gate) * up; out may be either."""
+    """out = activation(gate) * up, without a factor where `up` is ""; out may be either."""
 
     gate: str
     up: str
@@ -93,10 +100,11 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Add:
-    """x = x + y."""
+    """x = x + y * scale; y may be left changed where the scale is not 1."""
 
     x: str
     y: str
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

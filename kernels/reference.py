@@ -30,7 +30,7 @@ _PIECE = 1 << 21
 
 
 class Activation(Enum):
-    """What a gated feed-forward does to its gate."""
+    """What a feed-forward does to its gate, or to all of its inner channels."""
 
     SILU = "silu"  # x * sigmoid(x)
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
@@ -67,6 +67,12 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """y = x / sqrt(mean of x² + epsilon) * weight, over the last dimension."""
     mean = x.square().mean(-1, keepdim=True)
     return x * torch.rsqrt(mean + epsilon) * weight
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+    """y = (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension."""
+    y = functional.layer_norm(x, x.shape[-1:], eps=epsilon) * weight
+    return y if bias is None else y + bias
 
 
 def rope(
@@ -141,11 +147,13 @@ def _seen(t: int, first: int, position: int, window: int) -> Tensor:
     return seen & (query - key < window) if window else seen
 
 
-def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
-    """activation(gate) * up."""
+def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
+    """activation(gate) * up, or without a factor."""
     if activation is Activation.SILU:
-        return functional.silu(gate) * up
-    return functional.gelu(gate, approximate="tanh") * up
+        y = functional.silu(gate)
+    else:
+        y = functional.gelu(gate, approximate="tanh")
+    return y if up is None else y * up
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:
@@ -177,7 +185,7 @@ def read_bandwidth(size: int) -> float:
 Kernel = Callable[..., Any]
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
-OTHER_OPS: tuple[Kernel, ...] = (rms_norm, rope, attention, gated, softcap)
+OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, softcap)
 
 # Not ops: what ops take of memory, which a backend has beside the op it speaks of; `record`, which
 # runs many of them; and what reading memory comes to.

@@ -1,7 +1,7 @@
 """Random blocks of every weight format, and what an oracle apart from ours says they mean.
 
-gguf-py decodes most formats. Those it cannot, its release 0.19 lists Q1_0 without a decoder and
-lacks Q2_0 and the 8-bit floats, have a second decoder here, written apart from the first: one
+gguf-py decodes most formats. Those it cannot, its release 0.19 lists Q1_0, Q8_1 and Q8_K without a
+decoder and lacks Q2_0 and what is not ggml's, have a second decoder here, written apart from the first: one
 weight at a time, by the formula of the layout's makers.
 """
 
@@ -16,22 +16,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.formats import Format
+from kernels import cpu
+from kernels.formats import FORMATS, Format
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
+# The formats that native kernels read, by number.
+PACKED = {id: row for id, row in FORMATS.items() if row.name in cpu.FORMATS}
+
 # Where a block holds half-precision floats: the first byte of each, its scale before its minimum.
 _HALVES = {
     **dict.fromkeys(("F16", "Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS", "Q1_0", "Q2_0"), (0,)),
-    **dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)),
-    **dict.fromkeys(("F8_E4M3", "F8_E5M2"), (32,)),
-    "TQ1_0": (52,), "TQ2_0": (64,), "Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,),
+    **dict.fromkeys(("PQ2_0", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"), (0,)),
+    **dict.fromkeys(("Q4_1", "Q5_1", "Q8_1", "Q4_K", "Q5_K"), (0, 2)),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "TQ2_0_G128"), (32,)),
+    "PTQ1_0": (26,), "TQ1_0": (52,), "TQ2_0": (64,), "Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,),
 }  # fmt: skip
 # Bytes of other floats that may be infinite or no number: where, and the exponent's bits.
 _OTHER = {
     "F32": ((3, 0x7F),),
     "BF16": ((1, 0x7F),),
+    "Q8_K": ((3, 0x7F),),
+    "IQ1_M": ((55, 0x70),),  # of its scale's four parts, the one with sign and exponent
     "F8_E4M3": tuple((byte, 0x7F) for byte in range(32)),
     "F8_E5M2": tuple((byte, 0x7C) for byte in range(32)),
 }
@@ -45,6 +52,8 @@ def random_blocks(format: Format, count: int, random: torch.Generator) -> Tensor
     for byte, exponent in (*halves, *_OTHER.get(format.name, ())):
         full = blocks[:, byte] & exponent == exponent
         blocks[full, byte] &= 0xBF
+    if format.name == "Q8_K":
+        blocks[:, 3] = blocks[:, 3] & 0x87 | 0x38
     if format.name == "MXFP4":  # 256 powers of two: one block would drown all others
         blocks[:, 0] = 112 + blocks[:, 0] % 16
     blocks[0] = 0
@@ -64,6 +73,13 @@ def even_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
         blocks[:, -1] = blocks[:, -1] & 0x80 | 0x3F
     elif format.name == "MXFP4":
         blocks[:, 0] = 126 + blocks[:, 0] % 2
+    elif format.name == "NVFP4":
+        blocks[:, :4] = blocks[:, :4] & 7 | 0x38
+    elif format.name == "Q8_K":
+        blocks[:, 3] = blocks[:, 3] & 0x80 | 0x3F
+    elif format.name == "IQ1_M":  # the upper bits of its scale, in two of four parts
+        blocks[:, 55] = blocks[:, 55] & 0x0F | 0x30
+        blocks[:, 53] = blocks[:, 53] & 0x3F | 0xC0
     elif format.name == "F8_E5M2":  # of its 31 exponents the middle ones
         blocks[:, :32] = blocks[:, :32] & 0x8F | 0x30
     return blocks
@@ -111,6 +127,36 @@ def _q2_0(block: bytes) -> list[np.float32]:
     return [np.float32((bits >> 2 * weight) % 4 - 1) * scale for weight in range(64)]
 
 
+def _q8_1(block: bytes) -> list[np.float32]:
+    return [_scale(block, 0) * np.float32(code) for code in np.frombuffer(block, np.int8, 32, 4)]
+
+
+def _q8_k(block: bytes) -> list[np.float32]:
+    scale = np.frombuffer(block, "<f4", 1)[0]
+    return [scale * np.float32(code) for code in np.frombuffer(block, np.int8, 256, 4)]
+
+
+def _pq2_0(block: bytes) -> list[np.float32]:
+    scale, bits = _scale(block, 0), int.from_bytes(block[2:], "little")
+    return [np.float32((bits >> 2 * weight) % 4 - 1) * scale for weight in range(128)]
+
+
+def _tq2_0_g128(block: bytes) -> list[np.float32]:
+    scale, bits = _scale(block, 32), int.from_bytes(block[:32], "little")
+    return [np.float32((-1, 0, 1, 0)[(bits >> 2 * weight) % 4]) * scale for weight in range(128)]
+
+
+def _ptq1_0(block: bytes) -> list[np.float32]:
+    scale, values = _scale(block, 26), [np.float32(0)] * 128
+    for start, count, digits, first in ((0, 16, 5, 0), (16, 8, 5, 80), (24, 2, 4, 120)):
+        for byte in range(count):
+            left = block[start + byte]
+            for digit in range(digits):
+                values[first + digit * count + byte] = np.float32(left * 3 // 256 - 1) * scale
+                left = left * 3 % 256
+    return values
+
+
 def _fp8(value: Callable[[int], float]) -> Callable[[bytes], list[np.float32]]:
     return lambda block: [np.float32(value(code)) * _scale(block, 32) for code in block[:32]]
 
@@ -118,6 +164,11 @@ def _fp8(value: Callable[[int], float]) -> Callable[[bytes], list[np.float32]]:
 _BY_HAND: dict[str, Callable[[bytes], list[np.float32]]] = {
     "Q1_0": _q1_0,
     "Q2_0": _q2_0,
+    "Q8_1": _q8_1,
+    "Q8_K": _q8_k,
+    "PQ2_0": _pq2_0,
+    "PTQ1_0": _ptq1_0,
+    "TQ2_0_G128": _tq2_0_g128,
     "F8_E4M3": _fp8(f8_e4m3),
     "F8_E5M2": _fp8(f8_e5m2),
 }

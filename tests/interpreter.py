@@ -71,7 +71,11 @@ class Interpreter:
                 rows = ops.embed(tokens, one.table)
                 if one.change is not None:
                     rows = rows + _change(ops.embed(tokens, one.change.down), one.change)
-                self._set(buffers, one.out, rows * one.scale)
+                rows = rows * one.scale
+                if one.positions is not None:
+                    at = torch.arange(position, position + len(rows))
+                    rows = rows + ops.embed(at, one.positions)
+                self._set(buffers, one.out, rows)
             case program.Attend():
                 self._set(buffers, one.out, _attend(one, buffers, room, position))
             case _:
@@ -83,21 +87,31 @@ class Interpreter:
         buffers: dict[str, Tensor],
     ) -> None:
         match one:
+            case program.Norm(centred=True):
+                normed = ops.layer_norm(buffers[one.x], one.weight, one.bias, one.epsilon)
+                self._set(buffers, one.out, normed)
             case program.Norm():
                 self._set(buffers, one.out, ops.rms_norm(buffers[one.x], one.weight, one.epsilon))
             case program.Linear():
                 x = buffers[one.x]
                 changes = one.changes or (None,) * len(one.outs)
-                for weight, out, change in zip(one.weights, one.outs, changes, strict=True):
+                biases = one.biases or (None,) * len(one.outs)
+                for weight, out, change, bias in zip(
+                    one.weights, one.outs, changes, biases, strict=True
+                ):
                     y = ops.linear(x, weight)
                     if change is not None:
                         y = y + _change(ops.linear(x, change.down), change)
+                    if bias is not None:
+                        y = y + bias
                     self._set(buffers, out, y)
             case program.Gate():
-                gated = ops.gated(buffers[one.gate], buffers[one.up], one.activation)
+                up = buffers[one.up] if one.up else None
+                gated = ops.gated(buffers[one.gate], up, one.activation)
                 self._set(buffers, one.out, gated)
             case program.Add():
-                self._set(buffers, one.x, buffers[one.x] + buffers[one.y])
+                y = buffers[one.y] if one.scale == 1.0 else buffers[one.y] * one.scale
+                self._set(buffers, one.x, buffers[one.x] + y)
             case program.Softcap():
                 self._set(buffers, one.x, ops.softcap(buffers[one.x], one.cap))
             case _:

@@ -20,14 +20,20 @@ from torch import Tensor
 
 import blocks
 from kernels import reference
-from kernels.formats import FORMATS, Format, decode_rows
+from kernels.formats import Format, decode_rows
 from kernels.reference import Activation
 
 DRIVER = Path(__file__).parent / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
 COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # of formats whose block is one weight
 COUNTS = (1, 2, 15, 16, 17, 63, 65, 300, 5000)
-_QUANTIZED = {row.name for row in FORMATS.values()} - {"F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
+_QUANTIZED = {row.name for row in blocks.PACKED.values()} - {
+    "F32",
+    "F16",
+    "BF16",
+    "F8_E4M3",
+    "F8_E5M2",
+}
 # A whole layer whose activations are rounded to 8 bits again and again; its cache too.
 _SOME, _MORE = 5e-3, 5e-2
 EXACT = 1e-10  # normalized squared error where only the order of additions differs
@@ -125,8 +131,10 @@ class Maker:
     def some(self, each: int) -> list[Case]:
         """`each` cases of every format and of every other op."""
         ops = (self.rms_norm, self.rope, self.gated, self.softcap, self.attention, self.argmax)
-        made = [self.linear(format) for format in FORMATS.values() for _ in range(each)]
-        made += [one(format) for one in (self.rows_of, self.run) for format in FORMATS.values()]
+        made = [self.linear(format) for format in blocks.PACKED.values() for _ in range(each)]
+        made += [
+            one(format) for one in (self.rows_of, self.run) for format in blocks.PACKED.values()
+        ]
         return made + [op() for op in ops for _ in range(3 * each)]
 
     def linear(self, format: Format) -> Case:

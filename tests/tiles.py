@@ -29,7 +29,7 @@ _TILES = {
     "Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "Q8_0": "q8_0",
     "Q2_K": "q2_k", "Q3_K": "q3_k", "Q4_K": "q4_k", "Q5_K": "q5_k", "Q6_K": "q6_k",
     "IQ4_NL": "q4_0", "IQ4_XS": "iq4_xs", "TQ1_0": "tq2", "TQ2_0": "tq2", "MXFP4": "mxfp4",
-    "Q1_0": "q1_0", "Q2_0": "q2_0", "F8_E4M3": "f8", "F8_E5M2": "f8",
+    "PQ2_0": "pq2", "PTQ1_0": "pq2", "TQ2_0_G128": "pq2", "Q1_0": "q1_0", "Q2_0": "q2_0", "F8_E4M3": "f8", "F8_E5M2": "f8",
 }  # fmt: skip
 
 
@@ -112,10 +112,11 @@ def _small(bits: int, offset: int) -> Callable[[Array], Array]:
 
 
 def _ternary(t: Array) -> Array:
-    """Vector v of half h has quad v of the half's four blocks side by side."""
-    parts = t["q"][:, :, None] >> (np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]) & 3
-    quads = parts.reshape(len(t), -1, 16, 4).transpose(0, 2, 1, 3)  # halves, blocks, vectors
-    return (quads.reshape(len(t), 16, 256).astype(np.int32) - 1).astype(np.float32) * _half(t["d"])
+    """Vector v of 128 columns has quad v of their four blocks side by side."""
+    vectors = t["q"].reshape(len(t), -1, 1, 8, 64)
+    parts = vectors >> (np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]) & 3
+    quads = parts.reshape(len(t), -1, 16, 4).transpose(0, 2, 1, 3)  # of 128 columns, block, vector
+    return (quads.reshape(len(t), 16, -1).astype(np.int32) - 1).astype(np.float32) * _half(t["d"])
 
 
 def _five(t: Array) -> Array:
@@ -150,6 +151,9 @@ _MEANINGS: dict[str, Callable[[Array], Array]] = {
     "Q2_0": _small(2, 1),
     "TQ1_0": _ternary,
     "TQ2_0": _ternary,
+    "PQ2_0": _ternary,
+    "PTQ1_0": _ternary,
+    "TQ2_0_G128": _ternary,
     "Q4_0": _small(4, 8),
     "Q8_0": _small(8, 128),
     "Q4_1": lambda t: codes(t["q"], 4).astype(np.float32) * _half(t["d"]) + _half(t["m"]),

@@ -125,7 +125,7 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
         "general.file_type": _FILE_TYPES.get(format),
         "general.quantization_version": 2,
         # The 8-bit floats' numbers mean them only in files of the program that invented them.
-        "oxibonsai.quant_format": format if format.startswith("F8_") else None,
+        "oxibonsai.quant_format": format if format.startswith(("F8_", "TQ2_0_G")) else None,
         f"{a}.block_count": sizes.layers,
         f"{a}.context_length": sizes.context,
         f"{a}.embedding_length": sizes.hidden,
@@ -171,7 +171,7 @@ def _kind(value: Any) -> GGUFValueType:
 def _vocabulary(kind: str | None, architecture: str, template: str | None) -> dict[str, Any]:
     if kind is None:
         return {}
-    keys = _bpe(architecture) if kind == "bpe" else _spm()
+    keys = bpe(architecture) if kind == "bpe" else _spm()
     return keys if template is None else keys | {"tokenizer.chat_template": template}
 
 
@@ -188,7 +188,7 @@ def _padded(words: dict[str, Any], wanted: int) -> int:
     return len(tokens)
 
 
-def _bpe(architecture: str) -> dict[str, Any]:
+def bpe(architecture: str) -> dict[str, Any]:
     """Byte-level BPE: three control tokens, every byte, and merges learned from one sentence."""
     controls = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     letters = byte_letters()
@@ -323,7 +323,8 @@ def _add_tensor(
     row_bytes = row.row_bytes(shape[-1])
     raw = _packed(random, shape, spread, row).reshape(*shape[:-1], row_bytes)
     # A dtype of int8 keeps the writer from taking `shape` for a shape in bytes.
-    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=row.id)  # type: ignore[arg-type]
+    number = 42 if row.name == "TQ2_0_G128" else row.id
+    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=number)  # type: ignore[arg-type]
 
 
 def _packed(
@@ -333,10 +334,26 @@ def _packed(
     count = math.prod(shape) // row.block
     if row.name in _SCALES:
         return _codes_and_scales(random, count, spread, row)
-    if row.name == "Q2_0":
-        codes = random.choice(np.arange(4, dtype=np.uint8), (count, 16, 4), p=(0.4, 0.3, 0.2, 0.1))
-        bytes_ = (codes << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
-        return np.hstack([_halves(random, count, spread), bytes_])
+    if row.name in ("Q2_0", "PQ2_0"):
+        # PrismML's weights are ternary: the fourth code does not occur.
+        chances = (0.4, 0.3, 0.2, 0.1) if row.name == "Q2_0" else (0.35, 0.3, 0.35, 0.0)
+        codes = random.choice(np.arange(4, dtype=np.uint8), (count, row.block), p=chances)
+        return np.hstack([_halves(random, count, spread), _neighbours(codes)])
+    if row.name == "TQ2_0_G128":
+        codes = random.integers(0, 3, (count, row.block), dtype=np.uint8)
+        return np.hstack([_neighbours(codes), _halves(random, count, spread)])
+    if row.name == "PTQ1_0":
+        digits = [random.integers(0, 243, (count, 24)), 3 * random.integers(0, 81, (count, 2))]
+        bytes_ = np.ceil(np.hstack(digits) * 256 / 243).astype(np.uint8)
+        return np.hstack([bytes_, _halves(random, count, spread)])
+    if row.name == "IQ1_M":
+        return _iq1_m(random, count, spread)
+    if row.name == "NVFP4":  # codes of 4-bit floats of about 2.8 under scales of 8 bits
+        codes = random.integers(0, 256, (count, 32), dtype=np.uint8)
+        scales = torch.from_numpy(random.uniform(0.75, 1.25, (count, 4)) * spread / 2.8)
+        return np.hstack([scales.to(torch.float8_e4m3fn).view(torch.uint8).numpy(), codes])
+    if row.name in ("Q8_1", "Q8_K"):
+        return _with_sums(random, count, spread, row)
     if row.name in _FLOATS:
         normal = torch.from_numpy(random.standard_normal((count, 32), np.float32))
         codes = normal.to(_FLOATS[row.name]).view(torch.uint8).numpy()
@@ -359,6 +376,7 @@ _SCALES = {
     "Q6_K": {-1: 1.0},
     "IQ4_NL": {0: 1.0},
     "IQ4_XS": {0: 1.0},
+    **{key: {0: 1.0} for key in ("IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")},
 }
 
 
@@ -384,6 +402,36 @@ def _halves(random: np.random.Generator, count: int, spread: float) -> NDArray[n
     """Half-precision scales about `spread`: [count, 2]."""
     scales = random.uniform(0.75, 1.25, (count, 1)) * spread
     return scales.astype("<f2").view(np.uint8)
+
+
+def _neighbours(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Codes of two bits [n, w] → bytes of four neighbours each, lowest bits first: [n, w / 4]."""
+    four = codes.reshape(len(codes), -1, 4)
+    return (four << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
+
+
+def _iq1_m(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
+    """Random codes; the scale's four bits each lie on top of the four last 16-bit numbers."""
+    blocks = random.integers(0, 256, (count, 56), dtype=np.uint8)
+    # Entries have five eighths of weights that are not zero, times an odd number up to 15.
+    scale = (random.uniform(0.75, 1.25, count) * spread / 7.3).astype("<f2").view("<u2")
+    numbers = blocks[:, 48:].view("<u2")
+    for part in range(4):
+        numbers[:, part] = numbers[:, part] & 0x0FFF | (scale >> 4 * part & 15) << 12
+    return blocks
+
+
+def _with_sums(
+    random: np.random.Generator, count: int, spread: float, row: Format
+) -> NDArray[np.uint8]:
+    """Signed bytes under a scale, with the sums that ggml's products want."""
+    codes = np.clip(random.standard_normal((count, row.block)) * 40, -127, 127).astype(np.int8)
+    scale = random.uniform(0.75, 1.25, (count, 1)) * spread / 40
+    if row.name == "Q8_1":
+        sums = (scale * codes.sum(axis=1, keepdims=True)).astype("<f2").view(np.uint8)
+        return np.hstack([scale.astype("<f2").view(np.uint8), sums, codes.view(np.uint8)])
+    sums = codes.reshape(count, 16, 16).sum(axis=2, dtype="<i2").view(np.uint8)
+    return np.hstack([scale.astype("<f4").view(np.uint8), codes.view(np.uint8), sums])
 
 
 def _q1_0(weights: NDArray[np.float32]) -> NDArray[np.uint8]:

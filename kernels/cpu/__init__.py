@@ -22,14 +22,14 @@ from kernels.weight import Weight
 FORMATS = (
     *("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "Q8_0", "MXFP4", "IQ4_NL", "IQ4_XS"),
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
-    *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0"),
+    *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"),
 )
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}  # enum nk_activation
 _CACHES = {torch.float32: 0, torch.float16: 1}  # enum nk_cache
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
-    """Products with a packed weight; packed formats round x to 8 bits in groups of 16."""
+    """Products with a packed weight; packed formats round x to 8 bits, 16 or 32 at once."""
     if not weights.is_packed(weight):
         return reference.linear(x, weight)
     x, y = x.contiguous(), torch.empty(x.shape[0], weight.shape[0])
@@ -59,6 +59,17 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     if x.numel():
         rows = x.numel() // width
         call("rms_norm", pointer(x), pointer(weight), epsilon, rows, width, pointer(y))
+    return y
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+    """Layer norm of every row."""
+    x, weight = x.contiguous(), weight.contiguous()
+    bias = None if bias is None else bias.contiguous()
+    y, width = torch.empty_like(x), x.shape[-1]
+    if x.numel():
+        operands = pointer(x), pointer(weight), None if bias is None else pointer(bias)
+        call("layer_norm", *operands, epsilon, x.numel() // width, width, pointer(y))
     return y
 
 
@@ -111,12 +122,13 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
     return 4 * T * H * C + own
 
 
-def gated(gate: Tensor, up: Tensor, activation: Activation) -> Tensor:
-    """activation(gate) * up."""
-    gate, up = gate.contiguous(), up.contiguous()
+def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
+    """activation(gate) * up, or without a factor."""
+    gate = gate.contiguous()
+    up = None if up is None else up.contiguous()
     y = torch.empty_like(gate)
-    kind = _ACTIVATIONS[activation]
-    call("gated", pointer(gate), pointer(up), gate.numel(), kind, pointer(y))
+    factor = None if up is None else pointer(up)
+    call("gated", pointer(gate), factor, gate.numel(), _ACTIVATIONS[activation], pointer(y))
     return y
 
 
@@ -144,8 +156,9 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
         for op in (weights.prepare, weights.held_bytes, linear, embed)
         for format in FORMATS
     },
-    **{(op.__name__, "F32"): op for op in (rms_norm, rope, attention, attention_bytes)},
-    **{(op.__name__, "F32"): op for op in (gated, softcap, pace, read_bandwidth, program.record)},
+    **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
+    **{(op.__name__, "F32"): op for op in (gated, softcap, pace, read_bandwidth)},
+    **{(op.__name__, "F32"): op for op in (attention_bytes, program.record)},
 }
 
 

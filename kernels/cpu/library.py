@@ -71,6 +71,7 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "rows_of": (_INT, (_WEIGHT, _POINTER, _LONG, _POINTER)),
     "linear": (_INT, (_WEIGHT, _POINTER, _LONG, _POINTER)),
     "rms_norm": (_INT, (_POINTER, _POINTER, _FLOAT, _LONG, _LONG, _POINTER)),
+    "layer_norm": (_INT, (_POINTER, _POINTER, _POINTER, _FLOAT, _LONG, _LONG, _POINTER)),
     "rope": (
         _INT,
         (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _LONG, _LONG, _INT, _FLOAT, _POINTER),
@@ -96,7 +97,17 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
 }
 # What shares the pool of threads or the instruction set in use, and returns a status.
 _SERIAL = frozenset(
-    ("use_isa", "set_threads", "linear", "rms_norm", "rope", "gated", "softcap", "cache_write")
+    (
+        "use_isa",
+        "set_threads",
+        "linear",
+        "rms_norm",
+        "layer_norm",
+        "rope",
+        "gated",
+        "softcap",
+        "cache_write",
+    )
 ) | {"attention", "run"}
 
 

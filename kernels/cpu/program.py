@@ -32,9 +32,8 @@ from kernels.program import (
 from kernels.reference import Activation
 from kernels.weight import Weight
 
-_EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND, _GATE, _ADD, _SOFTCAP, _COLUMNS = range(
-    11
-)
+_EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND = range(7)
+_GATE, _ADD, _SOFTCAP, _COLUMNS, _BIAS = range(7, 12)
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}
 _CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
 _MOST_WEIGHTS = 3  # of one operation
@@ -51,8 +50,12 @@ class _Op(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("interleaved", "layer", "pairs")),
         *((name, ctypes.c_int64) for name in ("width", "heads", "kv_heads", "head_width")),
         ("window", ctypes.c_int64),
-        *((name, ctypes.c_float) for name in ("epsilon", "scale", "cap", "unused")),
-        *((name, ctypes.c_void_p) for name in ("weight", "query_norm", "key_norm", "sinks")),
+        *((name, ctypes.c_float) for name in ("epsilon", "scale", "cap")),
+        ("centred", ctypes.c_int32),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("weight", "bias", "query_norm", "key_norm", "sinks")
+        ),
         ("weights", library.NativeWeight * _MOST_WEIGHTS),
         ("outs", ctypes.c_int32 * 4),
     )
@@ -74,11 +77,16 @@ class _NativeProgram(ctypes.Structure):
 def record(program: Program) -> Recorded | None:
     """The program as native code runs it; None when some part of it has no kernel here."""
     for one in (*program.body, *program.head):
-        if isinstance(one, Embed) and (one.change or not weights.is_packed(one.table)):
+        if isinstance(one, Embed) and not _looked_up(one):
             return None
         if isinstance(one, Linear) and not all(map(weights.is_packed, one.weights)):
             return None
     return Recorded(program)
+
+
+def _looked_up(one: Embed) -> bool:
+    tables = filter(None, (one.table, one.positions))
+    return one.change is None and all(map(weights.is_packed, tables))
 
 
 @dataclass(slots=True)
@@ -129,9 +137,11 @@ class _Lowering:
             case Gate():
                 self._gate(one)
             case Add():
-                width = self.widths[one.x]
-                self.add(_ADD, x=self.number(one.x), y=self.number(one.y), width=width)
+                names = {"x": self.number(one.x), "y": self.number(one.y)}
+                self.add(_ADD, **names, width=self.widths[one.x], scale=one.scale)
                 self._changed(one.x)
+                if one.scale != 1.0:
+                    self._changed(one.y)
             case Softcap():
                 self.add(_SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x])
                 self._changed(one.x)
@@ -147,7 +157,9 @@ class _Lowering:
 
     def _embed(self, one: Embed) -> None:
         op = self.add(_EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns)
-        self._point(op, 0, one.table)
+        for table in filter(None, (one.table, one.positions)):
+            self._point(op, op.count, table)
+            op.count += 1
         self._changed(one.out)
 
     def _norm(self, one: Norm, then: Instruction | None) -> None:
@@ -157,14 +169,15 @@ class _Lowering:
             out=self.number(one.out),
             width=self.widths[one.x],
             weight=self.pointer(one.weight),
+            bias=self.pointer(one.bias),
+            centred=one.centred,
             epsilon=one.epsilon,
         )
         self._changed(one.out)
         if isinstance(then, Linear) and then.x == one.out:
             first = _alike(then)[0]
             op.quantize, op.tables = _group(first), _wants_tables(first)
-            if op.quantize:
-                self.quantized = (one.out, op.quantize)
+            self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
         """Products, and the gate or the sum that follows when nothing comes between."""
@@ -174,12 +187,12 @@ class _Lowering:
                 self._linear(part, None)
             return 1
         self._quantize(one)
-        plain = not any(one.changes)
+        plain = not any(one.changes) and all(bias is None for bias in one.biases)
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _gates(one, then):
             self._products(one, activation=_ACTIVATIONS[then.activation])
             return 2
-        if plain and alone and isinstance(then, Add) and then.y == one.outs[0]:
+        if plain and alone and isinstance(then, Add) and (then.y, then.scale) == (one.outs[0], 1.0):
             self._products(one, add_to=self.number(then.x))
             self._changed(then.x)
             return 2
@@ -187,6 +200,10 @@ class _Lowering:
         for out, change in zip(one.outs, one.changes, strict=False):
             if change is not None:
                 self._change(one.x, out, change)
+        for out, bias in zip(one.outs, one.biases, strict=False):
+            if bias is not None:
+                held = self.pointer(bias)
+                self.add(_BIAS, x=self.number(out), width=self.widths[out], weight=held)
         return 1
 
     def _quantize(self, one: Linear) -> None:
@@ -265,7 +282,7 @@ class _Lowering:
         self.add(
             _GATE,
             x=self.number(one.gate),
-            y=self.number(one.up),
+            y=self.number(one.up) if one.up else -1,
             out=self.number(one.out),
             width=self.widths[one.gate],
             activation=_ACTIVATIONS[one.activation],
@@ -279,7 +296,8 @@ class _Lowering:
             return
         name, pairs = f"angles {len(self.angles)}", one.frequencies.shape[0]
         self.angles[key] = name
-        out, weight = self.number(name, 2 * pairs), self.pointer(one.frequencies)
+        # Where nothing turns there are no angles, but a buffer has to have some width.
+        out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
         self.add(_ANGLES, joined=1, out=out, pairs=pairs, weight=weight, scale=one.rope_scale)
 
     def _point(self, op: _Op, at: int, weight: Weight) -> None:
@@ -302,12 +320,14 @@ def _alike(one: Linear) -> list[Linear]:
         exact = parts.pop(0)
         next(iter(parts.values())).extend(exact)
     changes = one.changes or (None,) * len(one.weights)
+    biases = one.biases or (None,) * len(one.weights)
     return [
         Linear(
             one.x,
             tuple(one.weights[at] for at in sorted(part)),
             tuple(one.outs[at] for at in sorted(part)),
             tuple(changes[at] for at in sorted(part)),
+            tuple(biases[at] for at in sorted(part)),
         )
         for part in parts.values()
     ]

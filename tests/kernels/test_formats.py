@@ -17,6 +17,9 @@ from kernels.formats import FORMATS, UNSUPPORTED, Format, by_name, decode_rows
 Blocks = Callable[[Format, int], Tensor]
 Rows = Callable[[Format, int, int], Tensor]
 
+# Sums of the codes, which spare ggml's products an addition.
+IGNORED = {"Q8_1": {2, 3}, "Q8_K": set(range(260, 292))}
+
 every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
 
 
@@ -39,7 +42,7 @@ def test_decodes_the_same_bits_as_the_oracle(format: Format, random_blocks: Bloc
 def test_every_byte_of_a_block_counts(format: Format, random_blocks: Blocks) -> None:
     blocks = random_blocks(format, 30)  # in a single one a large minimum can hide a small scale
     before = format.decode(blocks)
-    for byte in range(format.size):
+    for byte in sorted(set(range(format.size)) - IGNORED.get(format.name, set())):
         changed = blocks.clone()
         changed[:, byte] ^= 0x21
         after = format.decode(changed)
@@ -122,7 +125,9 @@ def test_id_and_sizes_are_those_of_gguf_py(format: Format) -> None:
         return
     kind = gguf.GGMLQuantizationType(format.id)
     assert kind.name == format.name
-    assert gguf.GGML_QUANT_SIZES[kind] == (format.block, format.size)
+    # gguf-py counts 40 bytes for Q8_1, ggml's struct has 36; it does not occur in files.
+    known = (32, 36) if kind.name == "Q8_1" else gguf.GGML_QUANT_SIZES[kind]
+    assert known == (format.block, format.size)
 
 
 def test_every_format_gguf_py_knows_is_run_or_named() -> None:
@@ -131,8 +136,7 @@ def test_every_format_gguf_py_knows_is_run_or_named() -> None:
             continue
         known = UNSUPPORTED[kind]
         assert known.name == kind.name
-        # gguf-py counts 40 bytes for Q8_1, ggml's struct has 36; neither occurs in files.
-        assert (known.block, known.size) == ((32, 36) if kind.name == "Q8_1" else sizes)
+        assert (known.block, known.size) == sizes
 
 
 def test_no_id_or_name_is_listed_twice() -> None:
@@ -143,14 +147,18 @@ def test_no_id_or_name_is_listed_twice() -> None:
 
 @every_format
 def test_source_is_a_permalink(format: Format) -> None:
-    owner = "cool-japan/oxibonsai" if format.name.startswith("F8_") else "ggml-org/ggml"
-    assert re.match(rf"https://github\.com/{owner}/blob/[0-9a-f]{{40}}/\w", format.source)
+    owner = "ggml-org/ggml"
+    if format.name.startswith(("F8_", "TQ2_0_G")):
+        owner = "cool-japan/oxibonsai"
+    elif format.name.startswith("P"):
+        owner = "PrismML-Eng/llama.cpp"
+    assert re.match(rf"https://github\.com/{owner}/blob/[0-9a-f]{{8,40}}/\w", format.source)
 
 
 def test_finds_formats_by_name() -> None:
     assert by_name("Q4_K") is FORMATS[12]
     with pytest.raises(KeyError):
-        by_name("NVFP4")
+        by_name("I8")
 
 
 @every_format
@@ -184,13 +192,13 @@ def test_rows_that_are_not_adjacent_decode(random_rows: Rows) -> None:
 def test_refuses_columns_that_do_not_fill_blocks() -> None:
     with pytest.raises(ValueError, match="Q4_K packs 256 weights to a block; 300 is not"):
         by_name("Q4_K").row_bytes(300)
-    with pytest.raises(ValueError, match="NVFP4 packs 64 weights to a block; 100 is not"):
-        UNSUPPORTED[40].row_bytes(100)
+    with pytest.raises(ValueError, match="Q4_0_4_4 packs 32 weights to a block; 100 is not"):
+        UNSUPPORTED[31].row_bytes(100)
 
 
 def test_measures_a_format_it_does_not_run() -> None:
-    assert UNSUPPORTED[40].row_bytes(128) == 72
-    assert UNSUPPORTED[16].row_bytes(512) == 132
+    assert UNSUPPORTED[31].row_bytes(128) == 72
+    assert UNSUPPORTED[28].row_bytes(2) == 16
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from blocks import PACKED
 from kernels import cpu
 from kernels.cpu import library, weights
-from kernels.formats import FORMATS, Format
+from kernels.formats import Format
 from kernels.weight import Weight
 
 Rows = Callable[[Format, int, int], Tensor]
 Shape = tuple[int, int, int]  # tokens, rows, columns
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
-every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
+every_format = pytest.mark.parametrize("format", PACKED.values(), ids=lambda row: row.name)
 
 TOKENS = (1, 2, 7, 13, 33)
 ROWS = (1, 15, 16, 17, 64, 100, 300)

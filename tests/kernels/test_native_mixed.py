@@ -91,7 +91,9 @@ def test_groups_are_what_the_kernels_say() -> None:
     native = library.native()
     groups = {name: native.nk_activation_group(by_name(name).id) for name in cpu_formats()}
     wide = {name for name, group in groups.items() if group == 32}
-    assert wide == {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0"}
+    assert wide == {
+        *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"),
+    }
     assert set(groups.values()) == {16, 32}
 
 

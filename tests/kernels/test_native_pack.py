@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 import tiles
+from blocks import PACKED
 from kernels.cpu import library
 from kernels.cpu.library import NativeWeight
-from kernels.formats import FORMATS, Format, by_name, decode_rows
+from kernels.formats import Format, by_name, decode_rows
 
 Rows = Callable[[Format, int, int], Tensor]
 Pieces = list[tuple[int, int]]
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
-every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
+every_format = pytest.mark.parametrize("format", PACKED.values(), ids=lambda row: row.name)
 
 ROWS = (1, 15, 16, 17, 63, 64, 65, 100)
 BLOCKS = (1, 2, 3, 9)

@@ -14,6 +14,7 @@ from kernels.formats import FORMATS, Format
 from kernels.weight import Weight
 
 
+@pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
 @pytest.mark.parametrize("shape", [(5, 512), (256,), (3, 2, 256)])

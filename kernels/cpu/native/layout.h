@@ -10,7 +10,7 @@
 //   codes of 4 bits: vector v has quad 2v in its low and quad 2v + 1 in its high halves
 //   codes of 2 bits: vector v has quad 4v + s in bits 2s and 2s + 1
 //   one bit plane:   quad q in bit q, one vector for 32 columns
-// Only ternary codes lie otherwise: vector v of 128 columns has quad v of block s in bits 2s and
+// Only these lie otherwise, of TQ2_0 and in groups of 128: vector v of 128 columns has quad v of block s in bits 2s and
 // 2s + 1. A block's codes are then masked and never shifted: their sum comes out times a power of
 // four, which its scale takes back.
 // All codes are unsigned; `kOffset` of a format is what must be subtracted from each.
@@ -21,7 +21,8 @@ enum nk_format : int64_t {
     NK_F32 = 0, NK_F16 = 1, NK_Q4_0 = 2, NK_Q4_1 = 3, NK_Q5_0 = 6, NK_Q5_1 = 7, NK_Q8_0 = 8,
     NK_Q2_K = 10, NK_Q3_K = 11, NK_Q4_K = 12, NK_Q5_K = 13, NK_Q6_K = 14, NK_IQ4_NL = 20,
     NK_IQ4_XS = 23, NK_BF16 = 30, NK_TQ1_0 = 34, NK_TQ2_0 = 35, NK_MXFP4 = 39, NK_Q1_0 = 41,
-    NK_Q2_0 = 42, NK_F8_E4M3 = 43, NK_F8_E5M2 = 44,
+    NK_Q2_0 = 42, NK_F8_E4M3 = 43, NK_F8_E5M2 = 44, NK_PQ2_0 = 142, NK_PTQ1_0 = 143,
+    NK_TQ2_0_G128 = 1042,
 };
 
 typedef uint16_t half_t;
@@ -31,7 +32,11 @@ typedef uint16_t half_t;
 // exact ones. Weights of one and two bits are coarser than that, and their products, bound by
 // arithmetic, need one sum where they would need two.
 static inline int nk_columns_at_once(int64_t format) {
-    return format == NK_Q1_0 || format == NK_Q2_0 || format == NK_TQ1_0 || format == NK_TQ2_0 ? 32 : 16;
+    switch (format) {
+    case NK_Q1_0: case NK_Q2_0: case NK_TQ1_0: case NK_TQ2_0:
+    case NK_PQ2_0: case NK_PTQ1_0: case NK_TQ2_0_G128: return 32;
+    default: return 16;
+    }
 }
 
 // 32 columns
@@ -44,6 +49,8 @@ struct tile_mxfp4 { uint16_t d[16]; uint8_t q[4][64]; };            // d: bfloat
 struct tile_f8 { half_t d[16]; uint8_t q[32][16]; };                // plain codes, column by column
 // 64 columns
 struct tile_q2_0 { half_t d[16]; uint8_t q[2][2][64]; };
+// 128 columns
+struct tile_pq2 { half_t d[16]; uint8_t q[8][64]; };  // PQ2_0, TQ2_0_G128, PTQ1_0; see above
 // 256 columns
 struct tile_tq2 { half_t d[16]; uint8_t q[2][8][64]; };  // TQ2_0, and TQ1_0 re-coded; see above
 struct tile_q4_k { half_t d[16], m[16]; uint8_t s[8][16], n[8][16]; uint8_t q[8][4][64]; };

@@ -75,9 +75,13 @@ NK_API int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_
 NK_API int nk_linear(const struct nk_weight *weight, const float *x, int64_t tokens, float *y);
 NK_API int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens,
                        int64_t width, float *y);
+// bias [width] or null
+NK_API int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
+                         int64_t tokens, int64_t width, float *y);
 NK_API int nk_rope(const float *x, const int64_t *positions, const float *frequencies,
                    int64_t tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved,
                    float scale, float *y);
+// up may be null: no factor
 NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y);
 NK_API int nk_softcap(const float *x, float cap, int64_t count, float *y);
 // Writes keys or values [tokens, heads, width] at `position` on.

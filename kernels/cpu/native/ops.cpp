@@ -98,7 +98,8 @@ void linear_job(void *context, int thread, int threads) {
 
 struct Norm {
     const nk_table *table;
-    const float *x, *weight;
+    bool centred;
+    const float *x, *weight, *bias;
     float epsilon, *y;
     int64_t tokens, width;
 };
@@ -107,8 +108,12 @@ void norm_job(void *context, int thread, int threads) {
     const Norm &op = *(Norm *)context;
     int64_t first, end;
     nk_share(op.tokens, 1, thread, threads, &first, &end);
-    for (int64_t t = first; t < end; ++t)
-        op.table->rms_norm(op.x + t * op.width, op.weight, op.epsilon, op.width, op.y + t * op.width);
+    for (int64_t t = first; t < end; ++t) {
+        const float *x = op.x + t * op.width;
+        float *y = op.y + t * op.width;
+        if (op.centred) op.table->layer_norm(x, op.weight, op.bias, op.epsilon, op.width, y);
+        else op.table->rms_norm(x, op.weight, op.epsilon, op.width, y);
+    }
 }
 
 struct Rope {
@@ -139,10 +144,10 @@ void rope_job(void *context, int thread, int threads) {
 
 struct Elements {
     const nk_table *table;
-    const float *x, *up;  // up: null for the cap
+    const float *x, *up;
     int64_t count;
     int activation;
-    float cap, *y;
+    float cap, *y;  // cap 0: it is a gate
 };
 
 void elements_job(void *context, int thread, int threads) {
@@ -150,8 +155,8 @@ void elements_job(void *context, int thread, int threads) {
     int64_t first, end;
     nk_share(op.count, kLine, thread, threads, &first, &end);
     if (first >= end) return;
-    if (op.up) op.table->gated(op.x + first, op.up + first, end - first, op.activation, op.y + first);
-    else op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
+    if (op.cap != 0) return op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
+    op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation, op.y + first);
 }
 
 struct Largest {
@@ -268,7 +273,16 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
 int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width, float *y) {
     if (tokens == 0) return NK_OK;
     if (!possible(tokens, width)) return NK_BAD_SHAPE;
-    Norm op = {nk_current(), x, weight, epsilon, y, tokens, width};
+    Norm op = {nk_current(), false, x, weight, nullptr, epsilon, y, tokens, width};
+    run(norm_job, &op, 8 * tokens * width);
+    return NK_OK;
+}
+
+int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon, int64_t tokens,
+                  int64_t width, float *y) {
+    if (tokens == 0) return NK_OK;
+    if (!possible(tokens, width)) return NK_BAD_SHAPE;
+    Norm op = {nk_current(), true, x, weight, bias, epsilon, y, tokens, width};
     run(norm_job, &op, 8 * tokens * width);
     return NK_OK;
 }
@@ -294,7 +308,7 @@ int nk_gated(const float *gate, const float *up, int64_t count, int activation, 
 
 int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     if (count == 0) return NK_OK;
-    if (!possible(count)) return NK_BAD_SHAPE;
+    if (!possible(count) || cap == 0) return NK_BAD_SHAPE;
     Elements op = {nk_current(), x, nullptr, count, 0, cap, y};
     run(elements_job, &op, 16 * count);
     return NK_OK;

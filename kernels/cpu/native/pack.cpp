@@ -9,6 +9,7 @@
 
 #include "layout.h"
 #include "nk.h"
+#include "pack_128.h"
 #include "pack_256.h"
 #include "pack_32.h"
 #include "pack_turned.h"
@@ -87,6 +88,9 @@ const packing kPackings[] = {
     by_rows<q2_0>(NK_Q2_0),
     by_rows<tq1_0>(NK_TQ1_0),
     by_rows<tq2_0>(NK_TQ2_0),
+    by_rows<pq2_0>(NK_PQ2_0),
+    by_rows<tq2_0_g128>(NK_TQ2_0_G128),
+    by_rows<ptq1_0>(NK_PTQ1_0),
     by_rows<q4_0>(NK_Q4_0),
     by_rows<q4_1>(NK_Q4_1),
     by_rows<q5_0>(NK_Q5_0),

@@ -17,6 +17,10 @@ struct block_f8 { uint8_t q[32], d[2]; };
 struct block_q2_0 { uint8_t d[2], q[16]; };
 // 128 columns, eight neighbours to a byte
 struct block_q1_0 { uint8_t d[2], q[16]; };
+// 128 columns, four neighbours to a byte, or base 3 with five or four digits
+struct block_pq2_0 { uint8_t d[2], q[32]; };
+struct block_tq2_0_g128 { uint8_t q[32], d[2]; };
+struct block_ptq1_0 { uint8_t q[24], h[2], d[2]; };
 // 256 columns; two-bit codes lie as four groups of 32 in 32 bytes, half-byte codes as two
 struct block_tq1_0 { uint8_t q[48], h[4], d[2]; };        // base 3, five or four digits to a byte
 struct block_tq2_0 { uint8_t q[64], d[2]; };
@@ -36,6 +40,8 @@ static_assert(sizeof(block_q8_0) == 34, "Q8_0");
 static_assert(sizeof(block_f8) == 34, "F8_E4M3, F8_E5M2");
 static_assert(sizeof(block_q2_0) == 18, "Q2_0");
 static_assert(sizeof(block_q1_0) == 18, "Q1_0");
+static_assert(sizeof(block_pq2_0) == 34 && sizeof(block_tq2_0_g128) == 34, "groups of 128");
+static_assert(sizeof(block_ptq1_0) == 28, "PTQ1_0");
 static_assert(sizeof(block_tq1_0) == 54, "TQ1_0");
 static_assert(sizeof(block_tq2_0) == 66, "TQ2_0");
 static_assert(sizeof(block_q2_k) == 84, "Q2_K");

@@ -77,13 +77,18 @@ void quantize_tokens(Run &run, const nk_op &op, const float *x, int64_t first, i
         run.table->quantize(x + t * op.width, op.width, op.quantize, run.q + t * width, run.scale + t * (width / 16), run.sum + t * (width / 16));
 }
 
+void norm_row(const Run &run, const nk_op &op, const float *x, float *y) {
+    if (op.centred) run.table->layer_norm(x, op.weight, op.bias, op.epsilon, op.width, y);
+    else run.table->rms_norm(x, op.weight, op.epsilon, op.width, y);
+}
+
 void norm(Run &run, const nk_op &op, int thread, int threads) {
     const float *x = run.buffer(op.x);
     float *out = run.buffer(op.out);
     if (run.tokens == 1 && op.quantize && op.out != op.x) {
         // Each thread norms the whole row for itself: cheaper than a barrier before quantizing.
         float *row = (float *)run.own_of(thread);
-        run.table->rms_norm(x, op.weight, op.epsilon, op.width, row);
+        norm_row(run, op, x, row);
         quantize_columns(run, op, row, thread, threads);
         int64_t first, end;
         nk_share(op.width, 16, thread, threads, &first, &end);
@@ -92,8 +97,7 @@ void norm(Run &run, const nk_op &op, int thread, int threads) {
     }
     int64_t first, end;
     nk_share(run.tokens, 1, thread, threads, &first, &end);
-    for (int64_t t = first; t < end; t++)
-        run.table->rms_norm(x + t * op.width, op.weight, op.epsilon, op.width, out + t * op.width);
+    for (int64_t t = first; t < end; t++) norm_row(run, op, x + t * op.width, out + t * op.width);
     if (op.quantize) {
         quantize_tokens(run, op, out, first, end);
         if (op.tables && run.tokens == 1 && first < end) run.table->sign_tables(run.q, padded(op.width), run.tables);
@@ -223,16 +227,30 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.shared);
 }
 
+// A vector [width] added to, or multiplied into, elements first .. end of rows that lie together.
+void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
+    float *x = run.buffer(op.x);
+    for (int64_t i = first; i < end;) {
+        const int64_t column = i % op.width, count = least(end - i, op.width - column);
+        if (op.kind == NK_BIAS) run.table->add(x + i, op.weight + column, count, x + i);
+        else for (int64_t k = 0; k < count; k++) x[i + k] *= op.weight[column + k];
+        i += count;
+    }
+}
+
 void elementwise(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
     nk_share(run.tokens * op.width, 64, thread, threads, &first, &end);
     if (first >= end) return;
-    float *x = run.buffer(op.x) + first;
-    if (op.kind == NK_ADD) run.table->add(x, run.buffer(op.y) + first, end - first, x);
-    if (op.kind == NK_SOFTCAP) run.table->softcap(x, op.cap, end - first, x);
-    if (op.kind == NK_GATE) run.table->gated(x, run.buffer(op.y) + first, end - first, op.activation, run.buffer(op.out) + first);
-    if (op.kind == NK_COLUMNS)
-        for (int64_t i = first; i < end; i++) x[i - first] *= op.weight[i % op.width];
+    float *x = run.buffer(op.x) + first, *y = op.y < 0 ? nullptr : run.buffer(op.y) + first;
+    switch (op.kind) {
+    case NK_ADD:
+        if (op.scale != 1.0f) run.table->multiply(y, op.scale, end - first, y);
+        return run.table->add(x, y, end - first, x);
+    case NK_SOFTCAP: return run.table->softcap(x, op.cap, end - first, x);
+    case NK_GATE: return run.table->gated(x, y, end - first, op.activation, run.buffer(op.out) + first);
+    default: return columns(run, op, first, end);
+    }
 }
 
 void embed(Run &run, const nk_op &op, int thread, int threads) {
@@ -242,6 +260,13 @@ void embed(Run &run, const nk_op &op, int thread, int threads) {
     float *x = run.buffer(op.out) + first * op.width;
     nk_rows_of(&op.weights[0], run.ids + first, end - first, x);
     if (op.scale != 1.0f) run.table->multiply(x, op.scale, (end - first) * op.width, x);
+    if (op.count < 2) return;
+    float *row = (float *)run.own_of(thread);
+    for (int64_t t = first; t < end; t++, x += op.width) {
+        const int64_t position = run.position + t;
+        nk_rows_of(&op.weights[1], &position, 1, row);
+        run.table->add(x, row, op.width, x);
+    }
 }
 
 void part(Run &run, int64_t index, int thread, int threads) {
@@ -279,7 +304,7 @@ void job(void *context, int thread, int threads) {
 // --- memory -------------------------------------------------------------------------------------
 
 int64_t own_bytes(const Run &run, const nk_op &op) {
-    int64_t bytes = op.kind == NK_NORM ? 4 * op.width : 0;
+    int64_t bytes = op.kind == NK_NORM || op.kind == NK_EMBED ? 4 * op.width : 0;
     if (op.kind == NK_LINEAR)
         for (int i = 0; i < op.count; i++) bytes = most(bytes, run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
     if (op.kind == NK_ATTEND) {

@@ -13,17 +13,18 @@ extern "C" {
 #define NK_MOST_WEIGHTS 3
 
 enum nk_kind {
-    NK_EMBED = 0,     // out = row ids[t] of weights[0] * scale
+    NK_EMBED = 0,     // out = row ids[t] of weights[0] * scale; count 2: + row `position` of weights[1]
     NK_NORM = 1,      // out = norm of x with weight, epsilon; quantized too where `quantize`
     NK_QUANTIZE = 2,  // x
     NK_LINEAR = 3,    // outs[i] = x * weights[i]; with `activation` only outs[0], gated; `add_to`
     NK_ANGLES = 4,    // out [T, 2 * pairs] = cosines and sines of positions * weight, times scale
     NK_TURN = 5,      // x, y, z are q, k, v: norms of heads, rotation by `out`, cache write
     NK_ATTEND = 6,    // out = attention of x over the cache
-    NK_GATE = 7,      // out = activation(x) * y
-    NK_ADD = 8,       // x += y
+    NK_GATE = 7,      // out = activation(x) * y; y -1: no factor
+    NK_ADD = 8,       // x += y * scale, where y is left scaled
     NK_SOFTCAP = 9,   // x = cap * tanh(x / cap)
     NK_COLUMNS = 10,  // x = x * weight [width], column by column
+    NK_BIAS = 11,     // x = x + weight [width], column by column
 };
 
 struct nk_op {
@@ -38,8 +39,9 @@ struct nk_op {
     int32_t interleaved, layer, pairs;
     int64_t width;       // columns of x
     int64_t heads, kv_heads, head_width, window;
-    float epsilon, scale, cap, unused;
-    const float *weight, *query_norm, *key_norm, *sinks;
+    float epsilon, scale, cap;
+    int32_t centred;     // NK_NORM: the layer norm
+    const float *weight, *bias, *query_norm, *key_norm, *sinks;
     struct nk_weight weights[NK_MOST_WEIGHTS];
     int32_t outs[4];
 };

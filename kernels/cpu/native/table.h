@@ -39,9 +39,11 @@ struct nk_table {
                    float *y, int64_t stride, void *scratch);
 
     void (*rms_norm)(const float *x, const float *weight, float epsilon, int64_t width, float *y);
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon, int64_t width, float *y);
     // one token: x [heads, width] → y; cosine and sine [pairs], already scaled; x may be y
     void (*rope)(const float *x, const float *cosine, const float *sine, int64_t heads,
                  int64_t width, int64_t pairs, int interleaved, float *y);
+    // up may be null: no factor
     void (*gated)(const float *gate, const float *up, int64_t count, int activation, float *y);
     void (*softcap)(const float *x, float cap, int64_t count, float *y);
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x

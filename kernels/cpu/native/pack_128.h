@@ -1,0 +1,86 @@
+// Formats of 2-bit codes whose tiles have 128 columns: one row of a file's block into a tile, and
+// back. Structs as in pack_32.h.
+#pragma once
+#include "layout.h"
+#include "pack_blocks.h"
+#include "pack_words.h"
+
+namespace {
+
+// 32 bytes of four neighbours each: vector v takes quad v of the four blocks of 32 columns.
+inline void put_neighbours(const uint8_t *bytes, int row, tile_pq2 &t) {
+    for (int v = 0; v < 8; v++) {
+        const uint8_t four[4] = {bytes[v], bytes[8 + v], bytes[16 + v], bytes[24 + v]};
+        store32(t.q[v] + 4 * row, pairs_turned(load32(four)));
+    }
+}
+
+inline void take_neighbours(const tile_pq2 &t, int row, float *out) {
+    const float d = half_to_float(t.d[row]);
+    for (int v = 0; v < 8; v++) {
+        const uint8_t *four = t.q[v] + 4 * row;
+        for (int s = 0; s < 4; s++)
+            for (int i = 0; i < 4; i++) out[32 * s + 4 * v + i] = float((four[i] >> 2 * s & 3) - 1) * d;
+    }
+}
+
+struct pq2_0 {
+    using block = block_pq2_0;
+    using tile = tile_pq2;
+    static constexpr int columns = 128;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        put_neighbours(b.q, row, t);
+    }
+
+    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+};
+
+struct tq2_0_g128 {
+    using block = block_tq2_0_g128;
+    using tile = tile_pq2;
+    static constexpr int columns = 128;
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        uint8_t q[32];
+        for (int i = 0; i < 32; i += 8) {
+            const uint64_t word = load64(b.q + i);
+            store64(q + i, word ^ (word & word >> 1 & each(0x55)) << 1);  // 3 means 0 here, as 1 does
+        }
+        put_neighbours(q, row, t);
+    }
+
+    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+};
+
+struct ptq1_0 {
+    using block = block_ptq1_0;
+    using tile = tile_pq2;
+    static constexpr int columns = 128;
+
+    // Digits of a run of bytes: the first ones of all bytes, then their next ones.
+    static void digits(const uint8_t *bytes, int count, int each_has, uint8_t *codes) {
+        for (int m = 0; m < count; m++) {
+            uint8_t left = bytes[m];
+            for (int n = 0; n < each_has; n++, left = uint8_t(left * 3))
+                codes[n * count + m] = uint8_t(left * 3 >> 8);
+        }
+    }
+
+    static void put(const block &b, int row, tile &t) {
+        t.d[row] = load16(b.d);
+        uint8_t codes[128], q[32];
+        digits(b.q, 16, 5, codes);
+        digits(b.q + 16, 8, 5, codes + 80);
+        digits(b.h, 2, 4, codes + 120);
+        for (int i = 0; i < 32; i++)
+            q[i] = uint8_t(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
+        put_neighbours(q, row, t);
+    }
+
+    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+};
+
+}  // namespace
