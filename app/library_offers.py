@@ -15,11 +15,17 @@ from app.hub import HubFile, Source
 from app.library_state import Memory, Offer
 from engine import model_name
 
-# The layouts this version runs, as files are named for them, the most recommendable first.
-RUNS = (
+# The layouts this version runs, as files are named for them: those it runs fast, the most
+# recommendable first, and those it has no fast kernels for or that answer much worse.
+RECOMMENDED = (
     "Q4_K_M", "Q4_K_S", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_1", "Q4_0", "MXFP4", "Q5_K_M", "Q5_K_S",
     "Q5_K", "Q5_1", "Q5_0", "Q6_K", "Q8_0", "F8_E4M3", "F8_E5M2", "Q3_K_L", "Q3_K_M", "Q3_K_S",
-    "Q3_K", "Q2_0_G64", "Q2_0", "TQ2_0", "TQ1_0", "Q1_0", "Q2_K", "Q2_K_S", "F16", "BF16", "F32",
+    "Q3_K", "Q2_0_G64", "Q2_0", "PQ2_0", "PTQ1_0", "TQ2_0", "TQ2_0_G128", "TQ1_0", "Q1_0", "Q2_K",
+    "Q2_K_S", "F16", "BF16", "F32",
+)  # fmt: skip
+RUNS = (
+    *RECOMMENDED, "NVFP4", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS",
+    "IQ2_XXS", "IQ1_M", "IQ1_S", "Q8_1", "Q8_K",
 )  # fmt: skip
 _LAYOUT = re.compile(
     r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|F8_E4M3|F8_E5M2|MXFP4|NVFP4)(?=[-_.]|$)",
@@ -89,7 +95,7 @@ def _offer(
 
 def _best(made: Sequence[Offer], available_bytes: int) -> str:
     """The file most people are best served by: the first layout of the table that fits well."""
-    for layout in RUNS:
+    for layout in RECOMMENDED:
         for each in made:
             fits = 0 < each.source.size_bytes <= available_bytes * _ROOM
             if each.format == layout and not each.problem and fits:

@@ -51,6 +51,7 @@ class GGUFFile:
         self.version = parts[0].version
         self.metadata = parts[0].metadata
         self.tensors = {info.name: info for part in parts for info in part.tensors}
+        self.two_bit = next((part.two_bit for part in parts if part.two_bit), None)
         self.file_bytes = sum(len(part.buffer) for part in parts)
         self._closed = False
 
@@ -86,6 +87,11 @@ class GGUFFile:
             )
         view = memoryview(self._parts[info.part].buffer)
         return view[info.offset : info.offset + info.size_bytes]
+
+    def entries(self) -> dict[str, bytes]:
+        """Every key of the first part with its value, as the bytes that are stored for both."""
+        part = self._parts[0]
+        return {key: part.buffer[where] for key, where in part.entries.items()}
 
     def let_go(self, name: str) -> None:
         """Say that a tensor's pages may leave memory; its data is read anew if asked for again."""
@@ -206,7 +212,7 @@ def _read_parts(path: Path, count: int) -> tuple[Part, ...]:
     parts: list[Part] = []
     try:
         for index, part_path in enumerate(paths):
-            parts.append(read_part(part_path, index))
+            parts.append(read_part(part_path, index, parts[0].marks if parts else None))
             _check_part(parts[-1], index, count)
         _check_together(parts)
     except BaseException:
@@ -259,6 +265,12 @@ def _check_part(part: Part, index: int, count: int) -> None:
 def _check_together(parts: list[Part]) -> None:
     """Raise unless the parts hold the number of tensors the first one names, each once."""
     names: set[str] = set()
+    layouts = {part.two_bit.layout.name for part in parts if part.two_bit}
+    if len(layouts) > 1:
+        raise ModelFileError(
+            f"The 2-bit tensors of the model's parts have different layouts: {', '.join(sorted(layouts))}.",
+            "The parts belong to different models; download them again.",
+        )
     for part in parts:
         if part.version != parts[0].version:
             raise UnsupportedModel(

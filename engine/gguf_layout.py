@@ -1,14 +1,13 @@
 """Which format a tensor's type number means in its file, and whether the tensors lie as that says.
 
-Three numbers are used for different things by different writers, so a number alone is never
-trusted: 42 is ggml's Q2_0 of 64 weights a block, but files of 128 weights a block, in two orders,
-carry it too; 43 and 44 are OxiBonsai's alone, and ggml will give them away again. Only what the
-file itself proves is read: an own key of the writer, or offsets that fit one layout.
+Some numbers are used for different things by different writers, so a number alone is never
+trusted: 42 has three layouts (two_bit.py); 43 and 44 are OxiBonsai's alone, and ggml will give them
+away again. Only what the file itself proves is read: an own key of the writer, or offsets that fit
+one layout.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +16,13 @@ from engine.gguf_values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
 from kernels import formats
 from kernels.formats import Format
 
-_TWO_BIT = 42
-_OTHER_BLOCK, _OTHER_SIZE = 128, 34  # weights and bytes of a block in the other layouts of 42
+_OWN_NUMBERS = 1_000  # from here on formats have numbers that stand in no file
 _MARKED = frozenset({43, 44})  # numbers that mean something only in OxiBonsai's files
 _OWN_KEYS = "oxibonsai."
 _FORMAT_KEY = "oxibonsai.quant_format"
 _VERSION_KEY = "general.quantization_version"  # a number everywhere but in OxiBonsai's older files
 _TERNARY = "TQ2_0_G128"
 _ANOTHER = "Choose another quantization of this model, such as Q4_K_M or Q8_0."
-_GROUPS_OF_64 = "Choose the file of this model whose name ends in Q2_0_g64, or one in Q4_K_M."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +57,11 @@ def marks_of(metadata: Mapping[str, Stored]) -> Marks:
 
 
 def format_of(name: str, number: int, marks: Marks) -> Format:
-    """The format of the tensor `name`; UnsupportedModel where the number's meaning is not run."""
-    if number == _TWO_BIT and marks.ternary:
-        raise UnsupportedModel(
-            f"The tensor {shown(name)} is stored as {_TERNARY}, OxiBonsai's own 2-bit layout, "
-            "which this version cannot run.",
-            _GROUPS_OF_64,
-        )
-    found = formats.FORMATS.get(number)
+    """The format of the tensor `name`; UnsupportedModel where the number's meaning is not run.
+
+    42 is taken for ggml's here, and looked at again when all tensors are known.
+    """
+    found = formats.FORMATS.get(number) if number < _OWN_NUMBERS else None
     if found is not None and (marks.oxibonsai or number not in _MARKED):
         return found
     known = formats.UNSUPPORTED.get(number)
@@ -90,7 +84,6 @@ def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> 
     Returns the tensors in the order they lie; raises ModelFileError or UnsupportedModel.
     """
     ordered = sorted(infos, key=lambda info: info.offset)
-    _check_two_bit(ordered, end - start, alignment)
     expected = 0
     names: set[str] = set()
     placed: list[TensorInfo] = []
@@ -117,37 +110,7 @@ def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> 
     return placed
 
 
-def _check_two_bit(ordered: Sequence[TensorInfo], available: int, alignment: int) -> None:
-    """Raise UnsupportedModel where only the layouts of 128 weights explain the offsets."""
-    two_bit = [info for info in ordered if info.format.id == _TWO_BIT]
-    if not two_bit or any(info.shape[-1] % _OTHER_BLOCK for info in two_bit):
-        return
-    sizes = [info.size_bytes for info in ordered]
-    others = [_other_size(info) for info in ordered]
-    needed = _extent(ordered, sizes, alignment)
-    if needed is not None and needed <= available:
-        return
-    wanted = _extent(ordered, others, alignment)
-    # Where the last tensor alone is 2-bit, both explain the offsets: then the end decides.
-    if wanted is None:
-        return
-    if needed is not None and available not in (wanted, padded(wanted, alignment)):
-        return
-    raise UnsupportedModel(
-        f"The tensor {shown(two_bit[0].name)} is stored in 2 bits with {_OTHER_BLOCK} weights to a "
-        f"group, where the type number {_TWO_BIT} stands for {two_bit[0].format.block}; this "
-        "version cannot run it.",
-        _GROUPS_OF_64,
-    )
-
-
-def _other_size(info: TensorInfo) -> int:
-    if info.format.id != _TWO_BIT:
-        return info.size_bytes
-    return math.prod(info.shape) // _OTHER_BLOCK * _OTHER_SIZE
-
-
-def _extent(infos: Sequence[TensorInfo], sizes: Sequence[int], alignment: int) -> int | None:
+def extent(infos: Sequence[TensorInfo], sizes: Sequence[int], alignment: int) -> int | None:
     """Bytes up to the last tensor's end were they of these sizes; None where offsets disagree."""
     end = 0
     for info, size in zip(infos, sizes, strict=True):

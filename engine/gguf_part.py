@@ -15,6 +15,7 @@ from pathlib import Path
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf_layout import Marks, TensorInfo, format_of, marks_of, padded, place
 from engine.gguf_values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
+from engine.two_bit import Told, settle
 
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32  # bytes
@@ -37,7 +38,10 @@ class Part:
     buffer: mmap.mmap
     version: int
     metadata: Metadata
+    entries: dict[str, slice]  # bytes of each key with its value, as they are stored
     tensors: list[TensorInfo]  # in the order their bytes lie
+    marks: Marks
+    two_bit: Told | None  # of its 2-bit tensors, where there are any
 
     def close(self) -> None:
         """Unmap the file; where a view of it is still alive, the last view does so instead."""
@@ -53,23 +57,28 @@ class Part:
             self.buffer.madvise(mmap.MADV_DONTNEED, start, offset + size_bytes - start)
 
 
-def read_part(path: Path, index: int) -> Part:
-    """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing."""
+def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
+    """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing.
+
+    `marks` are those of a split model's first part: the others need not repeat its keys.
+    """
     buffer = _map(path)
     try:
         cursor = Cursor(buffer)
         version = _read_version(cursor)
         tensor_count = cursor.count("tensors", _LEAST_TENSOR_BYTES, _MAX_TENSORS)
         key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
-        metadata = _read_metadata(cursor, key_count)
+        metadata, entries = _read_metadata(cursor, key_count)
         alignment = _alignment(metadata)
-        marks = marks_of(metadata)
+        marks = marks or marks_of(metadata)
         infos = [_read_tensor(cursor, number, index, marks) for number in range(tensor_count)]
-        tensors = place(infos, padded(cursor.position, alignment), cursor.end, alignment)
+        start = padded(cursor.position, alignment)
+        infos, two_bit = settle(infos, marks, buffer, start, alignment)
+        tensors = place(infos, start, cursor.end, alignment)
     except BaseException:
         buffer.close()
         raise
-    return Part(path, buffer, version, Metadata(metadata), tensors)
+    return Part(path, buffer, version, Metadata(metadata), entries, tensors, marks, two_bit)
 
 
 def _map(path: Path) -> mmap.mmap:
@@ -142,9 +151,11 @@ def _read_version(cursor: Cursor) -> int:
     raise ModelFileError("The file is GGUF version 0, which does not exist.", DAMAGED)
 
 
-def _read_metadata(cursor: Cursor, count: int) -> dict[str, Stored]:
+def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, Stored], dict[str, slice]]:
     metadata: dict[str, Stored] = {}
+    entries: dict[str, slice] = {}
     for number in range(1, count + 1):
+        start = cursor.position
         cursor.subject = f"key number {number:,}"
         key = cursor.name(_MAX_KEY_BYTES)
         cursor.subject = f"the key {shown(key)}"
@@ -157,7 +168,8 @@ def _read_metadata(cursor: Cursor, count: int) -> dict[str, Stored]:
                 DAMAGED,
             )
         metadata[key] = cursor.value(kind)
-    return metadata
+        entries[key] = slice(start, cursor.position)
+    return metadata, entries
 
 
 def _alignment(metadata: dict[str, Stored]) -> int:

@@ -153,6 +153,7 @@ def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict
             "name": model_name(path),
             "architecture": config.architecture,
             "layout": layout(file),
+            **_two_bit(file),
             "formats": [
                 {"format": info.name, "words": info.words, **formats[info.name]}
                 for info in {
@@ -168,6 +169,12 @@ def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict
             "memory": _memory(file, config, context, cache),
             "kernels": kernels_in_use(file),
         }
+
+
+def _two_bit(file: GGUFFile) -> dict[str, object]:
+    """Which layout the 2-bit tensors have, and how that was told, where there are any."""
+    told = file.two_bit
+    return {"two_bit_layout": f"{told.layout.words}, told by {told.by}"} if told else {}
 
 
 def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> dict[str, object]:

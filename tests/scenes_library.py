@@ -221,7 +221,7 @@ def hub_answer() -> Hub:
         ("Q4_K_M", "4-bit", 5_027_783_488, "", True),
         ("Q5_K_M", "5-bit", 5_851_112_224, "", False),
         ("Q8_0", "8-bit", 8_709_518_112, "", False),
-        ("IQ2_XS", "2-bit", 2_600_000_000, "This version does not run the layout IQ2_XS yet.", False),
+        ("Q4_0_8_8", "4-bit", 4_700_000_000, "This version does not run the layout Q4_0_8_8 yet.", False),
     ]  # fmt: skip
     offers = tuple(
         Offer(

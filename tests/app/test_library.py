@@ -154,7 +154,7 @@ def test_a_search_shows_repositories_and_the_files_of_the_one_that_is_opened(
     online: Desk, hub: Hub
 ) -> None:
     found(hub, "owner/Qwen3-GGUF")
-    for form in ("Q4_K_M", "Q8_0", "IQ2_XS"):
+    for form in ("Q4_K_M", "Q8_0", "Q4_0_8_8"):
         hub.put(f"owner/Qwen3-GGUF/Qwen3-{form}.gguf", b"GGUF" + bytes(1000 * len(form)))
     online.start()
     online.library.hub.search("qwen")
@@ -164,8 +164,8 @@ def test_a_search_shows_repositories_and_the_files_of_the_one_that_is_opened(
     online.library.hub.open("owner/Qwen3-GGUF")
     until(lambda: online.library_state.hub.open_phase is HubPhase.ANSWERED)
     shown = [(each.format, each.recommended) for each in online.library_state.hub.files]
-    assert shown == [("Q4_K_M", True), ("Q8_0", False), ("IQ2_XS", False)]
-    assert "IQ2_XS" in online.library_state.hub.files[-1].problem
+    assert shown == [("Q4_K_M", True), ("Q8_0", False), ("Q4_0_8_8", False)]
+    assert "Q4_0_8_8" in online.library_state.hub.files[-1].problem
     online.library.hub.open("")
     assert online.library_state.hub.open == ""
 

@@ -181,8 +181,8 @@ def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], said: str, path: 
 @pytest.mark.parametrize(
     ("type", "said"),
     [
-        (16, "'two' is stored as IQ2_XXS, which"),
-        (142, "'two' is stored as PQ2_0 (2-bit, groups of 128"),
+        (24, "'two' is stored as I8, which"),
+        (31, "'two' is stored as Q4_0_4_4 (Q4_0 in an order"),
         (43, "'two' has the unknown type number 43"),
         (77, "'two' has the unknown type number 77"),
         (2**32 - 1, "'two' has the unknown type number 4,294,967,295"),
