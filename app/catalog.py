@@ -19,8 +19,11 @@ from app.hub import HUB, Source, file_address, page_address
 from engine import ModelShape
 
 # What the engine wires, and how it can stretch positions; a test holds both against the engine.
-ARCHITECTURES = ("gemma3", "llama", "qwen3")
-ROPE_SCALINGS = ("none", "linear")
+ARCHITECTURES = (
+    *("cohere2", "command-r", "gemma", "gemma2", "gemma3", "granite", "llama", "olmo2", "phi2"),
+    *("phi3", "qwen2", "qwen3", "qwen3moe", "starcoder", "starcoder2"),
+)
+ROPE_SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
 
 _VERSION = 1
 _REMEDY = "Install the program again."

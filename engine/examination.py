@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 
 from engine.cache import Cache
 from engine.device import available_memory
@@ -24,16 +23,13 @@ from engine.memory import (
     vocabulary_bytes,
 )
 from engine.messages import CacheType
-from engine.models import architecture
+from engine.models import Build, architecture
 from engine.models.config import Config, read_config
-from engine.models.layers import Decoder
 from engine.session import chunk_size
 from engine.tokenizer import vocabulary_rule
 from engine.weights import Weights
 from kernels import ops
 from kernels.formats import Format, by_name
-
-Build = Callable[[GGUFFile, Weights], Decoder]
 
 _BLOCK = 256  # weights: whole blocks of every format
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
@@ -72,7 +68,7 @@ def check(file: GGUFFile, config: Config, build: Build) -> None:
             "The file is damaged or made by a faulty converter; get another copy.",
         )
     outline = Weights(file, read=False)
-    build(file, outline)
+    build(file, outline, config.context)
     outline.refuse_leftovers()
 
 

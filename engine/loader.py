@@ -27,6 +27,7 @@ from engine.memory import MemoryPlan
 from engine.messages import CacheType
 from engine.models.config import Config
 from engine.models.layers import Decoder
+from engine.selfcheck import refuse_faulty_kernels
 from engine.session import Session
 from engine.tokenizer import Tokenizer
 from engine.weights import Weights
@@ -98,7 +99,7 @@ def load(
         check(file, config, build)
         checkpoint()
         before_weights()
-        decoder, tokenizer = _read(file, build, progress, checkpoint)
+        decoder, tokenizer = _read(file, config, build, memory.context, progress, checkpoint)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -133,7 +134,9 @@ def set_threads(threads: int) -> None:
 
 def _read(
     file: GGUFFile,
+    config: Config,
     build: Build,
+    context: int,
     progress: Callable[[int, int], None],
     checkpoint: Callable[[], None],
 ) -> tuple[Decoder, Tokenizer]:
@@ -146,6 +149,9 @@ def _read(
             raise tokenizer.failed  # a faulty vocabulary ends the load at once
 
     weights = Weights(file, progress, look)
-    decoder = build(file, weights)
+    decoder = build(file, weights, context)
     weights.refuse_leftovers()
+    if refuse_faulty_kernels(file, config, decoder):
+        del decoder  # its weights are packed for the kernels that were refused
+        decoder = build(file, Weights(file, progress, look), context)
     return decoder, tokenizer.result(checkpoint)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engine import lora_gguf, lora_peft
 from engine.errors import AdapterError, RequestError
-from engine.lora_pair import EMBEDDING, HEAD, BaseModel, Pair
+from engine.lora_pair import EMBEDDING, HEAD, BaseModel, Pair, Part
 from kernels import ops
 from kernels.formats import by_name
 from kernels.program import Change
@@ -138,13 +138,17 @@ class Stack:
         copied = sum(change.down.size_bytes + change.up.size_bytes for change in joined)
         return sum(adapter.size_bytes for adapter in adapters.values()) + copied
 
-    def change_of(self, name: str) -> Change | None:
+    def change_of(self, name: str, part: Part | None = None) -> Change | None:
         """All that the adapters add to the product with tensor `name`; None where they do not."""
-        return self._changes.get(name)
-
-    def apply(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
         change = self._changes.get(name)
+        if change is None or part is None:
+            return change
+        up = change.up.data[part.start : part.end]  # of dense rows
+        return Change(change.down, _weight(up), change.scales)
+
+    def apply(self, name: str, x: Tensor, y: Tensor, part: Part | None = None) -> Tensor:
+        """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
+        change = self.change_of(name, part)
         if change is None:
             return y
         return y + ops.linear(ops.linear(x, change.down) * change.scales, change.up)

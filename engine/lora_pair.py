@@ -23,6 +23,15 @@ DAMAGED = "The adapter is damaged or made by a faulty converter; get another cop
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a tensor that holds several products."""
+
+    start: int
+    end: int
+    rows: int  # of the whole tensor
+
+
+@dataclass(frozen=True, slots=True)
 class BaseModel:
     """What an adapter must fit: the model that is loaded, as far as its matrices go."""
 

@@ -61,10 +61,20 @@ _GATED = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_PAIRED = ("self_attn.q_proj", "self_attn.k_proj")
+_PLAIN = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+_PHI2 = {"self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+_FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 FAMILIES = {
-    "gemma3": Family(_GATED),
-    "llama": Family(_GATED, ("self_attn.q_proj", "self_attn.k_proj")),
-    "qwen3": Family(_GATED),
+    **{
+        name: Family(_GATED)
+        for name in ("cohere2", "command-r", "gemma", "gemma2", "gemma3", "olmo2")
+    },
+    **{name: Family(_GATED) for name in ("qwen2", "qwen3", "qwen3moe")},
+    **{name: Family(_GATED, _PAIRED) for name in ("granite", "llama")},
+    "phi2": Family(_GATED | _PHI2),
+    "phi3": Family(_GATED | _FUSED),
+    "starcoder2": Family(_GATED | _PLAIN),
 }
 _TOP = {"embed_tokens": EMBEDDING, "lm_head": HEAD}
 

@@ -7,7 +7,16 @@ one go. The two must agree to the bit, which the tests hold them to for every ar
 from __future__ import annotations
 
 from engine.lora import EMBEDDING, NO_ADAPTERS, Stack
-from engine.models.layers import Attention, Block, Decoder, GatedMLP, Norm, Projection
+from engine.models.layers import (
+    MLP,
+    Attention,
+    Block,
+    Decoder,
+    Experts,
+    GatedMLP,
+    Norm,
+    Projection,
+)
 from kernels import program
 from kernels.program import Instruction, Program
 
@@ -17,13 +26,21 @@ QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
 GATE, UP = "gate", "up"
 
 
-def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
-    """What `decoder.hidden` and `decoder.logits` compute under `stack`."""
-    body: list[Instruction] = [
-        program.Embed(
-            decoder.embedding, STREAM, decoder.embedding_scale, stack.change_of(EMBEDDING)
-        )
-    ]
+def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
+    """What `decoder.hidden` and `decoder.logits` compute under `stack`.
+
+    None where experts are chosen token by token: a program is the same list for every token.
+    """
+    if any(isinstance(block.mlp, Experts) for block in decoder.blocks):
+        return None
+    embed = program.Embed(
+        decoder.embedding,
+        STREAM,
+        decoder.embedding_scale,
+        stack.change_of(EMBEDDING),
+        decoder.positions,
+    )
+    body: list[Instruction] = [embed]
     layers: list[int] = []
     for layer, block in enumerate(decoder.blocks):
         layers.append(len(body))
@@ -45,23 +62,38 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
 
 
 def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:
-    attended = _attention(block.attention, layer, stack)
+    read, before = _read(block.attention_norm, STREAM)
+    attended = _attention(block.attention, layer, read, stack)
+    if block.mlp_norm is not None:  # else the MLP reads what attention has read
+        read, between = _read(block.mlp_norm, read)
+    else:
+        between = []
     return [
-        _norm(block.attention_norm, STREAM, NORMED),
+        *before,
         *attended,
-        *_added(block.after_attention),
-        _norm(block.mlp_norm, STREAM, NORMED),
-        *_mlp(block.mlp, stack),
-        *_added(block.after_mlp),
+        *_added(block.after_attention, block.residual_scale),
+        *between,
+        *_mlp(block.mlp, read, stack),
+        *_added(block.after_mlp, block.residual_scale),
     ]
 
 
-def _attention(attention: Attention, layer: int, stack: Stack) -> list[Instruction]:
+def _read(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
+    """The buffer a part of a layer reads, and what fills it: the normed stream, or the stream."""
+    return (otherwise, []) if norm is None else (NORMED, [_norm(norm, STREAM, NORMED)])
+
+
+def _attention(attention: Attention, layer: int, read: str, stack: Stack) -> list[Instruction]:
     heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
     norms = (attention.query_norm, attention.key_norm)
     query_norm, key_norm = norms if all(norms) else (None, None)
+    whole: list[Instruction] = []
+    if query_norm is not None and key_norm is not None and attention.norms_whole:
+        whole = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
+        query_norm = key_norm = None
     return [
-        _products(NORMED, heads, stack),
+        _products(read, heads, stack),
+        *whole,
         program.Attend(
             q=QUERY,
             k=KEY,
@@ -74,39 +106,47 @@ def _attention(attention: Attention, layer: int, stack: Stack) -> list[Instructi
             epsilon=0.0 if query_norm is None else query_norm.epsilon,
             frequencies=attention.rope.frequencies,
             interleaved=attention.rope.interleaved,
-            rope_scale=1.0,
+            rope_scale=attention.rope.scale,
             scale=attention.scale,
             window=attention.window,
+            cap=attention.cap,
         ),
         _products(MIXED, ((attention.output, CHANGE),), stack),
     ]
 
 
-def _mlp(mlp: GatedMLP, stack: Stack) -> list[Instruction]:
+def _mlp(mlp: GatedMLP | MLP | Experts, read: str, stack: Stack) -> list[Instruction]:
+    assert not isinstance(mlp, Experts)
+    if isinstance(mlp, MLP):
+        up: tuple[tuple[Projection, str], ...] = ((mlp.up, GATE),)
+    else:
+        up = ((mlp.gate, GATE), (mlp.up, UP))
     return [
-        _products(NORMED, ((mlp.gate, GATE), (mlp.up, UP)), stack),
-        program.Gate(GATE, UP, mlp.activation, GATE),
+        _products(read, up, stack),
+        program.Gate(GATE, UP if len(up) > 1 else "", mlp.activation, GATE),
         _products(GATE, ((mlp.down, CHANGE),), stack),
     ]
 
 
-def _added(norm: Norm | None) -> list[Instruction]:
+def _added(norm: Norm | None, scale: float) -> list[Instruction]:
     """What a part of a layer has computed joins the stream, normed where the model says so."""
-    add = program.Add(STREAM, CHANGE)
+    add = program.Add(STREAM, CHANGE, scale)
     return [add] if norm is None else [_norm(norm, CHANGE, CHANGE), add]
 
 
 def _norm(norm: Norm, x: str, out: str) -> program.Norm:
-    return program.Norm(x, norm.weight, norm.epsilon, out)
+    return program.Norm(x, norm.weight, norm.epsilon, out, norm.centred, norm.bias)
 
 
 def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack) -> program.Linear:
-    changes = tuple(stack.change_of(projection.name) for projection, _ in products)
+    changes = tuple(stack.change_of(one.name, one.part) for one, _ in products)
+    biases = tuple(one.bias for one, _ in products)
     return program.Linear(
         x,
         weights=tuple(projection.weight for projection, _ in products),
         outs=tuple(out for _, out in products),
         changes=changes if any(changes) else (),
+        biases=biases if any(bias is not None for bias in biases) else (),
     )
 
 

@@ -7,6 +7,7 @@ all "trim to position n, continue".
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from engine.models.layers import Decoder
 from engine.recording import record
 from kernels import ops
 from kernels.program import Program, Recorded
+
+log = logging.getLogger(__name__)
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 
@@ -55,7 +58,7 @@ class Session:
         self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
         self.drawing: Drawing | None = None  # of the answer that `held` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
-        self._recorded = recorder(record(model, self.stack))
+        self._recorded = self._record()
         size = sum(block.size_bytes for block in model.blocks)
         self._steps_at_once = size <= _UNINTERRUPTED_BYTES
 
@@ -98,9 +101,18 @@ class Session:
         if stack.key != self.stack.key:
             forgotten = len(self.tokens)
             self.trim(0)
-            self._recorded = self._recorder(record(self.model, stack))
+            self.stack = stack
+            self._recorded = self._record()
         self.stack = stack
         return forgotten
+
+    def _record(self) -> Recorded | None:
+        """The model under the stack in use as one program; None where it runs op by op."""
+        program = record(self.model, self.stack)
+        recorded = None if program is None else self._recorder(program)
+        if recorded is None:
+            log.info("The model runs op by op: what it needs is in no recorded pass.")
+        return recorded
 
     def clear(self) -> None:
         """Forget everything, and hold no memory for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -50,6 +50,23 @@ class Weights:
     def optional_matrix(self, name: str, rows: int, columns: int) -> Weight | None:
         """The same where a file may leave it out."""
         return self.matrix(name, rows, columns) if name in self._file.tensors else None
+
+    def parts(self, name: str, rows: Sequence[int], columns: int) -> list[Weight]:
+        """Weights [rows, columns] for each of `rows`, which one tensor holds one after the other."""
+        return self._parts(self._find(name, (sum(rows), columns)), rows)
+
+    def experts(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
+        """`count` weights [rows, columns] of one tensor [count, rows, columns]."""
+        return self._parts(self._find(name, (count, rows, columns)), [rows] * count)
+
+    def has(self, name: str) -> bool:
+        """Whether the file has such a tensor."""
+        return name in self._file.tensors
+
+    def rows(self, name: str) -> int:
+        """How many rows such a tensor of the file has; 0 where there is none."""
+        info = self._file.tensors.get(name)
+        return math.prod(info.shape[:-1]) if info else 0
 
     def vector(self, name: str, width: int) -> Tensor:
         """A norm or similar [width] f32."""
@@ -97,6 +114,27 @@ class Weights:
         self._file.let_go(info.name)
         self._done += info.size_bytes
         self._progress(self._done, self._total)
+        return prepared
+
+    def _parts(self, info: TensorInfo, rows: Sequence[int]) -> list[Weight]:
+        """A tensor's rows in groups, each prepared by itself."""
+        self._used.add(info.name)
+        columns = info.shape[-1]
+        if not self._reading:
+            one = torch.ones(1)
+            return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in rows]
+        data, row_bytes = self._file.data(info.name), info.format.row_bytes(columns)
+        prepared: list[Weight] = []
+        start = 0
+        for count in rows:
+            self._checkpoint()
+            piece = data[start : start + count * row_bytes]
+            start += len(piece)
+            weight = Weight.from_bytes(piece, info.format, (count, columns))
+            prepared.append(ops.prepare(weight, self._looking(info.name)))
+            self._done += len(piece)
+            self._progress(self._done, self._total)
+        self._file.let_go(info.name)
         return prepared
 
     def _looking(self, name: str) -> Callable[[], None]:

@@ -1,14 +1,15 @@
 """Tiny random models run through Hugging Face transformers in float32, and the same as GGUF.
 
 Run as a script (in an environment with transformers) it records `golden/oracle.npz`: weights,
-tokens and logits. The tests rebuild a GGUF file from the recorded weights and compare our logits.
-All weights are rounded to float16 first, so half the bytes hold them exactly.
+tokens and logits; `python tests/oracle.py llama phi2` records these cases alone and keeps the
+others. The tests rebuild a GGUF file from the recorded weights and compare our logits. All weights
+are rounded to float16 first, so half the bytes hold them exactly.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 from gguf import GGUFWriter
 from numpy.typing import NDArray
+
+from oracle_families import FAMILIES, tensors
 
 RECORDED = Path(__file__).parent / "golden" / "oracle.npz"
 TOKENS = 40
@@ -27,7 +30,7 @@ class Case:
     """One architecture at a size that shows its quirks: groups, odd widths, windows."""
 
     name: str
-    architecture: str
+    family: str
     vocabulary: int = 96
     width: int = 48
     layers: int = 2
@@ -37,8 +40,11 @@ class Case:
     feed_forward: int = 80
     tied: bool = False
     rope_base: float = 10_000.0
+    rotated: int = 0  # channels of a head that turn; 0: all
     window: int = 0
+    context: int = 256  # the most a session may hold
     scaling: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)  # what only this family has
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -51,9 +57,19 @@ class Case:
             "num_key_value_heads": self.kv_heads,
             "head_dim": self.head_width,
             "intermediate_size": self.feed_forward,
-            "max_position_embeddings": 256,
+            "max_position_embeddings": self.context,
             "tie_word_embeddings": self.tied,
             "attn_implementation": "eager",
+            "rope_parameters": {
+                "rope_type": "default",
+                **self.scaling,
+                "rope_theta": self.rope_base,
+                **(
+                    {"partial_rotary_factor": self.rotated / self.head_width}
+                    if self.rotated
+                    else {}
+                ),
+            },
         }
 
 
@@ -64,13 +80,42 @@ LLAMA3_SCALING = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.05, 1.1, 1.2],
+    "long_factor": [1.0, 1.5, 3.0, 6.0],
+    "factor": 8.0,
+}
+SQUARE = {"width": 48, "heads": 6, "head_width": 8}
 CASES = {
     case.name: case
     for case in (
         Case("llama", "llama"),
         Case("llama3", "llama", rope_base=500_000.0, scaling=LLAMA3_SCALING),
         Case("llama-linear", "llama", scaling={"rope_type": "linear", "factor": 4.0}),
+        Case(
+            "llama-dynamic",
+            "llama",
+            context=16,
+            scaling={"rope_type": "dynamic", "factor": 2.0},
+        ),
+        Case("mistral", "mistral", window=8),
+        Case("mixtral", "mixtral", more={"experts": 5, "chosen": 2}),
+        Case("qwen2", "qwen2", tied=True),
         Case("qwen3", "qwen3", head_width=16, tied=True, rope_base=1_000_000.0),
+        Case("qwen3-yarn", "qwen3", head_width=16, rope_base=1_000_000.0, scaling=YARN),
+        Case("qwen3moe", "qwen3moe", head_width=16, more={"experts": 6, "chosen": 3}),
+        Case("gemma", "gemma", head_width=16, kv_heads=1, tied=True),
+        Case(
+            "gemma2",
+            "gemma2",
+            layers=4,
+            head_width=16,
+            tied=True,
+            window=8,
+            more={"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+        ),
         Case(
             "gemma3",
             "gemma3",
@@ -85,6 +130,38 @@ CASES = {
             window=8,
             scaling={"rope_type": "linear", "factor": 2.0},
         ),
+        Case("phi2", "phi2", kv_heads=6, rotated=4),
+        Case("phi3", "phi3", window=8),
+        Case("phi3-wide", "phi3"),
+        Case(
+            "phi3-long",
+            "phi3",
+            context=256,
+            scaling=LONGROPE | {"original_max_position_embeddings": 32},
+        ),
+        Case(
+            "phi3-short",
+            "phi3",
+            context=512,
+            scaling=LONGROPE | {"original_max_position_embeddings": 64},
+        ),
+        Case("command-r", "command-r", tied=True, more={"logit_scale": 0.25}),
+        Case("cohere2", "cohere2", layers=5, tied=True, window=8, more={"logit_scale": 0.25}),
+        Case("starcoder", "starcoder", kv_heads=1, tied=True),
+        Case("starcoder2", "starcoder2", window=8, tied=True),
+        Case("starcoder2-wide", "starcoder2", tied=True),
+        Case(
+            "granite",
+            "granite",
+            tied=True,
+            more={
+                "embedding_multiplier": 6.0,
+                "attention_multiplier": 0.2,
+                "residual_multiplier": 0.4,
+                "logits_scaling": 3.0,
+            },
+        ),
+        Case("olmo2", "olmo2"),
     )
 }
 
@@ -95,11 +172,13 @@ def run_transformers(case: Case) -> dict[str, Array]:
 
     torch.manual_seed(sum(map(ord, case.name)))
     model = _model(case).eval()
+    one = not FAMILIES[case.family].plus_one
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            spread = 0.3 if "norm" in name else 0.15
+            norm = _is_norm(name)
+            spread = 0.3 if norm else 0.15
             parameter.copy_((torch.randn_like(parameter) * spread).half().float())
-            if "norm" in name and case.architecture != "gemma3":
+            if norm and one and name.endswith("weight"):
                 parameter.copy_((parameter + 1).half().float())
         tokens = torch.randint(case.vocabulary, (TOKENS,))
         logits = model(tokens[None]).logits[0]
@@ -109,6 +188,10 @@ def run_transformers(case: Case) -> dict[str, Array]:
         if not (case.tied and name == "lm_head.weight")
     }
     return {"tokens": tokens.numpy(), "logits": logits.numpy(), **state}
+
+
+def _is_norm(name: str) -> bool:
+    return "norm" in name or ".ln_" in name
 
 
 def build_transformers(case: Case, state: dict[str, Array]) -> Any:
@@ -125,53 +208,23 @@ def build_transformers(case: Case, state: dict[str, Array]) -> Any:
 def _model(case: Case) -> Any:
     import transformers as hf
 
-    if case.architecture == "gemma3":
-        config = hf.Gemma3TextConfig(
-            **case.shared,
-            sliding_window=case.window,
-            query_pre_attn_scalar=case.head_width,
-            layer_types=[
-                "full_attention" if (at + 1) % 6 == 0 else "sliding_attention"
-                for at in range(case.layers)
-            ],
-            rope_parameters={
-                "full_attention": {"rope_theta": case.rope_base, **case.scaling},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
-            },
-        )
-        return hf.Gemma3ForCausalLM(config)
-    rope = {"rope_type": "default", **case.scaling, "rope_theta": case.rope_base}
-    kind = {
-        "llama": (hf.LlamaConfig, hf.LlamaForCausalLM),
-        "qwen3": (hf.Qwen3Config, hf.Qwen3ForCausalLM),
-    }
-    config_class, model_class = kind[case.architecture]
-    return model_class(config_class(**case.shared, rope_parameters=rope))
+    family = FAMILIES[case.family]
+    config = getattr(hf, f"{family.hf}Config")(**case.shared | family.config(case))
+    return getattr(hf, f"{family.hf.removesuffix('Text')}ForCausalLM")(config)
 
 
-def write_gguf(case: Case, state: dict[str, Array], path: Path) -> Path:
-    """The same model as a GGUF file, every matrix in F32."""
-    writer = GGUFWriter(path, case.architecture)
-    writer.add_block_count(case.layers)
-    writer.add_context_length(256)
-    writer.add_embedding_length(case.width)
-    writer.add_feed_forward_length(case.feed_forward)
-    writer.add_head_count(case.heads)
-    writer.add_head_count_kv(case.kv_heads)
-    writer.add_key_length(case.head_width)
-    writer.add_value_length(case.head_width)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(case.rope_base)
-    if case.window:
-        writer.add_sliding_window(case.window)
-    if case.scaling.get("rope_type") == "linear":
-        writer.add_string(f"{case.architecture}.rope.scaling.type", "linear")
-        writer.add_float32(f"{case.architecture}.rope.scaling.factor", case.scaling["factor"])
-    if case.scaling.get("rope_type") == "llama3":
-        writer.add_tensor("rope_freqs.weight", _llama3_divisors(case))
-    for name, value in state.items():
-        new, change = _renamed(case, name)
-        writer.add_tensor(new, np.ascontiguousarray(change(value.astype(np.float32))))
+def write_gguf(
+    case: Case, state: dict[str, Array], path: Path, words: Mapping[str, Any] | None = None
+) -> Path:
+    """The same model as a GGUF file, every matrix in F32; `words` are a vocabulary's keys."""
+    family = FAMILIES[case.family]
+    writer = GGUFWriter(path, family.gguf)
+    for key, value in (_keys(case) | family.keys(case)).items():
+        _add(writer, f"{family.gguf}.{key}", value)
+    for key, value in (words or {}).items():
+        _add(writer, key, value)
+    for name, value in (_divisors(case) | _tensors(case, state)).items():
+        writer.add_tensor(name, np.ascontiguousarray(value.astype(np.float32)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -179,55 +232,63 @@ def write_gguf(case: Case, state: dict[str, Array], path: Path) -> Path:
     return path
 
 
-_PARTS = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-}
-_AFTER = {"llama": "ffn_norm", "qwen3": "ffn_norm", "gemma3": "post_attention_norm"}
-_TOP = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
+def _tensors(case: Case, state: dict[str, Array]) -> dict[str, Array]:
+    made: dict[str, Array] = {}
+    for name, value in state.items():
+        made |= tensors(case, name, value.astype(np.float32))
+    return made
 
 
-def _renamed(case: Case, name: str) -> tuple[str, Callable[[Array], Array]]:
-    """A transformers weight's GGUF name, and what its values undergo on the way."""
-    parts = _PARTS | {
-        "post_attention_layernorm": _AFTER[case.architecture],
-        "pre_feedforward_layernorm": "ffn_norm",
-        "post_feedforward_layernorm": "post_ffw_norm",
+def _keys(case: Case) -> dict[str, Any]:
+    norm = "layer_norm" if FAMILIES[case.family].centred else "layer_norm_rms"
+    finer = norm.endswith("rms") and case.family not in ("mixtral", "phi3", "olmo2")
+    keys: dict[str, Any] = {
+        "block_count": case.layers,
+        "context_length": case.context,
+        "embedding_length": case.width,
+        "feed_forward_length": case.feed_forward,
+        "attention.head_count": case.heads,
+        "attention.head_count_kv": case.kv_heads,
+        "attention.key_length": case.head_width,
+        "attention.value_length": case.head_width,
+        f"attention.{norm}_epsilon": 1e-6 if finer else 1e-5,
+        "rope.freq_base": case.rope_base,
     }
-    change: Callable[[Array], Array] = lambda value: value  # noqa: E731
-    if case.architecture == "gemma3" and "norm" in name:
-        change = lambda value: value + 1  # noqa: E731
-    if name in _TOP:
-        return _TOP[name], change
-    _, _, index, rest = name.split(".", 3)  # model.layers.3.mlp.up_proj.weight
-    part, kind = rest.rsplit(".", 1)
-    if case.architecture == "llama" and rest in (
-        "self_attn.q_proj.weight",
-        "self_attn.k_proj.weight",
-    ):
-        heads = case.heads if "q_proj" in part else case.kv_heads
-        change = lambda value: _interleaved(value, heads)  # noqa: E731
-    return f"blk.{index}.{parts[part]}.{kind}", change
+    kind = case.scaling.get("rope_type")
+    if kind in ("linear", "yarn", "dynamic"):
+        keys |= {"rope.scaling.type": kind, "rope.scaling.factor": case.scaling["factor"]}
+    if kind in ("yarn", "longrope"):
+        original = case.scaling["original_max_position_embeddings"]
+        keys["rope.scaling.original_context_length"] = original
+    if kind == "longrope":
+        stretch = np.log(case.scaling["factor"]) / np.log(original)
+        keys["rope.scaling.attn_factor"] = float(np.sqrt(1 + stretch))
+    return keys
 
 
-def _interleaved(value: Array, heads: int) -> Array:
-    """Rows of each head from halves to pairs, as llama's converter orders them."""
-    rows, columns = value.shape
-    return (
-        value.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
-    )
+def _add(writer: GGUFWriter, key: str, value: Any) -> None:
+    if isinstance(value, list):
+        writer.add_array(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    else:
+        writer.add_uint32(key, value)
+
+
+def _divisors(case: Case) -> dict[str, Array]:
+    """Tensors of what frequencies are divided by."""
+    if case.scaling.get("rope_type") == "llama3":
+        return {"rope_freqs.weight": _llama3_divisors(case)}
+    if case.scaling.get("rope_type") == "longrope":
+        return {
+            f"rope_factors_{which}.weight": np.array(case.scaling[f"{which}_factor"])
+            for which in ("short", "long")
+        }
+    return {}
 
 
 def _llama3_divisors(case: Case) -> Array:
@@ -244,18 +305,21 @@ def _llama3_divisors(case: Case) -> Array:
     return (1 / ((1 - smooth) / scaling["factor"] + smooth)).astype(np.float32)
 
 
-def record() -> None:
-    """Write every case to `golden/oracle.npz`."""
+def record(names: Sequence[str] = ()) -> None:
+    """Write these cases, or all, to `golden/oracle.npz`."""
     import torch
     import transformers
 
-    rows = {
-        f"{name}/{key}": value
-        for name, case in CASES.items()
-        for key, value in run_transformers(case).items()
-    }
+    rows: dict[str, Array] = {}
+    if names:
+        with np.load(RECORDED) as before:
+            kept = [key for key in before.files if key.partition("/")[0] not in names]
+            rows = {key: before[key] for key in kept}
+    for name in names or CASES:
+        rows |= {f"{name}/{key}": value for key, value in run_transformers(CASES[name]).items()}
     origin = f"transformers {transformers.__version__}, torch {torch.__version__}, float32, eager"
-    np.savez_compressed(RECORDED, origin=np.array(origin), **rows)
+    rows["origin"] = np.array(origin)
+    np.savez_compressed(RECORDED, **rows)
     print(f"{RECORDED.name}: {RECORDED.stat().st_size:,} bytes, {origin}")
 
 
@@ -270,4 +334,4 @@ def recorded(name: str) -> dict[str, Array]:
 
 
 if __name__ == "__main__":
-    sys.exit(record())
+    sys.exit(record(sys.argv[1:]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ CASES = {
         PeftCase("llama-ends", "llama", ["embed_tokens", "lm_head", "k_proj"], rank=5, alpha=7),
         PeftCase("qwen3", "qwen3", [*EVERY, "embed_tokens"], rank=3, alpha=5),
         PeftCase("gemma3", "gemma3", [*EVERY, "embed_tokens"], rank=6, alpha=12),
+        *(PeftCase(name, name, EVERY) for name in ("qwen2", "gemma2", "granite", "olmo2")),
+        *(PeftCase(name, name, EVERY) for name in ("command-r", "cohere2")),
+        PeftCase("phi2", "phi2", ["q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2"]),
+        PeftCase("phi3", "phi3", ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
+        PeftCase("starcoder2", "starcoder2", [*EVERY[:4], "c_fc", "c_proj"]),
+        PeftCase("qwen3moe", "qwen3moe", EVERY[:4]),
     )
 }
 
@@ -111,22 +118,25 @@ def write_folder(folder: Path, state: dict[str, Array]) -> Path:
     return folder
 
 
-def record() -> None:
-    """Write every case to `golden/peft.npz`."""
+def record(names: Sequence[str] = ()) -> None:
+    """Write these cases, or all, to `golden/peft.npz`."""
     import peft
     import torch
     import transformers
 
-    rows = {
-        f"{name}/{key}": value
-        for name, case in CASES.items()
-        for key, value in run_peft(case).items()
-    }
+    rows: dict[str, Array] = {}
+    if names:
+        with np.load(RECORDED) as before:
+            kept = [key for key in before.files if key.partition("/")[0] not in names]
+            rows = {key: before[key] for key in kept}
+    for name in names or CASES:
+        rows |= {f"{name}/{key}": value for key, value in run_peft(CASES[name]).items()}
     origin = (
         f"peft {peft.__version__}, transformers {transformers.__version__}, "
         f"torch {torch.__version__}, float32, eager"
     )
-    np.savez_compressed(RECORDED, origin=np.array(origin), **rows)
+    rows["origin"] = np.array(origin)
+    np.savez_compressed(RECORDED, **rows)
     print(f"{RECORDED.name}: {RECORDED.stat().st_size:,} bytes, {origin}")
 
 
@@ -141,4 +151,4 @@ def recorded(name: str) -> dict[str, Array]:
 
 
 if __name__ == "__main__":
-    sys.exit(record())
+    sys.exit(record(sys.argv[1:]))

@@ -17,6 +17,6 @@ def open_session(path: Path, context: int = 256) -> Session:
     with GGUFFile.open(path) as file:
         config = read_config(file)
         weights = Weights(file)
-        decoder = architecture(file)(file, weights)
+        decoder = architecture(file)(file, weights, context)
         weights.refuse_leftovers()
         return Session(decoder, Cache(config.layers, config.kv_heads, config.head_width, context))

@@ -25,6 +25,7 @@ LONGEST_FILE = 500  # lines
 LARGEST_FILE = 1_000_000  # bytes
 LARGE_FILES = {
     "tests/golden/gemma3_logits.npz",
+    "tests/golden/oracle.npz",
     "tests/golden/smollm2_logits.npz",
     "tests/golden/tiny_logits.npz",
 }

@@ -6,23 +6,45 @@ from collections.abc import Callable
 
 from engine.errors import UnsupportedModel
 from engine.gguf import GGUFFile
-from engine.models import gemma3, llama, qwen3
+from engine.models import cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
 from engine.models.layers import Decoder
 from engine.weights import Weights
 
-ARCHITECTURES: dict[str, Callable[[GGUFFile, Weights], Decoder]] = {
-    "gemma3": gemma3.build,
+# The file, its weights, and the tokens a session will hold at most: some rotate by that.
+Build = Callable[[GGUFFile, Weights, int], Decoder]
+
+ARCHITECTURES: dict[str, Build] = {
+    "cohere2": cohere.build_cohere2,
+    "command-r": cohere.build_command_r,
+    "gemma": gemma.build_gemma,
+    "gemma2": gemma.build_gemma2,
+    "gemma3": gemma.build_gemma3,
+    "granite": granite.build,
     "llama": llama.build,
-    "qwen3": qwen3.build,
+    "olmo2": olmo2.build,
+    "phi2": phi.build_phi2,
+    "phi3": phi.build_phi3,
+    "qwen2": qwen.build_qwen2,
+    "qwen3": qwen.build_qwen3,
+    "qwen3moe": qwen.build_qwen3,
+    "starcoder": starcoder.build_starcoder,
+    "starcoder2": starcoder.build_starcoder2,
 }
+_HADAMARD = "prism.hadamard."
 
 
-def architecture(file: GGUFFile) -> Callable[[GGUFFile, Weights], Decoder]:
-    """The builder for a file; raises UnsupportedModel naming the architecture it asks for."""
+def architecture(file: GGUFFile) -> Build:
+    """The builder for a file; raises UnsupportedModel naming what it asks for."""
     name = file.string("general.architecture")
     if name not in ARCHITECTURES:
         raise UnsupportedModel(
             f"The file is a {name!r} model, an architecture this version cannot run.",
             f"Choose a model of one of these kinds: {', '.join(sorted(ARCHITECTURES))}.",
+        )
+    if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
+        raise UnsupportedModel(
+            f"The key {key!r} says that the weights were turned by a Hadamard transform, which this "
+            "version does not undo: it would answer with noise.",
+            "Choose a file of this model without that transform.",
         )
     return ARCHITECTURES[name]

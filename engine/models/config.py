@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf import GGUFFile
 
@@ -21,11 +18,14 @@ class Config:
     heads: int  # H
     kv_heads: int  # K
     head_width: int  # C
+    rotated: int  # channels of a head that turn
     feed_forward: int  # F
     vocabulary: int  # V
     context: int  # tokens it was trained for
     epsilon: float
     rope_base: float
+    experts: int = 0  # E; 0: one feed-forward for all tokens
+    chosen_experts: int = 0  # that a token passes
 
 
 def read_config(file: GGUFFile) -> Config:
@@ -44,12 +44,19 @@ def read_config(file: GGUFFile) -> Config:
             f"{heads} attention heads cannot share {kv_heads} key/value heads evenly.",
             "The file is damaged or made by a faulty converter; get another copy.",
         )
-    if value_width != head_width or rotated != head_width or head_width % 2:
+    if value_width != head_width:
         raise UnsupportedModel(
-            f"This {name} file has key, value and rotary widths {head_width}, {value_width} and "
-            f"{rotated}; they must be one even number.",
+            f"This {name} file has key and value widths {head_width} and {value_width}; they must be "
+            "one number.",
             "Choose another model of this family.",
         )
+    if rotated > head_width or rotated % 2:
+        raise ModelFileError(
+            f"The key '{name}.rope.dimension_count' is {rotated}; an even number up to the head's "
+            f"{head_width} channels is wanted.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    experts = file.integer(f"{name}.expert_count", 0, minimum=0, maximum=4_096)
     return Config(
         architecture=name,
         layers=file.integer(f"{name}.block_count", minimum=1, maximum=4_096),
@@ -57,12 +64,45 @@ def read_config(file: GGUFFile) -> Config:
         heads=heads,
         kv_heads=kv_heads,
         head_width=head_width,
-        feed_forward=file.integer(f"{name}.feed_forward_length", minimum=1, maximum=1 << 24),
+        rotated=rotated,
+        feed_forward=_feed_forward(file, name, experts),
         vocabulary=_embedding_rows(file),
         context=file.integer(f"{name}.context_length", minimum=1, maximum=1 << 30),
-        epsilon=file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0),
+        epsilon=_epsilon(file, name),
         rope_base=file.number(f"{name}.rope.freq_base", 10_000.0, minimum=1.0, maximum=1e12),
+        experts=experts,
+        chosen_experts=_chosen(file, name, experts),
     )
+
+
+def _epsilon(file: GGUFFile, name: str) -> float:
+    """Of layer norms, which have a key of their own, or of root-mean-square norms."""
+    centred = f"{name}.attention.layer_norm_epsilon"
+    if centred in file.metadata:
+        return file.number(centred, minimum=0.0, maximum=1.0)
+    return file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0)
+
+
+def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
+    """Inner channels of the feed-forward, or of one expert."""
+    whole = file.integer(
+        f"{name}.feed_forward_length", 0 if experts else None, minimum=0, maximum=1 << 24
+    )
+    of_one = f"{name}.expert_feed_forward_length"
+    found = file.integer(of_one, whole, maximum=1 << 24) if experts else whole
+    if found < 1:
+        key = of_one if experts else f"{name}.feed_forward_length"
+        raise ModelFileError(
+            f"The key '{key}' is {found}; at least 1 is wanted.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return found
+
+
+def _chosen(file: GGUFFile, name: str, experts: int) -> int:
+    if not experts:
+        return 0
+    return file.integer(f"{name}.expert_used_count", minimum=1, maximum=experts)
 
 
 def _embedding_rows(file: GGUFFile) -> int:
@@ -75,24 +115,26 @@ def _embedding_rows(file: GGUFFile) -> int:
     return embedding.shape[0]
 
 
-def rope_frequencies(base: float, head_width: int) -> Tensor:
-    """[C/2] f32 radians per position, rounded as the models' own training code rounds them.
-
-    Source: https://github.com/huggingface/transformers/blob/v4.57.0/src/transformers/modeling_rope_utils.py
-    """
-    exponents = torch.arange(0, head_width, 2, dtype=torch.int64).float() / head_width
-    return 1.0 / (base**exponents)
-
-
-def linear_rope_factor(file: GGUFFile) -> float:
-    """By how much positions are divided; raises UnsupportedModel for scalings that are not linear."""
+def sliding_window(file: GGUFFile, default: int = 0) -> int:
+    """Tokens that local layers see back; 0: all."""
     name = file.string("general.architecture")
-    kind = file.string(f"{name}.rope.scaling.type", "none")
-    if kind not in ("none", "linear"):
-        raise UnsupportedModel(
-            f"The key '{name}.rope.scaling.type' asks for {kind!r}, which this version cannot compute.",
-            "Choose a model without context extension, or update the program.",
-        )
-    if kind == "none":
-        return 1.0
-    return file.number(f"{name}.rope.scaling.factor", 1.0, minimum=1e-3, maximum=1e6)
+    return file.integer(f"{name}.attention.sliding_window", default, minimum=0, maximum=1 << 30)
+
+
+def sliding_layers(file: GGUFFile, config: Config, every: int) -> list[bool]:
+    """Which layers see their window only: all but each `every`-th, unless the file says otherwise.
+
+    Files have a list of one truth a layer, or another number in place of `every`.
+    """
+    key = f"{config.architecture}.attention.sliding_window_pattern"
+    found = file.metadata.get(key, every)
+    if isinstance(found, list):
+        if len(found) < config.layers or not all(isinstance(one, bool | int) for one in found):
+            raise ModelFileError(
+                f"The key '{key}' has {len(found):,} values for {config.layers:,} layers, or others "
+                "than true and false.",
+                "The file is damaged or made by a faulty converter; get another copy.",
+            )
+        return [bool(one) for one in found[: config.layers]]
+    every = file.integer(key, every, minimum=0)
+    return [not every or (index + 1) % every != 0 for index in range(config.layers)]

@@ -1,4 +1,4 @@
-"""The blocks every architecture is wired from: projection, attention, gated MLP, decoder.
+"""The blocks every architecture is wired from: projection, attention, feed-forward, decoder.
 
 Adapters come in through the stack that a call is given; an empty one leaves every bit as it is.
 Shape letters, here and in every model: T tokens, D model width, H heads, K key/value heads,
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.cache import Cache
 from engine.lora import NO_ADAPTERS, BaseModel, Stack
+from engine.lora_pair import Part
 from kernels import ops
 from kernels.ops import Activation
 from kernels.weight import Weight
@@ -22,12 +23,19 @@ from kernels.weight import Weight
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Root-mean-square norm; GGUF stores gemma's weights with the 1 already added."""
+    """Root-mean-square norm, or a layer norm where it is centred.
+
+    GGUF stores gemma's weights with the 1 already added.
+    """
 
     weight: Tensor  # [D] f32
     epsilon: float
+    centred: bool = False
+    bias: Tensor | None = None  # [D] f32, of a layer norm
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self.centred:
+            return ops.layer_norm(x, self.weight, self.bias, self.epsilon)
         return ops.rms_norm(x, self.weight, self.epsilon)
 
 
@@ -37,21 +45,27 @@ class Projection:
 
     name: str  # in GGUF, by which adapters name it
     weight: Weight  # [N, D]
+    bias: Tensor | None = None  # [N] f32
+    part: Part | None = (
+        None  # which of that tensor's rows these are, where it holds several products
+    )
 
     def __call__(self, x: Tensor, stack: Stack) -> Tensor:
         """x [T, D] f32 → [T, N] f32."""
-        return stack.apply(self.name, x, ops.linear(x, self.weight))
+        y = stack.apply(self.name, x, ops.linear(x, self.weight), self.part)
+        return y if self.bias is None else y + self.bias
 
 
 @dataclass(frozen=True, slots=True)
 class Rope:
     """Rotary position embedding of one kind of layer."""
 
-    frequencies: Tensor  # [C/2] f32, radians per position
-    interleaved: bool  # pairs (2i, 2i+1) as GGUF stores llama; else (i, i + C/2)
+    frequencies: Tensor  # [n] f32, radians per position; the first 2n channels turn
+    interleaved: bool  # pairs (2i, 2i+1) as GGUF stores llama; else (i, i + n)
+    scale: float = 1.0  # of what has turned
 
     def __call__(self, x: Tensor, positions: Tensor) -> Tensor:
-        return ops.rope(x, positions, self.frequencies, self.interleaved)
+        return ops.rope(x, positions, self.frequencies, self.interleaved, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +79,33 @@ class Attention:
     rope: Rope
     head_width: int
     scale: float
-    query_norm: Norm | None = None
+    query_norm: Norm | None = None  # of each head, or of all channels of all heads
     key_norm: Norm | None = None
     window: int = 0  # tokens a query sees back; 0: all
+    cap: float = 0.0  # scores are squeezed to within it; 0: not
+
+    @property
+    def norms_whole(self) -> bool:
+        """Whether queries and keys are normed over all their heads at once."""
+        norm = self.query_norm
+        return norm is not None and norm.weight.shape[0] != self.head_width
 
     def __call__(
         self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack
     ) -> Tensor:
         """x [T, D] f32 at `positions` [T] → [T, D]; writes the layer's keys and values."""
         T, C = x.shape[0], self.head_width
-        query = self.query(x, stack).view(T, -1, C)  # [T, H, C]
-        key = self.key(x, stack).view(T, -1, C)  # [T, K, C]
-        value = self.value(x, stack).view(T, -1, C)  # [T, K, C]
-        if self.query_norm is not None and self.key_norm is not None:
+        query, key, value = (product(x, stack) for product in (self.query, self.key, self.value))
+        if self.query_norm is not None and self.key_norm is not None and self.norms_whole:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query, key = query.view(T, -1, C), key.view(T, -1, C)  # [T, H, C] and [T, K, C]
+        value = value.view(T, -1, C)  # [T, K, C]
+        if self.query_norm is not None and self.key_norm is not None and not self.norms_whole:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key = self.rope(query, positions), self.rope(key, positions)
         keys, values = cache.write(layer, key, value)  # [S, K, C] each
         mixed = ops.attention(
-            query, keys, values, position=cache.length, scale=self.scale, window=self.window
+            query, keys, values, cache.length, self.scale, self.window, self.cap
         )  # [T, H*C]
         return self.output(mixed, stack)
 
@@ -96,21 +119,74 @@ class GatedMLP:
     down: Projection  # [D, F]
     activation: Activation
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its products."""
+        return (self.gate, self.up, self.down)
+
     def __call__(self, x: Tensor, stack: Stack) -> Tensor:
         hidden = ops.gated(self.gate(x, stack), self.up(x, stack), self.activation)
         return self.down(hidden, stack)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One residual layer; the norms after attention and MLP exist where an architecture has them."""
+class MLP:
+    """down(activation(up(x)))."""
 
-    attention_norm: Norm
+    up: Projection  # [F, D]
+    down: Projection  # [D, F]
+    activation: Activation
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its products."""
+        return (self.up, self.down)
+
+    def __call__(self, x: Tensor, stack: Stack) -> Tensor:
+        return self.down(ops.gated(self.up(x, stack), None, self.activation), stack)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A gated MLP chosen for each token from many: the best few, weighted by what the router says."""
+
+    router: Projection  # [E, D]
+    experts: tuple[GatedMLP, ...]  # E of them
+    chosen: int  # experts a token passes
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """The products one token passes: which experts they are of does not matter to their cost."""
+        some = self.experts[: self.chosen]
+        return (self.router, *(each for expert in some for each in expert.projections))
+
+    def __call__(self, x: Tensor, stack: Stack) -> Tensor:
+        """x [T, D] f32 → [T, D]."""
+        shares, which = self.router(x, stack).softmax(-1).topk(self.chosen)  # [T, chosen] each
+        shares = shares / shares.sum(-1, keepdim=True)
+        y = torch.zeros_like(x)
+        for number in which.unique().tolist():
+            tokens, slots = (which == number).nonzero(as_tuple=True)
+            added = self.experts[number](x[tokens], stack) * shares[tokens, slots, None]
+            y.index_add_(0, tokens, added)
+        return y
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One residual layer, with norms where an architecture has them.
+
+    Where there is no norm before the MLP, it reads what attention reads: the two are parallel.
+    Where attention has none before it either, both read the stream itself.
+    """
+
+    attention_norm: Norm | None
     attention: Attention
-    mlp_norm: Norm
-    mlp: GatedMLP
+    mlp_norm: Norm | None
+    mlp: GatedMLP | MLP | Experts
     after_attention: Norm | None = None
     after_mlp: Norm | None = None
+    residual_scale: float = 1.0  # of what attention and MLP add to the stream
 
     @property
     def weights(self) -> int:
@@ -126,16 +202,25 @@ class Block:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """Every product of the block."""
-        a, m = self.attention, self.mlp
-        return (a.query, a.key, a.value, a.output, m.gate, m.up, m.down)
+        a = self.attention
+        return (a.query, a.key, a.value, a.output, *self.mlp.projections)
 
     def __call__(
         self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack
     ) -> Tensor:
-        y = self.attention(self.attention_norm(x), positions, cache, layer, stack)
-        x = x + (self.after_attention(y) if self.after_attention else y)
-        y = self.mlp(self.mlp_norm(x), stack)
-        return x + (self.after_mlp(y) if self.after_mlp else y)
+        read = self.attention_norm(x) if self.attention_norm else x
+        y = self.attention(read, positions, cache, layer, stack)
+        x = self._with(x, y, self.after_attention)
+        if self.mlp_norm:
+            read = self.mlp_norm(x)
+        elif not self.attention_norm:
+            read = x
+        return self._with(x, self.mlp(read, stack), self.after_mlp)
+
+    def _with(self, x: Tensor, y: Tensor, norm: Norm | None) -> Tensor:
+        """The stream x with what a part has added to it."""
+        y = norm(y) if norm else y
+        return x + (y if self.residual_scale == 1.0 else y * self.residual_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +234,7 @@ class Decoder:
     base: BaseModel  # what adapters must fit
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
+    positions: Weight | None = None  # [context, D], added to the embeddings where they are learned
 
     def hidden(
         self,
@@ -165,6 +251,8 @@ class Decoder:
         x = stack.embed(tokens, ops.embed(tokens, self.embedding))  # [T, D]
         if self.embedding_scale != 1.0:
             x = x * self.embedding_scale
+        if self.positions is not None:
+            x = x + ops.embed(positions, self.positions)
         for layer, block in enumerate(self.blocks):
             checkpoint()
             x = block(x, positions, cache, layer, stack)

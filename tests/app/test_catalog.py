@@ -17,9 +17,8 @@ from app.download_names import safe_name
 from app.hub import HUB, parse_link
 from app.settings import SETTINGS
 from engine import ModelShape
-from engine.errors import UnsupportedModel
 from engine.models import ARCHITECTURES
-from engine.models.config import linear_rope_factor
+from engine.models.rope import SCALINGS
 from kernels.formats import FORMATS, UNSUPPORTED, by_name
 
 MODELS = catalog.load()
@@ -124,8 +123,8 @@ def test_what_this_version_cannot_run_is_said() -> None:
         )
         assert bool(said[model.id]) != runs
     assert said["bonsai-1.7b"] == said["ternary-bonsai-4b"] == said["smollm2-135m"] == ""
-    strange = replace(MODELS[0], format="NVFP4")
-    assert catalog.problem(strange, RECIPES) == "This version does not run the layout NVFP4 yet."
+    strange = replace(MODELS[0], format="I8")
+    assert catalog.problem(strange, RECIPES) == "This version does not run the layout I8 yet."
 
 
 def test_an_unknown_architecture_is_said() -> None:
@@ -137,27 +136,8 @@ def test_the_architectures_are_the_engines() -> None:
     assert set(catalog.ARCHITECTURES) == set(ARCHITECTURES)
 
 
-class Scaled:
-    """As much of a file as the engine reads to stretch positions."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def string(self, key: str, default: str = "") -> str:
-        return self.kind if key.endswith("rope.scaling.type") else "llama"
-
-    def number(self, key: str, default: float, **limits: float) -> float:
-        return default
-
-
-@pytest.mark.parametrize("kind", ["none", "linear", "yarn"])
-def test_the_scalings_are_the_engines(kind: str) -> None:
-    file: Any = Scaled(kind)
-    if kind in catalog.ROPE_SCALINGS:
-        linear_rope_factor(file)
-    else:
-        with pytest.raises(UnsupportedModel):
-            linear_rope_factor(file)
+def test_the_scalings_are_the_engines() -> None:
+    assert set(catalog.ROPE_SCALINGS) == set(SCALINGS)
 
 
 def edited(tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:

@@ -166,7 +166,7 @@ def test_a_model_in_use_is_not_disturbed(tmp_path: Path) -> None:
         ({"general.architecture": None}, "'general.architecture'"),
         ({"llama.feed_forward_length": 77}, "ffn_gate"),
         ({"llama.block_count": 1}, "blk.1"),
-        ({"llama.rope.scaling.type": "yarn"}, "'yarn'"),
+        ({"llama.rope.scaling.type": "ntk"}, "'ntk'"),
         ({"tokenizer.ggml.model": "t5"}, "'t5'"),
         ({"tokenizer.ggml.pre": "unheard-of"}, "'unheard-of'"),
         ({"tokenizer.ggml.tokens": [str(number) for number in range(999)]}, "999 tokens"),

@@ -31,7 +31,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def base(path: Path) -> BaseModel:
     with GGUFFile.open(path) as file:
-        return architecture(file)(file, Weights(file, read=False)).base
+        return architecture(file)(file, Weights(file, read=False), 64).base
 
 
 def halves(
@@ -123,7 +123,7 @@ def test_halves_may_be_of_any_format(format: str, tmp_path: Path) -> None:
     """Rows of b are as long as the rank, so that quantized ones are possible from 32 on."""
     path = tiny.write(tmp_path / "m.gguf")
     with GGUFFile.open(path) as file:
-        base = architecture(file)(file, Weights(file, read=False)).base
+        base = architecture(file)(file, Weights(file, read=False), 64).base
     exact = tiny_lora.pairs_for(path, rank=32)
     found = load_adapter(tiny_lora.write(tmp_path / "a.gguf", path, rank=32, format=format), base)
     with GGUFFile.open(tmp_path / "a.gguf") as file:
@@ -268,8 +268,8 @@ def test_a_type_this_version_lacks_is_named(path: Path, base: BaseModel, tmp_pat
     file = tiny_lora.write(tmp_path / "a.gguf", path, rank=1)
     stored = bytearray(file.read_bytes())
     place = stored.index(b"lora_a") + 6 + 4 + 16
-    stored[place : place + 4] = (16).to_bytes(4, "little")
-    assert 16 not in FORMATS
+    stored[place : place + 4] = (24).to_bytes(4, "little")
+    assert 24 not in FORMATS
     file.write_bytes(stored)
     refused(file, base, "lora_a")
 

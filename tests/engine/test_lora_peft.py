@@ -42,7 +42,7 @@ def base(path: Path) -> BaseModel:
 
 def base_of(path: Path) -> BaseModel:
     with GGUFFile.open(path) as file:
-        return architecture(file)(file, Weights(file, read=False)).base
+        return architecture(file)(file, Weights(file, read=False), 64).base
 
 
 @pytest.fixture

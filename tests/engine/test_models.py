@@ -10,12 +10,14 @@ import torch
 
 import oracle
 from engine import ModelFileError, UnsupportedModel
+from engine.errors import RequestError
+from engine.session import Session
 from sessions import open_session
 
 
-def run(path: Path, tokens: list[int], pieces: list[int]) -> np.ndarray:
+def run(path: Path, tokens: list[int], pieces: list[int], context: int) -> np.ndarray:
     """Logits [T, V] after every token, read in pieces of the given lengths."""
-    session, rows, start = open_session(path), [], 0
+    session, rows, start = open_session(path, context), [], 0
     for length in pieces:
         for hidden in session.read(tokens[start : start + length]):
             rows.append(session.logits(hidden))
@@ -29,9 +31,29 @@ def run(path: Path, tokens: list[int], pieces: list[int]) -> np.ndarray:
 def test_logits_equal_transformers(name: str, pieces: list[int], tmp_path: Path) -> None:
     state = oracle.recorded(name)
     tokens, expected = state.pop("tokens"), state.pop("logits")
-    path = oracle.write_gguf(oracle.CASES[name], state, tmp_path / "model.gguf")
-    found = run(path, tokens.tolist(), pieces)
+    case = oracle.CASES[name]
+    path = oracle.write_gguf(case, state, tmp_path / "model.gguf")
+    # Some rotate by the context that a session may reach: transformers by that it has reached.
+    context = oracle.TOKENS if name.endswith(("-short", "-dynamic")) else case.context
+    found = run(path, tokens.tolist(), pieces, context)
     assert np.abs(found - expected).max() <= 1e-4  # the issue's gate is 1e-3
+
+
+@pytest.mark.parametrize("name", list(oracle.CASES))
+def test_a_recorded_pass_has_the_bits_of_its_ops(name: str, tmp_path: Path) -> None:
+    state = oracle.recorded(name)
+    tokens = state.pop("tokens").tolist()
+    state.pop("logits")
+    recorded = open_session(oracle.write_gguf(oracle.CASES[name], state, tmp_path / "m.gguf"))
+    plain = Session(recorded.model, recorded.cache.fresh(), lambda _: None)
+    for piece in (tokens[:17], tokens[17:18], tokens[18:30]):
+        ours, theirs = (
+            torch.cat([session.logits(hidden) for hidden in session.read(piece)])
+            for session in (recorded, plain)
+        )
+        assert torch.equal(ours, theirs)
+    for token in tokens[30:]:
+        assert torch.equal(recorded.step(token), plain.step(token))
 
 
 @pytest.mark.slow
@@ -64,16 +86,25 @@ def test_trim_and_read_again_equals_fresh(name: str, tmp_path: Path) -> None:
 
 
 def test_a_tensor_nobody_uses_is_refused(tmp_path: Path) -> None:
-    """A bias that is ignored would turn answers into noise."""
+    """A norm that is ignored would turn answers into noise."""
     state = oracle.recorded("llama")
     state.pop("tokens")
     state.pop("logits")
     case = oracle.CASES["llama"]
     path = oracle.write_gguf(
-        case, state | {"model.layers.0.self_attn.q_proj.bias": np.zeros(48)}, tmp_path / "m.gguf"
+        case, state | {"model.layers.0.self_attn.q_norm.weight": np.ones(8)}, tmp_path / "m.gguf"
     )
-    with pytest.raises(UnsupportedModel, match=r"blk\.0\.attn_q\.bias"):
+    with pytest.raises(UnsupportedModel, match=r"blk\.0\.attn_q_norm"):
         open_session(path)
+
+
+def test_learned_positions_end_with_their_table(tmp_path: Path) -> None:
+    state = oracle.recorded("starcoder")
+    del state["tokens"], state["logits"]
+    path = oracle.write_gguf(oracle.CASES["starcoder"], state, tmp_path / "m.gguf")
+    with pytest.raises(RequestError, match="knows 256 positions") as refused:
+        open_session(path, 257)
+    assert "at most 256" in refused.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""command-r and cohere2: one layer norm for attention and MLP side by side, scaled logits.
+
+In cohere2 three layers of four turn and see a window; the fourth sees everything and knows no
+positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.errors import UnsupportedModel
+from engine.gguf import GGUFFile
+from engine.models.config import Config, read_config, sliding_layers, sliding_window
+from engine.models.layers import Block, Decoder, Rope
+from engine.models.rope import no_rope, rope
+from engine.models.wiring import attention, decoder, gated_mlp, layer_norm
+from engine.weights import Weights
+from kernels.ops import Activation
+
+
+def build_command_r(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
+    config = read_config(file)
+    if weights.has("blk.0.attn_q_norm.weight"):
+        raise UnsupportedModel(
+            "This command-r model norms each head by weights of its own, which this version "
+            "cannot compute.",
+            "Choose Command R (35B or 7B) instead of Command R+.",
+        )
+    turning = rope(file, config, weights, context, interleaved=True)
+    return _build(file, weights, config, [turning] * config.layers, [0] * config.layers)
+
+
+def build_cohere2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
+    config = read_config(file)
+    turning, window = rope(file, config, weights, context, interleaved=True), sliding_window(file)
+    local = sliding_layers(file, config, every=4)
+    return _build(
+        file,
+        weights,
+        config,
+        [turning if slides else no_rope() for slides in local],
+        [window if slides else 0 for slides in local],
+    )
+
+
+def _build(
+    file: GGUFFile, weights: Weights, config: Config, ropes: list[Rope], windows: list[int]
+) -> Decoder:
+    blocks = tuple(
+        Block(
+            attention_norm=layer_norm(weights, config, f"blk.{index}.attn_norm", config.width),
+            attention=attention(weights, config, index, ropes[index], window=windows[index]),
+            mlp_norm=None,
+            mlp=gated_mlp(weights, config, index, Activation.SILU),
+        )
+        for index in range(config.layers)
+    )
+    # Logits are linear in what the last norm gives, so the norm takes up their scale.
+    scale = file.number(f"{config.architecture}.logit_scale", 1.0, minimum=0.0, maximum=1e6) or 1.0
+    last_norm = layer_norm(weights, config, "output_norm", config.width)
+    last_norm = replace(last_norm, weight=last_norm.weight * scale)
+    return decoder(weights, config, blocks, last_norm=last_norm)

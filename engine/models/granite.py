@@ -1,0 +1,36 @@
+"""granite: llama's blocks with four scales, of embeddings, scores, residuals and logits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.gguf import GGUFFile
+from engine.models.config import read_config
+from engine.models.layers import Decoder
+from engine.models.rope import no_rope, rope
+from engine.models.wiring import decoder, norm, pre_norm_block
+from engine.weights import Weights
+
+
+def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
+    config = read_config(file)
+    embedding, scores, residual, logits = (
+        file.number(f"granite.{key}", 0.0, minimum=0.0, maximum=1e6)
+        for key in ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
+    )
+    turns = file.metadata.get("granite.rope.scaling.finetuned", True)
+    turning = rope(file, config, weights, context, interleaved=True) if turns else no_rope()
+    plain = [pre_norm_block(weights, config, index, turning) for index in range(config.layers)]
+    blocks = tuple(
+        replace(
+            block,
+            attention=replace(block.attention, scale=scores or block.attention.scale),
+            residual_scale=residual or 1.0,
+        )
+        for block in plain
+    )
+    # Logits are linear in what the last norm gives, so the norm takes up what divides them.
+    last_norm = norm(weights, config, "output_norm", config.width)
+    last_norm = replace(last_norm, weight=last_norm.weight / (logits or 1.0))
+    return decoder(weights, config, blocks, last_norm=last_norm, embedding_scale=embedding or 1.0)

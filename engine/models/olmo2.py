@@ -1,0 +1,42 @@
+"""olmo2: norms after attention and MLP and none before; queries and keys normed over all heads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.gguf import GGUFFile
+from engine.models.config import read_config, sliding_layers, sliding_window
+from engine.models.layers import Block, Decoder
+from engine.models.rope import rope, rope_frequencies
+from engine.models.wiring import attention, decoder, gated_mlp, norm
+from engine.weights import Weights
+from kernels.ops import Activation
+
+
+def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
+    config = read_config(file)
+    everywhere = rope(file, config, weights, context, interleaved=False)
+    plain = rope_frequencies(config.rope_base, config.rotated)
+    nearby = replace(everywhere, frequencies=plain, scale=1.0)
+    window = sliding_window(file)  # of Olmo 3, which is converted as this kind
+    local = sliding_layers(file, config, every=4) if window else [False] * config.layers
+    blocks = tuple(
+        Block(
+            attention_norm=None,
+            attention=attention(
+                weights,
+                config,
+                index,
+                nearby if slides else everywhere,
+                normed=config.heads,
+                window=window if slides else 0,
+            ),
+            mlp_norm=None,
+            mlp=gated_mlp(weights, config, index, Activation.SILU),
+            after_attention=norm(weights, config, f"blk.{index}.post_attention_norm", config.width),
+            after_mlp=norm(weights, config, f"blk.{index}.post_ffw_norm", config.width),
+        )
+        for index, slides in enumerate(local)
+    )
+    return decoder(weights, config, blocks)

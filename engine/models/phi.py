@@ -1,0 +1,40 @@
+"""phi2: layer norms, attention and MLP side by side, heads that turn in part; phi3: llama's blocks."""
+
+from __future__ import annotations
+
+from engine.gguf import GGUFFile
+from engine.models.config import read_config, sliding_window
+from engine.models.layers import Block, Decoder
+from engine.models.rope import rope
+from engine.models.wiring import attention, decoder, layer_norm, mlp, pre_norm_block
+from engine.weights import Weights
+from kernels.ops import Activation
+
+
+def build_phi2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
+    config = read_config(file)
+    turning = rope(file, config, weights, context, interleaved=False)
+    blocks = tuple(
+        Block(
+            attention_norm=layer_norm(weights, config, f"blk.{index}.attn_norm", config.width),
+            attention=attention(weights, config, index, turning),
+            mlp_norm=None,
+            mlp=mlp(weights, config, index, Activation.GELU_TANH),
+        )
+        for index in range(config.layers)
+    )
+    last_norm = layer_norm(weights, config, "output_norm", config.width)
+    return decoder(weights, config, blocks, last_norm=last_norm)
+
+
+def build_phi3(file: GGUFFile, weights: Weights, context: int) -> Decoder:
+    """Products are fused in the file, and frequencies divided by two sets of factors."""
+    config = read_config(file)
+    turning = rope(file, config, weights, context, interleaved=False)
+    window = sliding_window(file)
+    blocks = tuple(
+        pre_norm_block(weights, config, index, turning, window=window)
+        for index in range(config.layers)
+    )
+    return decoder(weights, config, blocks)
