@@ -35,6 +35,7 @@ from engine.measure import bench, describe, logits_at, perplexity
 from engine.messages import Finished, Role, Text, Turn
 from engine.options import Options
 from engine.prompt import keep_held
+from engine.quantize import quantize
 from engine.session import Session
 from engine.tokenizer import Tokenizer
 from kernels import ops
@@ -384,6 +385,22 @@ def _bench(options: Options) -> None:
         )
 
 
+def _quantize(options: Options) -> None:
+    """Write the file, telling on stderr how far that is."""
+    told = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told
+        if (percent := 100 * done // max(total, 1)) > told:
+            told = percent
+            if sys.stderr is not None:
+                print(f"\r{percent:3} %", end="", file=sys.stderr, flush=True)
+
+    summary = quantize(find_model(options.source), Path(options.target), options.type, progress)
+    _tell("")
+    print(summary)
+
+
 _COMMANDS = {
     "chat": _chat,
     "complete": _complete,
@@ -392,6 +409,7 @@ _COMMANDS = {
     "perplexity": _perplexity,
     "info": _info,
     "bench": _bench,
+    "quantize": _quantize,
 }
 
 

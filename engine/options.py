@@ -45,6 +45,13 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")
     speed.add_argument("-d", dest="depth", type=int, default=0, help="tokens already in the cache")
     speed.add_argument("-r", dest="repetitions", type=int, default=3, help="repetitions")
+    made_of = commands.add_parser(
+        "quantize", help="a model file in another weight format", allow_abbrev=False
+    )
+    made_of.set_defaults(run=runs["quantize"], backend="auto")
+    made_of.add_argument("source", help="the model file, best one in F32, F16 or BF16")
+    made_of.add_argument("target", help="the file to write")
+    made_of.add_argument("--type", required=True, help="the format, such as Q4_K")
     for loading in (score, speed):
         _add_adapters(loading)
     for planning in (score, info):

@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -264,9 +265,7 @@ def test_a_scale_out_of_range_is_refused(
 
 def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
     (odd := tmp_path / "a:2").write_text("")
-    runs = dict.fromkeys(
-        ("chat", "complete", "tokenize", "logits", "perplexity", "info", "bench"), lambda _: None
-    )
+    runs = defaultdict(lambda: lambda _: None)
 
     def read(*texts: str) -> list[tuple[str, float]]:
         options = [part for text in texts for part in ("--lora", text)]
