@@ -64,10 +64,7 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
 def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:
     read, before = _read(block.attention_norm, STREAM)
     attended = _attention(block.attention, layer, read, stack)
-    if block.mlp_norm is not None:  # else the MLP reads what attention has read
-        read, between = _read(block.mlp_norm, read)
-    else:
-        between = []
+    read, between = _read(block.mlp_norm, read)  # without a norm, what attention has read
     return [
         *before,
         *attended,

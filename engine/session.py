@@ -97,13 +97,11 @@ class Session:
 
         None, when the stack has the same effect as the one before: bit for bit, as its key says.
         """
-        forgotten = 0
-        if stack.key != self.stack.key:
-            forgotten = len(self.tokens)
+        changed, self.stack = stack.key != self.stack.key, stack
+        forgotten = len(self.tokens) if changed else 0
+        if changed:
             self.trim(0)
-            self.stack = stack
             self._recorded = self._record()
-        self.stack = stack
         return forgotten
 
     def _record(self) -> Recorded | None:

@@ -12,6 +12,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from kernels.decoders import half
+
 _EIGHT = torch.arange(8, dtype=torch.int32)
 # Signs of eight weights from seven bits: minus where a bit is set, and the eighth makes the number
 # of minus signs even. f32 [128, 8].
@@ -43,11 +45,6 @@ def _entries(name: str, index: Tensor) -> Tensor:
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
     found = rows.to(index.device).index_select(0, index.reshape(-1))
     return found.view(*index.shape, rows.shape[1])
-
-
-def _half(blocks: Tensor, start: int) -> Tensor:
-    """The float16 at byte `start` of every block, f32 [n, 1]."""
-    return blocks[:, start : start + 2].view(torch.float16).to(torch.float32)
 
 
 def _bytes(blocks: Tensor, start: int, end: int) -> Tensor:
@@ -82,7 +79,7 @@ def iq2_xxs(blocks: Tensor) -> Tensor:
     parts = blocks[:, 2:].reshape(-1, 8, 8)
     packed = parts[..., 4:].clone(memory_format=torch.contiguous_format)
     packed = packed.view(torch.int32).view(-1, 8)
-    scale = ((packed >> 28 & 15).to(torch.float32) + 0.5) * _half(blocks, 0) * 0.25
+    scale = ((packed >> 28 & 15).to(torch.float32) + 0.5) * half(blocks, 0) * 0.25
     signs = _taken(_EVEN_SIGNS, _shifted(packed, 0, 7, 14, 21) & 127)
     return _product(scale, _entries("IQ2_XXS", parts[..., :4].to(torch.int32)), signs, 8)
 
@@ -90,14 +87,14 @@ def iq2_xxs(blocks: Tensor) -> Tensor:
 def iq2_xs(blocks: Tensor) -> Tensor:
     """d f16, 32 numbers of 9 bits of entry and 7 of signs, 8 bytes of scales for 16 weights each."""
     packed = _words(blocks, 2, 66, torch.int16)
-    scale = (_fine_scales(_bytes(blocks, 66, 74)) + 0.5) * _half(blocks, 0) * 0.25
+    scale = (_fine_scales(_bytes(blocks, 66, 74)) + 0.5) * half(blocks, 0) * 0.25
     return _product(scale, _entries("IQ2_XS", packed & 511), _taken(_EVEN_SIGNS, packed >> 9), 16)
 
 
 def iq2_s(blocks: Tensor) -> Tensor:
     """d f16, 32 bytes of entries, 32 of signs, 8 of upper bits, 8 of scales for 16 weights each."""
     high = (_shifted(_bytes(blocks, 66, 74), 0, 2, 4, 6) & 3).flatten(1)
-    scale = (_fine_scales(_bytes(blocks, 74, 82)) + 0.5) * _half(blocks, 0) * 0.25
+    scale = (_fine_scales(_bytes(blocks, 74, 82)) + 0.5) * half(blocks, 0) * 0.25
     entries = _entries("IQ2_S", _bytes(blocks, 2, 34) | high << 8)
     return _product(scale, entries, _taken(_SIGNS, _bytes(blocks, 34, 66)), 16)
 
@@ -105,7 +102,7 @@ def iq2_s(blocks: Tensor) -> Tensor:
 def iq3_xxs(blocks: Tensor) -> Tensor:
     """d f16, 64 bytes of entries of four weights, then 28 bits of signs under a scale for each 32."""
     packed = _words(blocks, 66, 98, torch.int32)
-    scale = ((packed >> 28 & 15).to(torch.float32) + 0.5) * _half(blocks, 0) * 0.5
+    scale = ((packed >> 28 & 15).to(torch.float32) + 0.5) * half(blocks, 0) * 0.5
     signs = _taken(_EVEN_SIGNS, _shifted(packed, 0, 7, 14, 21) & 127)
     return _product(scale, _entries("IQ3_XXS", _bytes(blocks, 2, 66)), signs, 8)
 
@@ -113,7 +110,7 @@ def iq3_xxs(blocks: Tensor) -> Tensor:
 def iq3_s(blocks: Tensor) -> Tensor:
     """d f16, 64 bytes of entries, 8 of ninth bits, 32 of signs, 4 of scales for 32 weights each."""
     high = (_shifted(_bytes(blocks, 66, 74), *range(8)) & 1).flatten(1)
-    scale = (_fine_scales(_bytes(blocks, 106, 110)) * 2 + 1) * _half(blocks, 0)
+    scale = (_fine_scales(_bytes(blocks, 106, 110)) * 2 + 1) * half(blocks, 0)
     entries = _entries("IQ3_S", _bytes(blocks, 2, 66) | high << 8)
     return _product(scale, entries, _taken(_SIGNS, _bytes(blocks, 74, 106)), 8)
 
@@ -124,7 +121,7 @@ _STEP = 0.125  # by how much the entries of IQ1 are moved, up or down
 def iq1_s(blocks: Tensor) -> Tensor:
     """d f16, 32 bytes of entries, then for each 32 weights their upper bits, a scale and a move."""
     high = _words(blocks, 34, 50, torch.int16)  # [n, 8]
-    scale = ((high >> 12 & 7) * 2 + 1).to(torch.float32) * _half(blocks, 0)
+    scale = ((high >> 12 & 7) * 2 + 1).to(torch.float32) * half(blocks, 0)
     move = _STEP - 2 * _STEP * (high >> 15).to(torch.float32)
     index = _bytes(blocks, 2, 34) | (_shifted(high, 0, 3, 6, 9) & 7).flatten(1) << 8
     moved = _entries("IQ1_S", index).view(-1, 8, 32).add_(move.unsqueeze(-1))

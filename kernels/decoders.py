@@ -37,7 +37,7 @@ _EVERY_BYTE, _SHIFTS = torch.arange(256, dtype=torch.uint8), torch.arange(8, dty
 _BITS = (_EVERY_BYTE[:, None] >> _SHIFTS & 1).view(torch.int64).view(256)
 
 
-def _half(blocks: Tensor, start: int) -> Tensor:
+def half(blocks: Tensor, start: int) -> Tensor:
     """The float16 at byte `start` of every block, f32 [n, 1]."""
     return blocks[:, start : start + 2].view(torch.float16).to(torch.float32)
 
@@ -76,35 +76,35 @@ def _looked_up(codes: Tensor, values: Tensor) -> Tensor:
 def q4_0(blocks: Tensor) -> Tensor:
     """d f16, 16 bytes of nibbles: d · (q - 8)."""
     q = _nibbles(blocks[:, 2:]).to(torch.float32)
-    return q.sub_(8).mul_(_half(blocks, 0))
+    return q.sub_(8).mul_(half(blocks, 0))
 
 
 def q4_1(blocks: Tensor) -> Tensor:
     """d f16, m f16, 16 bytes of nibbles: d · q + m."""
     q = _nibbles(blocks[:, 4:]).to(torch.float32)
-    return q.mul_(_half(blocks, 0)).add_(_half(blocks, 2))
+    return q.mul_(half(blocks, 0)).add_(half(blocks, 2))
 
 
 def q5_0(blocks: Tensor) -> Tensor:
     """d f16, 4 bytes of fifth bits, 16 bytes of nibbles: d · (q - 16)."""
     q = _nibbles(blocks[:, 6:]) | _bits(blocks[:, 2:6]) << 4
-    return q.to(torch.float32).sub_(16).mul_(_half(blocks, 0))
+    return q.to(torch.float32).sub_(16).mul_(half(blocks, 0))
 
 
 def q5_1(blocks: Tensor) -> Tensor:
     """d f16, m f16, 4 bytes of fifth bits, 16 bytes of nibbles: d · q + m."""
     q = _nibbles(blocks[:, 8:]) | _bits(blocks[:, 4:8]) << 4
-    return q.to(torch.float32).mul_(_half(blocks, 0)).add_(_half(blocks, 2))
+    return q.to(torch.float32).mul_(half(blocks, 0)).add_(half(blocks, 2))
 
 
 def q8_0(blocks: Tensor) -> Tensor:
     """d f16, 32 signed bytes: d · q."""
-    return blocks[:, 2:].view(torch.int8).to(torch.float32).mul_(_half(blocks, 0))
+    return blocks[:, 2:].view(torch.int8).to(torch.float32).mul_(half(blocks, 0))
 
 
 def q8_1(blocks: Tensor) -> Tensor:
     """d f16, d times the sum of the rest, 32 signed bytes: d · q."""
-    return blocks[:, 4:].view(torch.int8).to(torch.float32).mul_(_half(blocks, 0))
+    return blocks[:, 4:].view(torch.int8).to(torch.float32).mul_(half(blocks, 0))
 
 
 # The sixteen steps of IQ4_NL and IQ4_XS, close together near zero where most weights are.
@@ -115,7 +115,7 @@ UNEVEN = torch.tensor(
 
 def iq4_nl(blocks: Tensor) -> Tensor:
     """d f16, 16 bytes of nibbles, each the number of an uneven step: d · step."""
-    return _looked_up(_nibbles(blocks[:, 2:]), UNEVEN).mul_(_half(blocks, 0))
+    return _looked_up(_nibbles(blocks[:, 2:]), UNEVEN).mul_(half(blocks, 0))
 
 
 # Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled to be whole; minus zero counts as zero.
@@ -152,7 +152,7 @@ def f8_e4m3(blocks: Tensor) -> Tensor:
 
     Largest 448, no infinity; the codes 0x7f and 0xff are no number.
     """
-    return _looked_up(blocks[:, :32], _E4M3).mul_(_half(blocks, 32))
+    return _looked_up(blocks[:, :32], _E4M3).mul_(half(blocks, 32))
 
 
 def f8_e5m2(blocks: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ def f8_e5m2(blocks: Tensor) -> Tensor:
 
     Largest 57344; 0x7c and 0xfc are infinite, the three codes after each are no number.
     """
-    return _looked_up(blocks[:, :32], _E5M2).mul_(_half(blocks, 32))
+    return _looked_up(blocks[:, :32], _E5M2).mul_(half(blocks, 32))
 
 
 # --- one and two bits ---------------------------------------------------------------------------
@@ -169,24 +169,24 @@ def f8_e5m2(blocks: Tensor) -> Tensor:
 def q1_0(blocks: Tensor) -> Tensor:
     """d f16, 16 bytes of signs, lowest bit first: 1 is +d, 0 is -d."""
     sign = _bits(blocks[:, 2:]).to(torch.float32).mul_(2).sub_(1)
-    return sign.mul_(_half(blocks, 0))
+    return sign.mul_(half(blocks, 0))
 
 
 def q2_0(blocks: Tensor) -> Tensor:
     """d f16, bytes of four neighbours each, lowest bits first: d · (q - 1), so -1 to +2."""
     q = blocks[:, 2:].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3  # [n, bytes, 4]
-    return q.flatten(1).to(torch.float32).sub_(1).mul_(_half(blocks, 0))
+    return q.flatten(1).to(torch.float32).sub_(1).mul_(half(blocks, 0))
 
 
 def tq2_0_g128(blocks: Tensor) -> Tensor:
     """32 bytes of four neighbours each, lowest bits first, then d f16: -d, 0, d, and 0 again."""
     q = (blocks[:, :32].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)
-    return q.masked_fill_(q == 3, 1).to(torch.float32).sub_(1).mul_(_half(blocks, 32))
+    return q.masked_fill_(q == 3, 1).to(torch.float32).sub_(1).mul_(half(blocks, 32))
 
 
 def tq2_0(blocks: Tensor) -> Tensor:
     """64 bytes of 2-bit codes in two runs of 32 bytes, then d f16: d · (q - 1)."""
-    return _quarters(blocks[:, :64]).flatten(1).to(torch.float32).sub_(1).mul_(_half(blocks, 64))
+    return _quarters(blocks[:, :64]).flatten(1).to(torch.float32).sub_(1).mul_(half(blocks, 64))
 
 
 _POWERS_OF_3 = torch.tensor([[1], [3], [9], [27], [81]], dtype=torch.uint8)
@@ -205,13 +205,13 @@ def _trits(qs: Tensor, digits: int) -> Tensor:
 def tq1_0(blocks: Tensor) -> Tensor:
     """48 bytes of five trits each (runs of 32 and 16), 4 bytes of four, d f16: d · (q - 1)."""
     runs = _trits(blocks[:, :32], 5), _trits(blocks[:, 32:48], 5), _trits(blocks[:, 48:52], 4)
-    return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(_half(blocks, 52))
+    return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(half(blocks, 52))
 
 
 def ptq1_0(blocks: Tensor) -> Tensor:
     """24 bytes of five trits each (runs of 16 and 8), 2 bytes of four, d f16: d · (q - 1)."""
     runs = _trits(blocks[:, :16], 5), _trits(blocks[:, 16:24], 5), _trits(blocks[:, 24:26], 4)
-    return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(_half(blocks, 26))
+    return torch.cat(runs, dim=1).to(torch.float32).sub_(1).mul_(half(blocks, 26))
 
 
 # --- blocks of 256 ------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ def ptq1_0(blocks: Tensor) -> Tensor:
 def q2_k(blocks: Tensor) -> Tensor:
     """16 bytes of scales and minimums, 64 of codes, d f16, m f16: d · scale · q - m · minimum."""
     scales = blocks[:, :16]
-    d = (scales & 15).to(torch.float32).mul_(_half(blocks, 80))
-    m = (scales >> 4).to(torch.float32).mul_(_half(blocks, 82))
+    d = (scales & 15).to(torch.float32).mul_(half(blocks, 80))
+    m = (scales >> 4).to(torch.float32).mul_(half(blocks, 82))
     q = _quarters(blocks[:, 16:80]).to(torch.float32)  # [n, 2, 4, 32]
     return q.view(-1, 16, 16).mul_(d[:, :, None]).sub_(m[:, :, None]).flatten(1)
 
@@ -231,7 +231,7 @@ def q3_k(blocks: Tensor) -> Tensor:
     low = _nibbles(blocks[:, 96:104])
     high = blocks[:, 104:108].unsqueeze(1) >> _PAIRS.to(blocks.device)[:, None] & 3  # [n, 4, 4]
     scales = (low | high.flatten(1) << 4).to(torch.float32).sub_(32)
-    d = scales.mul_(_half(blocks, 108))
+    d = scales.mul_(half(blocks, 108))
     q = _quarters(blocks[:, 32:96]).view(-1, 8, 32) | _planes(blocks[:, :32]) << 2
     return q.to(torch.float32).sub_(4).view(-1, 16, 16).mul_(d[:, :, None]).flatten(1)
 
@@ -245,8 +245,8 @@ def _k_scales(blocks: Tensor) -> tuple[Tensor, Tensor]:
     scales, minimums, low = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = torch.cat((scales & 63, low & 15 | scales >> 2 & 48), dim=1)
     minimums = torch.cat((minimums & 63, low >> 4 | minimums >> 2 & 48), dim=1)
-    d = scales.to(torch.float32).mul_(_half(blocks, 0))
-    m = minimums.to(torch.float32).mul_(_half(blocks, 2))
+    d = scales.to(torch.float32).mul_(half(blocks, 0))
+    m = minimums.to(torch.float32).mul_(half(blocks, 2))
     return d[:, :, None], m[:, :, None]
 
 
@@ -269,7 +269,7 @@ def q6_k(blocks: Tensor) -> Tensor:
     """128 bytes of nibbles, 64 of upper bits, 16 signed scales, d f16: d · scale · (q - 32)."""
     ql = _nibbles(blocks[:, :128].view(-1, 2, 64)).view(-1, 2, 4, 32)
     q = (ql | _quarters(blocks[:, 128:192]) << 4).to(torch.float32).sub_(32)
-    d = blocks[:, 192:208].view(torch.int8).to(torch.float32).mul_(_half(blocks, 208))
+    d = blocks[:, 192:208].view(torch.int8).to(torch.float32).mul_(half(blocks, 208))
     return q.view(-1, 16, 16).mul_(d[:, :, None]).flatten(1)
 
 
@@ -278,7 +278,7 @@ def iq4_xs(blocks: Tensor) -> Tensor:
     nibbles = torch.tensor([0, 4], dtype=torch.uint8, device=blocks.device)
     high = (blocks[:, 2:4].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)  # [n, 8]
     low = (blocks[:, 4:8].unsqueeze(-1) >> nibbles & 15).flatten(1)
-    d = (low | high << 4).to(torch.float32).sub_(32).mul_(_half(blocks, 0))
+    d = (low | high << 4).to(torch.float32).sub_(32).mul_(half(blocks, 0))
     q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), UNEVEN)  # [n, 8, 32]
     return q.mul_(d[:, :, None]).flatten(1)
 

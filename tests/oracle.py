@@ -87,7 +87,6 @@ LONGROPE = {
     "long_factor": [1.0, 1.5, 3.0, 6.0],
     "factor": 8.0,
 }
-SQUARE = {"width": 48, "heads": 6, "head_width": 8}
 CASES = {
     case.name: case
     for case in (
@@ -310,17 +309,25 @@ def record(names: Sequence[str] = ()) -> None:
     import torch
     import transformers
 
-    rows: dict[str, Array] = {}
-    if names:
-        with np.load(RECORDED) as before:
-            kept = [key for key in before.files if key.partition("/")[0] not in names]
-            rows = {key: before[key] for key in kept}
+    rows = kept(RECORDED, names)
     for name in names or CASES:
         rows |= {f"{name}/{key}": value for key, value in run_transformers(CASES[name]).items()}
     origin = f"transformers {transformers.__version__}, torch {torch.__version__}, float32, eager"
-    rows["origin"] = np.array(origin)
-    np.savez_compressed(RECORDED, **rows)
-    print(f"{RECORDED.name}: {RECORDED.stat().st_size:,} bytes, {origin}")
+    save(RECORDED, rows, origin)
+
+
+def kept(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """What a record holds of cases that are not recorded anew; nothing where all of them are."""
+    if not names:
+        return {}
+    with np.load(path) as before:
+        return {key: before[key] for key in before.files if key.partition("/")[0] not in names}
+
+
+def save(path: Path, rows: dict[str, Array], origin: str) -> None:
+    """Write a record, and say what it came to."""
+    np.savez_compressed(path, **rows | {"origin": np.array(origin)})
+    print(f"{path.name}: {path.stat().st_size:,} bytes, {origin}")
 
 
 def recorded(name: str) -> dict[str, Array]:

@@ -124,20 +124,14 @@ def record(names: Sequence[str] = ()) -> None:
     import torch
     import transformers
 
-    rows: dict[str, Array] = {}
-    if names:
-        with np.load(RECORDED) as before:
-            kept = [key for key in before.files if key.partition("/")[0] not in names]
-            rows = {key: before[key] for key in kept}
+    rows = oracle.kept(RECORDED, names)
     for name in names or CASES:
         rows |= {f"{name}/{key}": value for key, value in run_peft(CASES[name]).items()}
     origin = (
         f"peft {peft.__version__}, transformers {transformers.__version__}, "
         f"torch {torch.__version__}, float32, eager"
     )
-    rows["origin"] = np.array(origin)
-    np.savez_compressed(RECORDED, **rows)
-    print(f"{RECORDED.name}: {RECORDED.stat().st_size:,} bytes, {origin}")
+    oracle.save(RECORDED, rows, origin)
 
 
 def recorded(name: str) -> dict[str, Array]:

@@ -16,12 +16,7 @@ inline void put_neighbours(const uint8_t *bytes, int row, tile_pq2 &t) {
 }
 
 inline void take_neighbours(const tile_pq2 &t, int row, float *out) {
-    const float d = half_to_float(t.d[row]);
-    for (int v = 0; v < 8; v++) {
-        const uint8_t *four = t.q[v] + 4 * row;
-        for (int s = 0; s < 4; s++)
-            for (int i = 0; i < 4; i++) out[32 * s + 4 * v + i] = float((four[i] >> 2 * s & 3) - 1) * d;
-    }
+    take_quarters(t.q, row, half_to_float(t.d[row]), out);
 }
 
 struct pq2_0 {

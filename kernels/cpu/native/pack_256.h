@@ -35,12 +35,7 @@ inline void put_ternary(const uint8_t *bytes, int row, uint8_t (*q)[64]) {
 
 inline void take_ternary(const tile_tq2 &t, int row, float *out) {
     const float d = half_to_float(t.d[row]);
-    for (int g = 0; g < 8; g++) {
-        for (int v = 0; v < 8; v++) {
-            const uint8_t *four = t.q[g / 4][v] + 4 * row;
-            for (int i = 0; i < 4; i++) out[32 * g + 4 * v + i] = float((four[i] >> 2 * (g % 4) & 3) - 1) * d;
-        }
-    }
+    for (int h = 0; h < 2; h++) take_quarters(t.q[h], row, d, out + 128 * h);
 }
 
 struct tq2_0 {

@@ -112,6 +112,15 @@ inline void take2(const uint8_t (*q)[64], int row, uint8_t *out) {
         store32(out + 4 * quad, load32(q[quad / 4] + 4 * row) >> 2 * (quad % 4) & 0x03030303);
 }
 
+// 128 columns of four blocks whose codes lie over each other: (code - 1) * d.
+inline void take_quarters(const uint8_t (*q)[64], int row, float d, float *out) {
+    for (int v = 0; v < 8; v++) {
+        const uint8_t *four = q[v] + 4 * row;
+        for (int s = 0; s < 4; s++)
+            for (int i = 0; i < 4; i++) out[32 * s + 4 * v + i] = float((four[i] >> 2 * s & 3) - 1) * d;
+    }
+}
+
 // Adds one bit plane, shifted left, to codes taken before.
 inline void take1(const uint8_t *h, int row, int shift, uint8_t *out) {
     const uint32_t all = load32(h + 4 * row);
