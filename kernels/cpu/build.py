@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -332,7 +333,8 @@ def _run(command: Sequence[str], doing: str) -> None:
 
 def _install(made: Path, path: Path) -> None:
     """Put a finished file in its place at once, whoever else is doing the same."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    own = f"{os.getpid()}-{threading.get_ident()}"
+    partial = path.with_name(f"{path.name}.{own}.part")
     shutil.copyfile(made, partial)
     shutil.copymode(made, partial)
     partial.replace(path)
