@@ -7,6 +7,7 @@ file and read back gives the same bits as one that was never away.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from torch.nn import functional
 
 from engine.device import give_back_memory
 from engine.messages import CacheType
+from kernels import ops
 from kernels.program import Room, Rows
 
 _FIRST_CAPACITY = 256  # tokens
 _MOST_OUTGROWN = 1 << 25  # bytes, between two times they are given back
+_LINE = 64  # bytes; every buffer begins with a line of its own
 _BLOCK = 32  # channels that share a scale
 _LARGEST_HALF = 65504.0
 
@@ -166,12 +169,13 @@ class Cache:
             return
         self._room = None
         capacity = min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
-        for parts in (self._keys[layer], self._values[layer]):
-            for at, part in enumerate(parts):
-                larger = part.new_empty(part.shape[0], capacity, part.shape[2])
-                larger[:, : self.length] = part[:, : self.length]
-                parts[at] = larger
-            self._outgrown += sum(part.nbytes for part in parts) // 2
+        outgrown = [*self._keys[layer], *self._values[layer]]
+        larger = _together(outgrown, capacity)
+        for part, copy in zip(outgrown, larger, strict=True):
+            copy[:, : self.length] = part[:, : self.length]
+            self._outgrown += copy.nbytes // 2
+        half = len(larger) // 2
+        self._keys[layer], self._values[layer] = larger[:half], larger[half:]
         # Outgrown buffers stay in the allocator's heap, in pieces the larger ones cannot use:
         # half a cache that nobody holds, unless it is told to let them go.
         if self._outgrown > _MOST_OUTGROWN or layer == len(self._keys) - 1:
@@ -182,6 +186,20 @@ class Cache:
 def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:
     return [
         torch.empty(kv_heads, 0, part.width(head_width), dtype=part.dtype) for part in _PARTS[type]
+    ]
+
+
+def _together(parts: list[Tensor], capacity: int) -> list[Tensor]:
+    """Buffers like `parts` [K, _, width] for `capacity` tokens, in one piece of memory."""
+    shapes = [(part.shape[0], capacity, part.shape[2]) for part in parts]
+    sizes = [
+        math.prod(shape) * part.dtype.itemsize for part, shape in zip(parts, shapes, strict=True)
+    ]
+    starts = [0, *itertools.accumulate(-(-size // _LINE) * _LINE for size in sizes)]
+    memory = ops.memory(starts[-1])
+    return [
+        memory[start : start + size].view(part.dtype).view(shape)
+        for part, shape, start, size in zip(parts, shapes, starts, sizes, strict=False)
     ]
 
 

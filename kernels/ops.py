@@ -244,6 +244,14 @@ def rest() -> None:
         library.rest()
 
 
+def memory(size: int) -> Tensor:
+    """A tensor uint8 of `size` where the kernels in use read fast; its contents are anything.
+
+    Raises MemoryError where there is none.
+    """
+    return find("memory")(size)
+
+
 def read_bandwidth(size: int) -> float:
     """Bytes a second at which the kernels in use read memory, from `size` of them, at its best.
 

@@ -171,6 +171,11 @@ def pace() -> int:
     return 2_500_000_000
 
 
+def memory(size: int) -> Tensor:
+    """From the allocator of torch."""
+    return torch.empty(size, dtype=torch.uint8)
+
+
 def read_bandwidth(size: int) -> float:
     """As a sum reads: the best of five."""
     block = torch.ones(size // 4)
@@ -195,6 +200,7 @@ OTHERS: dict[tuple[str, str], Kernel] = {
     ("record", "F32"): record,
     ("read_bandwidth", "F32"): read_bandwidth,
     ("pace", "F32"): pace,
+    ("memory", "F32"): memory,
 }
 
 KERNELS: dict[tuple[str, str], Kernel] = {

@@ -15,6 +15,7 @@ from torch import Tensor
 from kernels import reference
 from kernels.cpu import library, program, weights
 from kernels.cpu.library import NativeRows, call, pointer
+from kernels.cpu.memory import memory
 from kernels.reference import Activation
 from kernels.weight import Weight
 
@@ -158,7 +159,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
     **{(op.__name__, "F32"): op for op in (gated, softcap, pace, read_bandwidth)},
-    **{(op.__name__, "F32"): op for op in (attention_bytes, program.record)},
+    **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library
+from kernels.cpu.memory import allocated
 from kernels.formats import Format
 from kernels.weight import Weight
 
@@ -138,11 +139,11 @@ class _Memory:
         """A tensor uint8 of `size` and what is left of its last line or page; raises MemoryError."""
         room = _room(size)
         if room >= _LARGE:
-            return torch.frombuffer(_allocated(room), dtype=torch.uint8)
+            return torch.frombuffer(allocated(room), dtype=torch.uint8)
         with self._lock:
             shared = self._shared() if self._shared else None
             if shared is None or self._used + room > _SHARED:
-                shared, self._used = _allocated(_SHARED), 0
+                shared, self._used = allocated(_SHARED), 0
                 self._shared = weakref.ref(shared)
             # Every tensor keeps the array alive, and the array the memory.
             taken = torch.frombuffer(shared, dtype=torch.uint8, count=room, offset=self._used)
@@ -157,15 +158,3 @@ def _room(size: int) -> int:
     """Bytes a tensor of `size` bytes takes: whole lines, or whole pages."""
     step = _LINE if size < _LARGE else _PAGE
     return -(-size // step) * step
-
-
-def _allocated(size: int) -> ctypes.Array[ctypes.c_uint8]:
-    """Memory of huge pages where there are any, given back when nobody holds the array."""
-    native = library.native()
-    address = native.nk_huge_alloc(size)
-    if not address:
-        raise MemoryError(f"The system refused {size:,} bytes for weights.")
-    array = (ctypes.c_uint8 * size).from_address(address)
-    # Not at exit: threads may still read it then, and the system takes it back anyway.
-    weakref.finalize(array, native.nk_huge_free, address, size).atexit = False
-    return array
