@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -344,12 +345,14 @@ def main() -> int:
     parser.add_argument("-n", dest="generated", type=int, default=0, help="generated tokens")
     sections = [*SECTIONS, BUSY, MEMORY]
     parser.add_argument("--section", action="append", choices=sections, help="only these")
-    parser.add_argument("--row", action="append", help="only files with this in their names")
+    parser.add_argument("--row", action="append", help="only files with this word in their names")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where figures are kept")
     parser.add_argument("--table", type=Path, default=TABLE, help="the table to write")
     how = parser.parse_args()
     how.peers = _peers(how.peer or [default])
-    rows = [row for row in ROWS if not how.row or any(part in row.file for part in how.row)]
+    # A whole word: Q2_0 is not TQ2_0.
+    words = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in how.row or ()]
+    rows = [row for row in ROWS if not words or any(word.search(row.file) for word in words)]
     whole = run(how.section or sections, rows, _places(how.models), how)
     kept = read(how.kept)
     if kept:
