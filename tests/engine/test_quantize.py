@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from gguf import GGUFReader
 
+import golden_quantize
 import tiny
 from engine.__main__ import main
 from engine.errors import Cancelled, RequestError, UnsupportedModel
@@ -59,6 +61,45 @@ def test_a_model_in_every_format_answers_almost_the_same(
         bits = info.format.bits_per_weight
         assert float(lost) < (0.75 if bits < 3 else 0.03)
     assert logits(target).isfinite().all()
+
+
+def test_llama_cpp_answers_the_same_with_what_was_written(source: Path, tmp_path: Path) -> None:
+    recorded = json.loads(golden_quantize.GOLDEN.read_text())["tiny"]
+    private = {"F8_E4M3", "F8_E5M2", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}  # of other programs
+    assert set(recorded) == set(QUANTIZERS) - private
+    model = golden_quantize.source(tmp_path)
+    for name, answers in recorded.items():
+        quantize(model, tmp_path / f"{name}.gguf", name)
+        gaps = _gaps(tmp_path / f"{name}.gguf", golden_quantize.OF_TINY, answers)
+        assert float(gaps.mean()) <= (0.001 if name in ("F32", "F16", "BF16") else 0.02), name
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", golden_quantize.REAL_FORMATS)
+def test_llama_cpp_answers_the_same_with_a_real_model(
+    name: str, starter_model: Path, tmp_path: Path
+) -> None:
+    answers = json.loads(golden_quantize.GOLDEN.read_text())["smollm2"][name]
+    quantize(starter_model, tmp_path / "target.gguf", name)
+    gaps = _gaps(tmp_path / "target.gguf", golden_quantize.OF_SMOLLM2, answers)
+    assert float(gaps.mean()) <= (0.001 if name == "F16" else 0.02)
+
+
+def _gaps(path: Path, prompts: list[list[int]], answers: list[list[int]]) -> torch.Tensor:
+    """By how much each token llama.cpp said is below our own choice; 0 where it is that.
+
+    Fails where llama.cpp said something that is not nearly as good to us.
+    """
+    session, gaps = open_session(path, 256), []
+    for prompt, ids in zip(prompts, answers, strict=True):
+        session.trim(0)
+        (hidden,) = session.read(prompt)
+        logits = session.logits_after(hidden)
+        for token in ids:
+            gaps.append(float(logits.max() - logits[token]))
+            assert gaps[-1] < 0.3, (prompt, ids, token)
+            logits = session.step(token)
+    return torch.tensor(gaps)
 
 
 def test_other_programs_read_it(source: Path, tmp_path: Path) -> None:
