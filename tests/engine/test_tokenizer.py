@@ -1,6 +1,6 @@
 """Text to ids and back, against llama.cpp's recorded ids and by the rules of both kinds.
 
-`golden/tokenizer_vectors.json` holds seven real vocabularies cut down to what its strings reach.
+`golden/tokenizer_vectors.json` holds nine real vocabularies cut down to what its strings reach.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf import GGUFFile
 from engine.tokenizer import Tokenizer
 
-VOCABULARIES = ["llama-spm", "phi-3", "llama-bpe", "gpt-2", "qwen2", "starcoder", "command-r"]
+VOCABULARIES = [
+    "llama-spm", "phi-3", "llama-bpe", "gpt-2", "qwen2", "starcoder", "command-r",
+    "deepseek-llm", "falcon",
+]  # fmt: skip
 SPACE = "\u2581"
 
 
