@@ -20,6 +20,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
+from engine.gguf import GGUFFile
 from kernels.formats import Format, by_name
 
 CHATML = (
@@ -109,6 +110,24 @@ def write(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return path
+
+
+def rewrite(source: Path, path: Path, changes: Mapping[str, Any]) -> Path:
+    """The same model with other values of some keys; None as a value removes one."""
+    with GGUFFile.open(source) as file:
+        writer = GGUFWriter(path, "")
+        writer.kv_data[0].clear()
+        for key, value in (dict(file.metadata) | dict(changes)).items():
+            if value is not None:
+                _add(writer, key, value)
+        for info in file.tensors.values():
+            raw = np.frombuffer(file.data(info.name), np.int8).reshape(*info.shape[:-1], -1)
+            writer.add_tensor(info.name, raw, raw_shape=info.shape, raw_dtype=info.format.id)  # type: ignore[arg-type]
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
     return path
 
 
