@@ -24,6 +24,7 @@ from app.markdown_reader import (
 )
 from app.markdown_tail import tail_lines
 from app.markdown_tree import Block, Code, Paragraph, Place, Run, Table
+from engine import THOUGHT_ENDS, THOUGHT_OPENS
 
 STRETCH = (
     4000  # characters read at a time, and the longest block kept in one piece where it can be cut
@@ -273,9 +274,6 @@ class Stream:
                 self.blocks.extend(top.blocks)
 
 
-_OPEN_TAG, _CLOSE_TAG = "<think>", "</think>"
-
-
 class Reply:
     """An answer as it streams in: what the model thought first, and what it says."""
 
@@ -303,21 +301,21 @@ class Reply:
     def _start(self, *, last: bool) -> bool:
         """Find out whether the answer begins with thoughts; False while it cannot be known."""
         begin = self._held.lstrip()
-        if not last and len(begin) < len(_OPEN_TAG) and _OPEN_TAG.startswith(begin):
+        if not last and len(begin) < len(THOUGHT_OPENS) and THOUGHT_OPENS.startswith(begin):
             return False
         self._started = True
-        if begin.startswith(_OPEN_TAG):
+        if begin.startswith(THOUGHT_OPENS):
             self.has_thoughts = self.thinking = True
-            self._held = begin.removeprefix(_OPEN_TAG)
+            self._held = begin.removeprefix(THOUGHT_OPENS)
         return True
 
     def _think(self, *, last: bool) -> None:
-        thoughts, tag, rest = self._held.partition(_CLOSE_TAG)
+        thoughts, tag, rest = self._held.partition(THOUGHT_ENDS)
         ended = bool(tag)
         self._held = rest
         if not ended and not last:
             hold = max(
-                (n for n in range(1, len(_CLOSE_TAG)) if thoughts.endswith(_CLOSE_TAG[:n])),
+                (n for n in range(1, len(THOUGHT_ENDS)) if thoughts.endswith(THOUGHT_ENDS[:n])),
                 default=0,
             )
             thoughts, self._held = (

@@ -29,6 +29,8 @@ from engine.library import (
 )
 from engine.memory import MemoryPlan, ModelShape
 from engine.messages import (
+    THOUGHT_ENDS,
+    THOUGHT_OPENS,
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
@@ -60,6 +62,8 @@ from engine.service import Engine
 from engine.snapshot_folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
+    "THOUGHT_ENDS",
+    "THOUGHT_OPENS",
     "AdapterError",
     "AdapterInfo",
     "AdapterUse",

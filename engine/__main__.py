@@ -21,9 +21,9 @@ if __name__ == "__main__":
 
 import torch
 
-from engine import identity, snapshot, snapshot_file
+from engine import identity, snapshot, snapshot_file, vocabulary
 from engine import options as options_of
-from engine.chat import prompt_ids
+from engine.chat import opening_of, prompt_ids
 from engine.device import memory_error
 from engine.errors import EngineError, RequestError, SnapshotError
 from engine.generate import Answer
@@ -41,6 +41,7 @@ from engine.tokenizer import Tokenizer
 from kernels import ops
 
 _GIGABYTE = 1e9
+_THINKING = {"auto": None, "on": True, "off": False}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,8 +110,10 @@ def _run(options: Options) -> None:
 def _chat(options: Options) -> None:
     model = _load(options)
     system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
-    text = model.template.render((*system, Turn(Role.USER, options.prompt)))
-    _answer(options, model, prompt_ids(model.tokenizer, text))
+    turns = (*system, Turn(Role.USER, options.prompt))
+    text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
+    fresh = prompt_ids(model.tokenizer, text)
+    _answer(options, model, fresh, stop=model.template.stop, opening=opening_of(text))
 
 
 def _complete(options: Options) -> None:
@@ -119,7 +122,14 @@ def _complete(options: Options) -> None:
     _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
 
 
-def _answer(options: Options, model: LoadedModel, fresh: list[int]) -> None:
+def _answer(
+    options: Options,
+    model: LoadedModel,
+    fresh: list[int],
+    *,
+    stop: Sequence[str] = (),
+    opening: str = "",
+) -> None:
     """Stream an answer to stdout; with --json, print one object at its end.
 
     What a session holds of the prompt is kept; without a prompt, the answer it ended with goes on.
@@ -135,6 +145,8 @@ def _answer(options: Options, model: LoadedModel, fresh: list[int]) -> None:
             keep_held(model.tokenizer, fresh, session.held) if fresh else session.held,
             options_of.sampling(options),
             max_tokens=options.max_tokens,
+            stop=stop,
+            opening=opening,
             cancelled=interrupted,
         )
         for event in answer.events():
@@ -247,7 +259,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
-        tokenizer = Tokenizer.from_metadata(file.metadata)
+        tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
     if options.batch is not None:
         for text in _batch(Path(options.batch)):
             _print_json(**_tokens(tokenizer, text, options))
@@ -343,7 +355,12 @@ def _perplexity(options: Options) -> None:
 
 
 def _info(options: Options) -> None:
-    facts = describe(find_model(options.model), options.context, options_of.cache_type(options))
+    facts = describe(
+        find_model(options.model),
+        options.context,
+        options_of.cache_type(options),
+        options_of.tokenizer(options),
+    )
     if options.json:
         _print_json(**facts)
         return
@@ -422,6 +439,7 @@ def _load(options: Options) -> LoadedModel:
         context=options.context,
         threads=options.threads,
         cache=options_of.cache_type(options),
+        tokenizer_file=options_of.tokenizer(options),
     )
 
 

@@ -1,4 +1,4 @@
-"""Conversation to prompt, by the template the model file carries.
+"""Conversation to prompt, by the template the model file carries, or by one of our own.
 
 The template is Jinja written for Hugging Face transformers, so the option set is theirs. It comes
 from a stranger: see `engine/sandbox.py`. It is compiled at its first use, so that a model whose
@@ -12,9 +12,10 @@ from datetime import datetime
 
 import jinja2
 
+from engine import builtin_templates
 from engine.budget import Budget, Exhausted
 from engine.errors import TemplateError
-from engine.messages import Role, Turn
+from engine.messages import THOUGHT_ENDS, THOUGHT_OPENS, Role, Turn
 from engine.sandbox import Refused, TemplateEnvironment
 from engine.tokenizer import Tokenizer
 
@@ -39,9 +40,17 @@ _FAULTS = (
 class ChatTemplate:
     """A model's chat template; one rendering at a time."""
 
-    def __init__(self, source: str, *, bos: str, eos: str) -> None:
-        """`source` is Jinja text, "" when the model has none; `bos` and `eos` are token texts."""
+    def __init__(
+        self, source: str, *, bos: str, eos: str, built_in: str = "", stop: Sequence[str] = ()
+    ) -> None:
+        """`source` is Jinja text, `bos` and `eos` are token texts.
+
+        `built_in` names a template of ours that stands in for one the file lacks, "" where the
+        file has its own; `stop` are texts that end an answer under it.
+        """
         self.source = source
+        self.built_in = built_in
+        self.stop = tuple(stop)
         self._bos = bos
         self._eos = eos
         self._environment = TemplateEnvironment()
@@ -49,17 +58,15 @@ class ChatTemplate:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], tokenizer: Tokenizer) -> ChatTemplate:
-        """The template of a GGUF file; without one, only rendering fails."""
+        """The template of a GGUF file, or the one of its family where it carries none."""
         bos, eos = (
             "" if token is None else tokenizer.piece(token).decode("utf-8", "replace")
             for token in (tokenizer.bos, tokenizer.eos)
         )
-        return cls(_source(metadata), bos=bos, eos=eos)
-
-    @property
-    def present(self) -> bool:
-        """Whether the model has a template at all."""
-        return bool(self.source.strip())
+        if has_template(metadata):
+            return cls(_source(metadata), bos=bos, eos=eos)
+        ours = builtin_templates.choose(metadata, tokenizer)
+        return cls(ours.source, bos=bos, eos=eos, built_in=ours.name, stop=ours.stop)
 
     def render(
         self,
@@ -72,8 +79,8 @@ class ChatTemplate:
         """The prompt for `turns`, ending where the assistant is to speak.
 
         When the template refuses or ignores system text, that goes before the first words of the
-        user. `now` is for templates that name the date. Raises TemplateError when there is no template, when
-        it refuses the conversation, is faulty, or does not come to an end.
+        user. `now` is for templates that name the date. Raises TemplateError when the template refuses
+        the conversation, is faulty, or does not come to an end.
         """
         options: dict[str, object] = {
             "add_generation_prompt": add_generation_prompt,
@@ -98,14 +105,23 @@ class ChatTemplate:
                 f"The model's chat template is faulty: {words}", _OTHER_COPY
             ) from fault
 
-    def render_continuation(self, turns: Sequence[Turn], *, now: datetime | None = None) -> str:
+    def render_continuation(
+        self,
+        turns: Sequence[Turn],
+        *,
+        now: datetime | None = None,
+        enable_thinking: bool | None = None,
+    ) -> str:
         """The prompt that makes the model go on with the assistant's last words.
 
         Those words stand at the end as they are. When somebody else spoke last, this is `render`.
         """
         if not turns or turns[-1].role is not Role.ASSISTANT:
-            return self.render(turns, now=now)
-        return self.render(turns[:-1], now=now) + turns[-1].text
+            return self.render(turns, now=now, enable_thinking=enable_thinking)
+        prompt = self.render(turns[:-1], now=now, enable_thinking=enable_thinking)
+        if opening_of(prompt):  # the answer's own words say whether it began with a thought
+            prompt = prompt.rstrip().removesuffix(THOUGHT_OPENS)
+        return prompt + turns[-1].text
 
     def _rendered_whole(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         folded = _fold_system(turns)
@@ -129,11 +145,15 @@ class ChatTemplate:
         return _MARK not in self._rendered(marked, options)
 
     def _rendered(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
-        if not self.present:
-            raise TemplateError(
-                "This model has no chat template, so it cannot hold a conversation.",
-                "Choose a model made for chat; its name often says instruct or chat.",
-            )
+        try:
+            return self._rendered_with(turns, {"tools": None, **options})
+        except TypeError:
+            if "tools" not in self.source:
+                raise
+            # Some go through the tools without asking whether there are any.
+            return self._rendered_with(turns, {"tools": [], **options})
+
+    def _rendered_with(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         characters = sum(len(turn.text) for turn in turns)
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
@@ -143,14 +163,13 @@ class ChatTemplate:
         )
         if self._compiled is None:
             self._compiled = self._environment.compiled(self.source)
-        messages = [{"role": turn.role.value, "content": turn.text} for turn in turns]
+        messages = [_message(turn) for turn in turns]
         return self._environment.rendered(
             self._compiled,
             {
                 "messages": messages,
                 "bos_token": self._bos,
                 "eos_token": self._eos,
-                "tools": None,
                 **options,
             },
         )
@@ -165,6 +184,27 @@ def _source(metadata: Mapping[str, object]) -> str:
     """The file's template; one that is no text counts as none."""
     source = metadata.get("tokenizer.chat_template")
     return source if isinstance(source, str) else ""
+
+
+def opening_of(prompt: str) -> str:
+    """What an answer to a rendered prompt begins with before the model says a word.
+
+    Templates of models that always think open the thought themselves.
+    """
+    return f"{THOUGHT_OPENS}\n" if prompt.rstrip().endswith(THOUGHT_OPENS) else ""
+
+
+def _message(turn: Turn) -> dict[str, str]:
+    """A turn as templates know it; thoughts stand apart, and most templates leave them out."""
+    begin = turn.text.lstrip()
+    if turn.role is not Role.ASSISTANT or not begin.startswith(THOUGHT_OPENS):
+        return {"role": turn.role.value, "content": turn.text}
+    thoughts, _, answer = begin.removeprefix(THOUGHT_OPENS).partition(THOUGHT_ENDS)
+    return {
+        "role": turn.role.value,
+        "content": answer.lstrip("\n"),
+        "reasoning_content": thoughts.strip("\n"),
+    }
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -21,7 +21,7 @@ import torch
 from engine import identity, lora, lora_peft, snapshot, snapshots
 from engine.beside import Beside
 from engine.cache import Cache
-from engine.chat import prompt_ids
+from engine.chat import opening_of, prompt_ids
 from engine.errors import AdapterError, ModelFileError
 from engine.generate import Answer
 from engine.identity import ModelFiles, Stamp
@@ -96,11 +96,8 @@ class Desk:
         """Answer a conversation, from the nearest of what is held and what was saved."""
         template = self.model.template
         continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
-        text = (
-            template.render_continuation(command.turns)
-            if continued
-            else template.render(command.turns)
-        )
+        write = template.render_continuation if continued else template.render
+        text = write(command.turns, enable_thinking=command.thinking)
         fresh = self._ids(text, checkpoint)
         if len(fresh) < self.session.context:
             self._bring(fresh, "", checkpoint)
@@ -110,7 +107,8 @@ class Desk:
             keep_held(self.model.tokenizer, fresh, self.session.held),
             command.sampling,
             max_tokens=command.max_tokens,
-            stop=command.stop,
+            stop=(*command.stop, *template.stop),
+            opening="" if continued else opening_of(text),
             request=command.request,
             cancelled=cancelled,
         )

@@ -26,7 +26,7 @@ from engine.messages import CacheType
 from engine.models import Build, architecture
 from engine.models.config import Config, read_config
 from engine.session import chunk_size
-from engine.tokenizer import vocabulary_rule
+from engine.vocabulary import Vocabulary
 from engine.weights import Weights
 from kernels import ops
 from kernels.formats import Format, by_name
@@ -55,18 +55,12 @@ def identify(file: GGUFFile) -> tuple[Build, Config]:
     return architecture(file), read_config(file)
 
 
-def check(file: GGUFFile, config: Config, build: Build) -> None:
+def check(file: GGUFFile, config: Config, build: Build, vocabulary: Vocabulary) -> None:
     """Check everything but the values of tensors and the texts of the vocabulary.
 
     Raises ModelFileError or UnsupportedModel, naming the key or tensor at fault.
     """
-    vocabulary_rule(file.metadata)
-    if file.length(_TOKENS) > config.vocabulary:
-        raise ModelFileError(
-            f"The vocabulary has {file.length(_TOKENS):,} tokens, but the tensor "
-            f"'token_embd.weight' only {config.vocabulary:,} rows.",
-            "The file is damaged or made by a faulty converter; get another copy.",
-        )
+    vocabulary.check(config)
     outline = Weights(file, read=False)
     build(file, outline, config.context)
     outline.refuse_leftovers()

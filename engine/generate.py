@@ -64,11 +64,13 @@ class Answer:
         *,
         max_tokens: int = 0,
         stop: Sequence[str] = (),
+        opening: str = "",
         request: int = 0,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """An answer to the token ids `prompt`; max_tokens 0 sets no limit.
 
+        `opening` are words of the prompt that belong to the answer, and are told with its first.
         Raises PromptTooLong, or RequestError for an option out of range.
         """
         _check(session, prompt, max_tokens)
@@ -87,6 +89,7 @@ class Answer:
         for token in _unfinished(tokenizer, prompt):
             self._stream.push(token)
         self._stops = StopFilter(stop)
+        self._opening = opening
         self._cancelled = cancelled
 
     def events(self) -> Iterator[PromptProgress | Text | Finished]:
@@ -171,7 +174,7 @@ class Answer:
                     break
                 self.tokens.append(token)
                 if text := self._stops.push(self._stream.push(token)):
-                    yield Text(self._request, text, len(self.tokens), len(used) + 1)
+                    yield self._text(text, len(used) + 1)
                 if self._stops.stopped:
                     self.reason = FinishReason.STOP
                     break
@@ -183,7 +186,11 @@ class Answer:
         finally:
             self.decode_seconds = time.perf_counter() - started
         if rest := self._rest():
-            yield Text(self._request, rest, len(self.tokens), len(used))
+            yield self._text(rest, len(used))
+
+    def _text(self, text: str, used: int) -> Text:
+        text, self._opening = self._opening + text, ""
+        return Text(self._request, text, len(self.tokens), used)
 
     def _rest(self) -> str:
         """Text held back until the end; half a character only where the model meant it to be all.

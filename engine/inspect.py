@@ -98,6 +98,7 @@ def _planned(
     facts: ModelFacts, file: GGUFFile, context: int, cache: CacheType, reclaimable: int
 ) -> ModelFacts:
     from engine.examination import check, identify, predict
+    from engine.vocabulary import find
 
     build, config = identify(file)
     plan = predict(file, config, context, cache, reclaimable)
@@ -114,7 +115,7 @@ def _planned(
         fits=plan.fits,
     )
     try:
-        check(file, config, build)
+        check(file, config, build, find(file))
     except EngineError as error:  # more to the point than that it is too large as well
         return replace(facts, problem=str(error), remedy=error.remedy)
     refused = refusal(plan, context)

@@ -30,6 +30,8 @@ from engine.models.layers import Decoder
 from engine.selfcheck import refuse_faulty_kernels
 from engine.session import Session
 from engine.tokenizer import Tokenizer
+from engine.vocabulary import Vocabulary
+from engine.vocabulary import find as find_vocabulary
 from engine.weights import Weights
 from kernels import ops
 
@@ -43,6 +45,7 @@ class LoadedModel:
     config: Config
     decoder: Decoder
     tokenizer: Tokenizer
+    vocabulary: str  # where its words come from; "": the file's own keys
     template: ChatTemplate
     plan: MemoryPlan
     cache: CacheType
@@ -79,6 +82,7 @@ def load(
     context: int = 0,
     threads: int = 0,
     cache: CacheType = CacheType.F32,
+    tokenizer_file: Path | None = None,
     reclaimable: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     checkpoint: Callable[[], None] = lambda: None,
@@ -88,7 +92,8 @@ def load(
 
     `before_weights` is called once the file is known to be sound and to fit, and before memory is
     taken: the moment to drop a model that is to be replaced. `reclaimable` counts the bytes that
-    gives back. The cache is exact where the caller does not choose.
+    gives back. The cache is exact where the caller does not choose. `tokenizer_file` is a
+    `tokenizer.json` to be used instead of the file's own vocabulary; see `engine.vocabulary`.
     """
     started = time.perf_counter()
     set_threads(threads)
@@ -96,16 +101,20 @@ def load(
     with GGUFFile.open(path) as file:
         build, config = identify(file)
         memory = plan(file, config, context, cache, reclaimable)
-        check(file, config, build)
+        vocabulary = find_vocabulary(file, tokenizer_file)
+        check(file, config, build, vocabulary)
         checkpoint()
         before_weights()
-        decoder, tokenizer = _read(file, config, build, memory.context, progress, checkpoint)
+        decoder, tokenizer = _read(
+            file, config, build, vocabulary, memory.context, progress, checkpoint
+        )
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
             config=config,
             decoder=decoder,
             tokenizer=tokenizer,
+            vocabulary=vocabulary.origin,
             template=ChatTemplate.from_metadata(file.metadata, tokenizer),
             plan=memory,
             cache=cache,
@@ -136,12 +145,13 @@ def _read(
     file: GGUFFile,
     config: Config,
     build: Build,
+    vocabulary: Vocabulary,
     context: int,
     progress: Callable[[int, int], None],
     checkpoint: Callable[[], None],
 ) -> tuple[Decoder, Tokenizer]:
     """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
-    tokenizer = Beside(lambda: Tokenizer.from_metadata(file.metadata), "tokenizer")
+    tokenizer = Beside(vocabulary.tokenizer, "tokenizer")
 
     def look() -> None:
         checkpoint()

@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine import vocabulary
 from engine.cache import Cache
-from engine.chat import has_template
-from engine.errors import RequestError
+from engine.chat import ChatTemplate, has_template
+from engine.errors import ModelFileError, RequestError
 from engine.examination import identify, kernels_in_use, layout, parameters, predict
 from engine.gguf import GGUFFile
 from engine.library import model_name
@@ -141,8 +142,13 @@ def bytes_per_token(model: LoadedModel, length: int) -> int:
     return weights + row * sum(seen)
 
 
-def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict[str, object]:
-    """What a file holds and what it would cost, without loading it."""
+def describe(
+    path: Path,
+    context: int,
+    cache: CacheType = CacheType.F32,
+    tokenizer: Path | None = None,
+) -> dict[str, object]:
+    """What a file holds and what it would cost, without loading its weights."""
     with GGUFFile.open(path) as file:
         _, config = identify(file)
         formats: dict[str, Counter[str]] = {}
@@ -166,9 +172,23 @@ def describe(path: Path, context: int, cache: CacheType = CacheType.F32) -> dict
             "context": config.context,
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
+            **_spoken(file, tokenizer),
             "memory": _memory(file, config, context, cache),
             "kernels": kernels_in_use(file),
         }
+
+
+def _spoken(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:
+    """Where words come from and how the model is spoken to, or why it cannot be."""
+    try:
+        words = vocabulary.find(file, tokenizer)
+        template = ChatTemplate.from_metadata(file.metadata, words.tokenizer())
+    except ModelFileError as error:
+        return {"vocabulary_from": f"nowhere: {error.sentence}"}
+    return {
+        "vocabulary_from": words.origin or "the file's own keys",
+        "template": f"built in, {template.built_in}" if template.built_in else "the file's own",
+    }
 
 
 def _two_bit(file: GGUFFile) -> dict[str, object]:

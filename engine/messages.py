@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+# What a model thinks before it answers stands between these, at the beginning of its text.
+THOUGHT_OPENS, THOUGHT_ENDS = "<think>", "</think>"
+
 
 class Role(Enum):
     """Who wrote a turn; the value is the word chat templates use."""
@@ -101,6 +104,7 @@ class LoadModel:
     context: int = 0  # tokens; 0: the model's own, lowered until the cache fits in memory
     threads: int = 0  # 0: physical cores
     cache: CacheType = CacheType.F16
+    tokenizer: Path | None = None  # a tokenizer.json instead of the file's own vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ class Generate:
     sampling: Sampling = Sampling()
     max_tokens: int = 0  # 0: until the model ends or the context is full
     stop: tuple[str, ...] = ()
+    thinking: bool | None = None  # None: as the model's template has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +199,11 @@ class ModelLoaded:
     fallbacks: tuple[
         str, ...
     ]  # ops that run on the reference though a faster backend was asked for
-    has_template: bool
     seconds: float
     resident_bytes: int = 0  # memory of the whole process, measured now
     cache: CacheType = CacheType.F16
+    template: str = ""  # a built-in one that stands in for the file's; "": the file has its own
+    vocabulary: str = ""  # where its words come from; "": the file's own keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,11 @@ def sampling(options: Options) -> Sampling:
     return Sampling(**fields)
 
 
+def tokenizer(options: Options) -> Path | None:
+    """The vocabulary to use instead of the model's own, if one is named."""
+    return None if options.tokenizer is None else Path(options.tokenizer)
+
+
 def cache_type(options: Options) -> CacheType:
     """How keys and values are to be held."""
     return CacheType(options.cache)
@@ -90,6 +95,12 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
     chat = _command(commands, runs, "chat", "one turn through the model's own chat template")
     chat.add_argument("-p", "--prompt", required=True, help="what to say")
     chat.add_argument("-S", "--system", default="", help="the system prompt")
+    chat.add_argument(
+        "--thinking",
+        default="auto",
+        choices=("auto", "on", "off"),
+        help="whether the model thinks first, where its template lets one choose",
+    )
     complete = _command(commands, runs, "complete", "raw continuation of a text")
     complete.add_argument(
         "-p", "--prompt", default="", help="the text to continue; none: go on where --session ended"
@@ -135,6 +146,9 @@ def _command(
     made = commands.add_parser(name, help=words, description=words, allow_abbrev=False)
     made.set_defaults(run=runs[name])
     made.add_argument("-m", "--model", required=True, help="a path, a model's name, or `starter`")
+    made.add_argument(
+        "--tokenizer", metavar="FILE", help="a tokenizer.json instead of the model's own vocabulary"
+    )
     made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's own")
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
     made.add_argument("--backend", default="auto", choices=("auto", *ops.BACKENDS))

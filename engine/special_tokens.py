@@ -8,6 +8,7 @@ hold as an HTML tag: it is shown and ends nothing unless the file calls it a con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 
 STRIKE_OR_STOP = "</s>"
 END_TEXTS = (
@@ -38,6 +39,17 @@ FILL_ENDS = ("fim_pad", "fim_rep", "fim_sep")
 SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 _SPACE = " \t\n\v\f\r"
 _PREFIX = 4  # characters; texts that begin alike are looked for together
+
+
+class TokenKind(IntEnum):
+    """What the file says a token is (`tokenizer.ggml.token_type`)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
 
 
 def end_ids(ids: Mapping[str, int]) -> set[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from operator import index
 from typing import Any, cast
 
@@ -25,25 +24,16 @@ from engine.special_tokens import (
     SHOWN_TEXTS,
     STRIKE_OR_STOP,
     SpecialTokens,
+    TokenKind,
     end_ids,
 )
 from engine.text_stream import TextStream
+from engine.tokenizer_json import Words
 
 Metadata = Mapping[str, object]
 _AGAIN = "Download the file again, or choose another one."
 _OTHER = "Choose a model with a byte-level (gpt2) or SentencePiece (llama) vocabulary."
 _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-
-class TokenKind(IntEnum):
-    """What the file says a token is (`tokenizer.ggml.token_type`)."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
 
 
 class Tokenizer:
@@ -54,6 +44,7 @@ class Tokenizer:
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
+    sentencepiece: bool  # the vocabulary is of pieces with scores, not of merged bytes
 
     @classmethod
     def from_metadata(cls, metadata: Metadata) -> Tokenizer:
@@ -64,31 +55,25 @@ class Tokenizer:
         """
         return cls(metadata)
 
-    def __init__(self, metadata: Metadata) -> None:
-        """Use `from_metadata`."""
-        rule = vocabulary_rule(metadata)
-        self._sentencepiece = rule is None
+    def __init__(self, metadata: Metadata, words: Words | None = None) -> None:
+        """Use `from_metadata`, or `engine.vocabulary`, which finds `words` of other origin."""
+        rule = None if words else vocabulary_rule(metadata)
+        self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
         self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
 
-        self.bos = self._named("bos", metadata, 1)
-        self.eos = self._named("eos", metadata, 2)
-        default_bos = self._sentencepiece if rule is None else rule.add_bos
+        implied = self.sentencepiece and words is None  # what ggml takes for granted
+        self.bos = self._named("bos", metadata, 1 if implied else None)
+        self.eos = self._named("eos", metadata, 2 if implied else None)
+        default_bos = rule.add_bos if rule else implied
         self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
         self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
-        self._add_space = _flag(metadata, "add_space_prefix", True) and self._sentencepiece
 
         self.end_tokens = self._mark_control_tokens(metadata)
-        self._specials = self._special_tokens(str(metadata.get("general.name", "")))
-        self._encode_words: Callable[[str], list[int]]
-        if rule is None:
-            scores = _numbers(metadata, "scores", len(self._texts), 0.0)
-            unknown = self._named("unknown", metadata, 0)
-            self._encode_words = SentencePieceEncoder(self._ids, scores, unknown).encode
-        else:
-            self._encode_words = _byte_level_encoder(metadata, self._ids, rule)
+        self._words = words or self._own_words(metadata, rule)
+        self._specials = self._special_tokens(self._words.swallow)
 
     # --- text to ids ----------------------------------------------------------------------------
 
@@ -102,15 +87,10 @@ class Tokenizer:
         counts as U+FFFD.
         """
         ids = [cast(int, self.bos)] if add_special and self.add_bos else []
-        after_special = True
+        encode = self._words.first
         for piece in self._specials.split(_well_formed(text), parse_control=parse_special):
-            if isinstance(piece, int):
-                ids.append(piece)
-                after_special = True
-            else:
-                prefix = " " if self._add_space and after_special else ""
-                ids += self._encode_words(prefix + piece)
-                after_special = False
+            ids += [piece] if isinstance(piece, int) else encode(piece)
+            encode = self._words.later
         if add_special and self.add_eos:
             ids.append(cast(int, self.eos))
         return ids
@@ -128,7 +108,7 @@ class Tokenizer:
         """
         shown = ids if special else [token for token in ids if not self.is_control(token)]
         text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self._add_space else text
+        return text.removeprefix(" ") if self._words.strips_space else text
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for, control tokens included; none for an id without text."""
@@ -136,7 +116,7 @@ class Tokenizer:
             return b""
         text, kind = self._texts[token], self._kinds[token]
         if kind == TokenKind.NORMAL:
-            if self._sentencepiece:
+            if self.sentencepiece:
                 return text.replace(SPACE, " ").encode("utf-8")
             return _unmapped(text, self._byte_of)
         if kind == TokenKind.BYTE:
@@ -163,17 +143,27 @@ class Tokenizer:
 
     # --- reading the file -----------------------------------------------------------------------
 
-    def _named(self, name: str, metadata: Metadata, otherwise: int | None = None) -> int | None:
+    def _named(self, name: str, metadata: Metadata, default: int | None = None) -> int | None:
         """A token the file names by id; ids outside the vocabulary mean "none", as in ggml."""
         key = f"tokenizer.ggml.{name}_token_id"
         value = metadata.get(key)
-        default = otherwise if self._sentencepiece else None
         if value is None:
             token = default
         else:
             token = _integer(key, value)
             token = token if 0 <= token < len(self._texts) else default
         return token if token is None or token < len(self._texts) else None
+
+    def _own_words(self, metadata: Metadata, rule: PreTokenizer | None) -> Words:
+        """How the file's own keys have text merged."""
+        if rule is not None:
+            encode = _byte_level_encoder(metadata, self._ids, rule)
+            return Words(encode, encode, strips_space=False, swallow=self._swallowing(metadata))
+        scores = _numbers(metadata, "scores", len(self._texts), 0.0)
+        merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
+        add_space = _flag(metadata, "add_space_prefix", True)
+        encode = (lambda text: merge(" " + text)) if add_space else merge
+        return Words(encode, encode, strips_space=add_space, swallow=self._swallowing(metadata))
 
     def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
         """Put right what the file forgot to mark; the tokens that end a reply."""
@@ -197,7 +187,7 @@ class Tokenizer:
         named = (self.eos, self._named("eot", metadata), self._named("eom", metadata))
         return frozenset(ends | {token for token in named if token is not None})
 
-    def _special_tokens(self, model_name: str) -> SpecialTokens:
+    def _special_tokens(self, swallow: frozenset[int]) -> SpecialTokens:
         user_defined: list[tuple[str, int]] = []
         control: list[tuple[str, int]] = []
         for token, kind in enumerate(self._kinds):
@@ -207,11 +197,21 @@ class Tokenizer:
                 control.append((text, token))
             elif kind == TokenKind.USER_DEFINED:
                 user_defined.append((text, token))
-        swallow: frozenset[int] = frozenset()
-        if "phi-3" in model_name.lower() or "phi3" in model_name.lower():
-            keep = {"<unk>", "<s>", "<|endoftext|>"}
-            swallow = frozenset(t for text, t in user_defined + control if text not in keep)
         return SpecialTokens(user_defined, control, swallow)
+
+    def _swallowing(self, metadata: Metadata) -> frozenset[int]:
+        """The tokens ggml has take the space after them: its keys cannot say which do."""
+        name = str(metadata.get("general.name", "")).lower()
+        if "phi-3" not in name and "phi3" not in name:
+            return frozenset()
+        keep = {"<unk>", "<s>", "<|endoftext|>"}
+        special = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED)
+        return frozenset(
+            token
+            for token, kind in enumerate(self._kinds)
+            if self._texts[token] not in keep
+            and (kind in special or self._texts[token] == STRIKE_OR_STOP)
+        )
 
 
 def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:

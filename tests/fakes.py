@@ -97,7 +97,6 @@ class FakeEngine:
                 memory_bytes=712_000_000,
                 kernels="reference",
                 fallbacks=(),
-                has_template=True,
                 seconds=0.8,
             )
         )

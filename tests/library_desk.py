@@ -67,9 +67,7 @@ class Desk:
 
 
 def loaded(path: Path) -> ModelStatus:
-    told = ModelLoaded(
-        1, path, path.stem, "llama", "", 1, 256, 1, 50_000, "reference", (), True, 0.1
-    )
+    told = ModelLoaded(1, path, path.stem, "llama", "", 1, 256, 1, 50_000, "reference", (), 0.1)
     return ModelStatus(ModelPhase.READY, path, path.stem, loaded=told)
 
 

@@ -75,7 +75,7 @@ QWEN = installed(
 def in_use(row: InstalledRow) -> ModelStatus:
     loaded = ModelLoaded(
         1, row.path, row.name, "llama", row.layout, row.parameters, 8192, row.size_bytes,
-        310_000_000, "reference", (), True, 0.8, resident_bytes=418_000_000,
+        310_000_000, "reference", (), 0.8, resident_bytes=418_000_000,
     )  # fmt: skip
     return ModelStatus(ModelPhase.READY, row.path, row.name, loaded=loaded)
 

@@ -33,7 +33,7 @@ from engine import (
 from fakes import MODEL, FakeEngine
 from stage import flush, until
 
-LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), True, 0.1)
+LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
 SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
 
 

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 from app.state import Generation, ModelPhase, State
 from app.ui.controls import Bar, ElidedLabel, TextButton, label
 from app.ui.theme import SMALL, Palette, figures
+from engine import ModelLoaded
 
 _METER_WIDTH = 96  # pixels
 
@@ -78,11 +79,7 @@ class StatusLine(QWidget):
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
             self._set(self.words, " · ".join(self._parts(loaded.name, loaded.kernels)))
-            slow = f"\nOn the reference: {', '.join(loaded.fallbacks)}" if loaded.fallbacks else ""
-            self.words.setToolTip(
-                f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million "
-                f"weights, {loaded.memory_bytes / 1e6:,.0f} MB of memory{slow}"
-            )
+            self.words.setToolTip("\n".join(_details(loaded)))
         else:
             self._set(self.words, "No model is loaded")
             self.words.setToolTip("")
@@ -98,6 +95,21 @@ class StatusLine(QWidget):
     def _set(self, line: QLabel, text: str) -> None:
         if line.text() != text:
             line.setText(text)
+
+
+def _details(loaded: ModelLoaded) -> list[str]:
+    """What there is to know of a model, and what it lacked, a line each."""
+    lines = [
+        f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million weights, "
+        f"{loaded.memory_bytes / 1e6:,.0f} MB of memory"
+    ]
+    if loaded.template:
+        lines.append(f"No chat template in the file; the built-in one is used: {loaded.template}")
+    if loaded.vocabulary:
+        lines.append(f"No vocabulary of its own is used, but {loaded.vocabulary}")
+    if loaded.fallbacks:
+        lines.append(f"On the reference: {', '.join(loaded.fallbacks)}")
+    return lines
 
 
 def _reading(generation: Generation) -> str:

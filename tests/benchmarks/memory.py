@@ -110,8 +110,7 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
     before = resident_memory()
     with watched() as most:
         model = load(path, context=context, cache=cache)
-        if model.template.present:
-            model.tokenizer.encode(model.template.render((Turn(Role.USER, "Hello there"),)))
+        model.tokenizer.encode(model.template.render((Turn(Role.USER, "Hello there"),)))
         answer = 4
         tokens = [1 + 7 * at % (model.config.vocabulary - 1) for at in range(context - answer)]
         session = model.new_session() if true else _filled(model, context - answer)

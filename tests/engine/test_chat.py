@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engine.chat import ChatTemplate, prompt_ids
+from engine.chat import ChatTemplate, opening_of, prompt_ids
 from engine.errors import TemplateError
 from engine.gguf import GGUFFile
 from engine.messages import Role, Turn
@@ -43,6 +43,10 @@ def recorded() -> Any:
     return json.loads(place.read_text(encoding="utf-8"))
 
 
+def qwen_3() -> Any:
+    return next(row for row in recorded()["rows"] if row["name"] == "Qwen-Qwen3-0.6B")
+
+
 # --- recorded prompts ---------------------------------------------------------------------------
 
 
@@ -50,9 +54,8 @@ def recorded() -> Any:
 def test_recorded_templates_give_the_recorded_prompt(row: Any) -> None:
     template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
     said = turns(row.get("turns", recorded()["turns"]))
-    prompt = template.render(said, enable_thinking=row.get("enable_thinking"))
-    if row["begin_removed"]:  # by the test it was recorded from
-        prompt = prompt.removeprefix(row["bos"])
+    now = datetime.fromisoformat(recorded()["now"])
+    prompt = template.render(said, enable_thinking=row.get("enable_thinking"), now=now)
     assert prompt == row["expected"]
 
 
@@ -61,7 +64,7 @@ def test_the_starter_model_gives_the_recorded_prompts(golden: Path, starter_mode
     metadata = GGUFFile.open(starter_model).metadata
     tokenizer = Tokenizer.from_metadata(metadata)
     template = ChatTemplate.from_metadata(metadata, tokenizer)
-    assert template.present
+    assert not template.built_in
     chats = [
         row
         for row in json.loads((golden / "smollm2.json").read_text())["completions"]
@@ -181,16 +184,49 @@ def test_the_begin_token_comes_once() -> None:
     assert prompt_ids(Tokenizer.from_metadata(metadata), "<s>a") == [1, 3, 4]
 
 
-@pytest.mark.parametrize("source", [{}, {"tokenizer.chat_template": "  "}])
-def test_a_model_without_a_template_says_so(source: dict[str, object]) -> None:
-    tokenizer = Tokenizer.from_metadata(
-        {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>"]}
+# --- thoughts -----------------------------------------------------------------------------------
+
+THOUGHT = "<think>\nHm, a\nquestion.\n</think>\n\nFour."
+
+
+def test_thoughts_stand_apart_from_what_was_answered() -> None:
+    source = "{% for m in messages %}[{{ m.content }}|{{ m.reasoning_content }}]{% endfor %}"
+    said = (
+        Turn(USER, "<think>mine</think>"),
+        Turn(ASSISTANT, THOUGHT),
+        Turn(ASSISTANT, "<think>a"),
     )
-    template = ChatTemplate.from_metadata(source, tokenizer)
-    assert not template.present
-    with pytest.raises(TemplateError, match="no chat template") as caught:
-        template.render(HELLO)
-    assert caught.value.remedy
+    assert rendered(source, said) == "[<think>mine</think>|][Four.|Hm, a\nquestion.][|a]"
+    assert "question" not in rendered(CHATML, said)
+
+
+def test_a_template_that_splits_thoughts_itself_gives_the_same_prompt() -> None:
+    row = qwen_3()
+    template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
+    said = [Turn(USER, "Two and two?"), Turn(ASSISTANT, THOUGHT), Turn(USER, "Sure?")]
+    plain = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(
+        row["template"]
+    )
+    messages = [{"role": turn.role.value, "content": turn.text} for turn in said]
+    for upto in (3, 2):  # what was thought last is kept, what was thought before is not
+        whole = plain.render(messages=messages[:upto], add_generation_prompt=True)
+        assert template.render(said[:upto]) == whole
+    assert "question." in template.render(said[:2])
+
+
+def test_a_prompt_that_opens_a_thought_is_known_by_its_end() -> None:
+    assert opening_of("<|im_start|>assistant\n<think>\n") == "<think>\n"
+    for closed in ("<think>\n\n</think>\n\n", "<think> is a word", ""):
+        assert opening_of(closed) == ""
+
+
+def test_a_continued_answer_says_itself_whether_it_began_with_a_thought() -> None:
+    template = ChatTemplate(CHATML + "{{ '<think>\\n' }}", bos="", eos="")
+    asked = template.render([Turn(USER, "Count")])
+    assert asked.endswith("assistant\n<think>\n")
+    for text in ("<think>\nOne, t", "One, t"):
+        said = [Turn(USER, "Count"), Turn(ASSISTANT, text)]
+        assert template.render_continuation(said) == asked.removesuffix("<think>\n") + text
 
 
 @pytest.mark.parametrize(
@@ -225,7 +261,7 @@ def test_a_faulty_template_is_named_and_the_next_rendering_works(source: str) ->
 
 
 def test_long_conversations_stay_far_below_the_limits() -> None:
-    source = recorded()["rows"][-1]["template"]
+    source = qwen_3()["template"]
     said = [Turn((USER, ASSISTANT)[at % 2], "word " * 100) for at in range(2001)]
     prompt = ChatTemplate(source, bos="", eos="").render(said)
     assert prompt.count("word") == 200_100

@@ -52,7 +52,7 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     loaded = events[-1]
     assert isinstance(loaded, ModelLoaded)
     assert (loaded.request, loaded.architecture, loaded.context) == (1, "llama", 256)
-    assert loaded.has_template
+    assert not loaded.template
     assert loaded.cache is CacheType.F16
     assert loaded.resident_bytes > 10_000_000  # torch alone takes more
     assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
@@ -177,12 +177,22 @@ def test_without_a_model_a_question_fails_by_sentence(bench: Bench) -> None:
     assert failed.remedy
 
 
-def test_a_model_without_template_fails_by_sentence(bench: Bench, tmp_path: Path) -> None:
+def test_a_model_without_template_answers_by_the_one_of_its_family(
+    bench: Bench, tmp_path: Path
+) -> None:
     loaded = bench.load(tiny.write(tmp_path / "base.gguf", template=None))
-    assert not loaded.has_template
-    failed = bench.ask(2, "hello")[-1]
-    assert isinstance(failed, Failed)
-    assert "template" in failed.message
+    assert loaded.template == "ChatML"
+    assert isinstance(bench.ask(2, "hello", max_tokens=2)[-1], Finished)
+
+
+def test_a_template_that_opens_a_thought_gives_it_to_the_answer(
+    bench: Bench, tmp_path: Path
+) -> None:
+    opens = "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n"
+    bench.load(tiny.write(tmp_path / "thinks.gguf", template=opens))
+    told = [event for event in bench.ask(2, "hello", max_tokens=4) if isinstance(event, Text)]
+    assert told[0].text.startswith("<think>\n")
+    assert "<think>" not in "".join(event.text for event in told)[1:]
 
 
 def test_a_conversation_longer_than_the_context_fails_with_figures(
