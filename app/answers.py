@@ -54,6 +54,7 @@ class _Job:
     sampling: Sampling
     max_tokens: int
     bare: bool  # without the conversation's adapters
+    thinking: bool | None
 
 
 class Answers:
@@ -88,13 +89,24 @@ class Answers:
         most: int,
         *,
         bare: bool = False,
+        thinking: bool | None = None,
     ) -> None:
         """Write `message` as the answer to `turns` as soon as its turn comes.
 
-        A `bare` one is written without adapters, whatever the conversation has.
+        A `bare` one is written without adapters, whatever the conversation has. `thinking` says
+        whether the model is to think first; None leaves that to it.
         """
         self._jobs.append(
-            _Job(message.conversation, message.id, message.text, turns, sampling, most, bare)
+            _Job(
+                message.conversation,
+                message.id,
+                message.text,
+                turns,
+                sampling,
+                most,
+                bare,
+                thinking,
+            )
         )
         self._state.set_waiting(message.id, message.conversation, self._note())
         self.go_on()
@@ -243,7 +255,9 @@ class Answers:
         self._first_text, self._speed_at = None, 0.0
         self._sessions.begin(job.conversation, job.turns)
         request = self._link.send(
-            lambda number: Generate(number, job.turns, job.sampling, job.max_tokens)
+            lambda number: Generate(
+                number, job.turns, job.sampling, job.max_tokens, thinking=job.thinking
+            )
         )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, context_used=0)

@@ -24,7 +24,7 @@ from app.engine_link import EngineLink
 from app.library import Library
 from app.models import Models, first_model
 from app.sessions import Sessions
-from app.settings import Settings, SettingsError, sampling, save
+from app.settings import Settings, SettingsError, sampling, save, thinking
 from app.state import UNFINISHED, ModelPhase, Notice
 from app.states import States
 from app.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
@@ -448,7 +448,14 @@ class Controller(QObject):
     def _answer(self, message: Message, *, bare: bool = False) -> None:
         settings = self.library.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
-        self._answers.ask(message, turns, sampling(settings), settings.max_tokens, bare=bare)
+        self._answers.ask(
+            message,
+            turns,
+            sampling(settings),
+            settings.max_tokens,
+            bare=bare,
+            thinking=thinking(settings),
+        )
 
     def _find(self, message_id: int) -> tuple[int, Message | None]:
         """A message of the shown branch and its place there."""

@@ -20,6 +20,7 @@ from engine import CacheType, Sampling
 
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
+_THINKING = {"auto": None, "on": True, "off": False}
 GROUPS = ("Look", "Answers", "Model", "Downloads", "Storage")  # in the order they are shown
 
 
@@ -155,6 +156,17 @@ class Settings:
             step=64,
         ),
     ] = 0
+    thinking: Annotated[
+        str,
+        Setting(
+            "Thinking first",
+            "Whether a model that can choose thinks before it answers.",
+            choices=tuple(_THINKING),
+            words=("As it was made", "Always", "Never"),
+            exact="enable_thinking, for the model's chat template",
+            group="Answers",
+        ),
+    ] = "auto"
     context: Annotated[
         int,
         Setting(
@@ -259,6 +271,11 @@ def sampling(settings: Settings) -> Sampling:
         min_p=settings.min_p,
         repeat_penalty=settings.repeat_penalty,
     )
+
+
+def thinking(settings: Settings) -> bool | None:
+    """Whether the model is to think first; None: as its template has it."""
+    return _THINKING[settings.thinking]
 
 
 def load(path: Path) -> Settings:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf import GGUFFile
 
+_CENTRED = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # whose norms subtract means
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -78,25 +80,16 @@ def read_config(file: GGUFFile) -> Config:
 def _epsilon(file: GGUFFile, name: str) -> float:
     """Of layer norms, which have a key of their own, or of root-mean-square norms."""
     centred = f"{name}.attention.layer_norm_epsilon"
-    if centred in file.metadata:
+    if centred in file.metadata or name in _CENTRED:
         return file.number(centred, minimum=0.0, maximum=1.0)
     return file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0)
 
 
 def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
     """Inner channels of the feed-forward, or of one expert."""
-    whole = file.integer(
-        f"{name}.feed_forward_length", 0 if experts else None, minimum=0, maximum=1 << 24
-    )
     of_one = f"{name}.expert_feed_forward_length"
-    found = file.integer(of_one, whole, maximum=1 << 24) if experts else whole
-    if found < 1:
-        key = of_one if experts else f"{name}.feed_forward_length"
-        raise ModelFileError(
-            f"The key '{key}' is {found}; at least 1 is wanted.",
-            "The file is damaged or made by a faulty converter; get another copy.",
-        )
-    return found
+    key = of_one if experts and of_one in file.metadata else f"{name}.feed_forward_length"
+    return file.integer(key, minimum=1, maximum=1 << 24)
 
 
 def _chosen(file: GGUFFile, name: str, experts: int) -> int:

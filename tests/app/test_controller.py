@@ -63,11 +63,12 @@ def test_the_whole_branch_is_sent(stage: Stage) -> None:
 def test_sampling_and_instructions_come_from_the_settings(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.change_settings(
-        temperature=0.0, max_tokens=7, system_prompt="Answer in rhyme.", top_k=3
+        temperature=0.0, max_tokens=7, system_prompt="Answer in rhyme.", top_k=3, thinking="off"
     )
     ask(stage)
     asked = stage.engine.asked
     assert (asked.sampling.temperature, asked.sampling.top_k, asked.max_tokens) == (0.0, 3, 7)
+    assert asked.thinking is False
     assert asked.turns[0] == Turn(Role.SYSTEM, "Answer in rhyme.")
 
 

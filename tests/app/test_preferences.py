@@ -233,7 +233,7 @@ def test_the_way_back_is_there_where_a_value_was_changed(page: Page, qtbot: QtBo
 def test_everything_can_go_back_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
         theme="dark", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
-        repeat_penalty=1.0, max_tokens=5, context=512, cache="q8_0", threads=2,
+        repeat_penalty=1.0, max_tokens=5, thinking="off", context=512, cache="q8_0", threads=2,
         parallel_downloads=1, hub_endpoint="https://a.example", proxy="b:1", snapshot_budget_gb=0.0,
     )  # fmt: skip
     page = Page(changed)

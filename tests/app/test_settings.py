@@ -35,6 +35,7 @@ def _everything_changed():
         min_p=0.5,
         repeat_penalty=1.25,
         max_tokens=7,
+        thinking="on",
         context=4096,
         threads=3,
         cache="q8_0",

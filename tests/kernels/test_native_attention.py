@@ -267,7 +267,9 @@ def test_huge_scores_make_a_weight_of_one(tokens: int, random: torch.Generator) 
     given = operands(case, random)
     y = attend(case, given)
     assert y.isfinite().all()
-    assert nmse(y, by_formula(case, given), given.values.exact) <= 1e-5  # scores of 10,000 are right to 0.001
+    assert (
+        nmse(y, by_formula(case, given), given.values.exact) <= 1e-5
+    )  # scores of 10,000 are right to 0.001
 
 
 @pytest.mark.parametrize("tokens", [1, 40])
