@@ -162,7 +162,7 @@ class Settings:
             "Thinking first",
             "Whether a model that can choose thinks before it answers.",
             choices=tuple(_THINKING),
-            words=("As it was made", "Always", "Never"),
+            words=("Automatic", "Always", "Never"),
             exact="enable_thinking, for the model's chat template",
             group="Answers",
         ),

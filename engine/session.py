@@ -151,8 +151,10 @@ class Session:
         """Hidden states [T, D] of tokens whose keys and values the cache then holds."""
         if self._recorded is None:
             return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
-        room = self.cache.room(len(chunk))
-        hidden = self._recorded.hidden(chunk, room, self.cache.length, checkpoint)
+        # Nobody may hold the room: what a layer outgrows is given back before the next one grows.
+        hidden = self._recorded.hidden(
+            chunk, self.cache.room(len(chunk)), self.cache.length, checkpoint
+        )
         self.cache.advance(len(chunk))
         return hidden
 

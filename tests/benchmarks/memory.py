@@ -139,6 +139,7 @@ def _filled(model: Any, length: int) -> Any:
             for part in (rows.data, rows.scales):
                 if part is not None:
                     part[:, held] = torch.rand(part[:, held].shape)
+        del room, rows, part  # as a session, which holds none of it while the cache grows
         cache.advance(chunk)
     session = Session(model.decoder, cache)
     session.tokens += [1] * (chunks * chunk)
