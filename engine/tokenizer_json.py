@@ -70,9 +70,11 @@ def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Words]
         "tokens": texts,
         "token_type": kinds,
     } | _begin_and_end(described, _object(config, name) if config else {}, texts)
+    later = _without_first_space(described)
+    encode = _encoder(described, name)
     words = Words(
-        _encoder(described, name),
-        _encoder(_without_first_space(described), name),
+        encode,
+        encode if later == described else _encoder(later, name),  # reading it takes a second
         strips_space=_strips_space(described.get("decoder")),
         swallow=frozenset(entry["id"] for entry in added if entry.get("rstrip") is True),
     )

@@ -136,7 +136,9 @@ def test_a_spoilt_tensor_is_named(
         said = _complaint(path, capsys)
         # A head may be missing, its other name may not; and of tensors that may come in one or in
         # several, what is named is a part.
-        known = (name, other_name, *_PARTS.get(name, ()))
+        # Elsewhere the gate is a tensor of its own, and so is what goes up.
+        parts = () if "ffn_up" in name and "phi3" not in architecture else _PARTS.get(name, ())
+        known = (name, other_name, *parts)
         assert any(repr(one) in said for one in known), (name, said)
 
 
