@@ -75,7 +75,9 @@ class _Stored:
         info = self._file.tensors[name]
         stored = Weight.from_bytes(self._file.data(name), info.format, info.shape)
         start = product.part.start if product is not None and product.part else 0
-        return stored.rows(rows + start)
+        found = stored.rows(rows + start)
+        self._file.let_go(name)  # a row brings many of its neighbours into memory
+        return found
 
     def _name_of(self, product: Projection | None) -> str:
         if product is None:

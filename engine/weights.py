@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -14,9 +13,6 @@ from engine.gguf import GGUFFile, TensorInfo
 from kernels import ops
 from kernels.formats import by_name
 from kernels.weight import Weight
-
-# Looks at the checkpoint, each some milliseconds and megabytes after the one before.
-_LOOKS_TO_LET_GO = 4
 
 
 class Weights:
@@ -108,13 +104,8 @@ class Weights:
         self._used.add(info.name)
         if not self._reading:
             return _placeholder(info)
-        self._checkpoint()
         weight = Weight.from_bytes(self._file.data(info.name), info.format, info.shape)
-        prepared = ops.prepare(weight, self._looking(info.name))
-        self._file.let_go(info.name)
-        self._done += info.size_bytes
-        self._progress(self._done, self._total)
-        return prepared
+        return self._prepare(info, weight, 0)
 
     def _parts(self, info: TensorInfo, rows: Sequence[int]) -> list[Weight]:
         """A tensor's rows in groups, each prepared by itself."""
@@ -127,27 +118,27 @@ class Weights:
         prepared: list[Weight] = []
         start = 0
         for count in rows:
-            self._checkpoint()
             piece = data[start : start + count * row_bytes]
-            start += len(piece)
             weight = Weight.from_bytes(piece, info.format, (count, columns))
-            prepared.append(ops.prepare(weight, self._looking(info.name)))
-            self._done += len(piece)
-            self._progress(self._done, self._total)
-        self._file.let_go(info.name)
+            prepared.append(self._prepare(info, weight, start))
+            start += len(piece)
         return prepared
 
-    def _looking(self, name: str) -> Callable[[], None]:
-        """The checkpoint while a tensor is read, whose pages are let go of as that gets on."""
-        looks = itertools.count(1)
+    def _prepare(self, info: TensorInfo, weight: Weight, start: int) -> Weight:
+        """Prepare a weight whose rows begin at `start` bytes of a tensor, holding few of its pages.
 
-        def look() -> None:
-            self._checkpoint()
-            # Pages still needed come back at no great cost: the system has them in its own memory.
-            if next(looks) % _LOOKS_TO_LET_GO == 0:
-                self._file.let_go(name)
+        A page that is let go of while it is still needed comes back from the system's own memory.
+        """
+        row_bytes = weight.size_bytes // weight.data.shape[0]
 
-        return look
+        def done(first: int, end: int) -> None:
+            self._file.let_go(info.name, start + first * row_bytes, start + end * row_bytes)
+
+        self._checkpoint()
+        prepared = ops.prepare(weight, self._checkpoint, done)
+        self._done += weight.size_bytes
+        self._progress(self._done, self._total)
+        return prepared
 
 
 def _placeholder(info: TensorInfo) -> Weight:

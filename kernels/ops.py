@@ -45,13 +45,18 @@ __all__ = [
 ]
 
 
-def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> Weight:
+def prepare(
+    weight: Weight,
+    checkpoint: Callable[[], None] = lambda: None,
+    done: Callable[[int, int], None] = lambda first, end: None,
+) -> Weight:
     """The weight as the kernels in use want to hold it for repeated products.
 
     Called once per tensor, embeddings included; the result depends on nothing of the file.
-    `checkpoint` is called every few milliseconds and may raise to stop.
+    `checkpoint()` is called every few milliseconds and may raise to stop; `done(first, end)` on any
+    thread, as soon as a few megabytes of stored rows have been read and are not read again.
     """
-    return find("prepare", weight.format.name)(weight, checkpoint)
+    return find("prepare", weight.format.name)(weight, checkpoint, done)
 
 
 def held_bytes(format: Format, shape: Sequence[int]) -> int:

@@ -36,7 +36,11 @@ class Activation(Enum):
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
 
 
-def prepare(weight: Weight, checkpoint: Callable[[], None]) -> Weight:
+def prepare(
+    weight: Weight,
+    checkpoint: Callable[[], None],
+    done: Callable[[int, int], None],
+) -> Weight:
     """Decode once and hold float32; also copies plain F32, so that the file may be closed."""
     rows = weight.data.shape[0]
     dense = torch.empty(rows, weight.columns, device=weight.data.device)
@@ -45,6 +49,7 @@ def prepare(weight: Weight, checkpoint: Callable[[], None]) -> Weight:
         checkpoint()
         end = min(start + step, rows)
         weight.decode(start, end, dense[start:end])
+        done(start, end)
     return Weight(dense, by_name("F32"), weight.shape)
 
 

@@ -33,7 +33,11 @@ _LARGE = 8 << 20  # bytes from which a tensor has memory of its own
 _PIECE = 2 << 20  # bytes of a file packed between two looks at the checkpoint: a few ms
 
 
-def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> Weight:
+def prepare(
+    weight: Weight,
+    checkpoint: Callable[[], None] = lambda: None,
+    done: Callable[[int, int], None] = lambda first, end: None,
+) -> Weight:
     """The weight in packed layout; its file may be closed then. See `kernels.ops.prepare`.
 
     `checkpoint` is called on the caller's thread every few milliseconds, and what it raises ends
@@ -42,7 +46,7 @@ def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> We
     if is_packed(weight):
         return weight
     if len(weight.shape) == 1:
-        return reference.prepare(weight, checkpoint)
+        return reference.prepare(weight, checkpoint, done)
     source = weight.data
     size = _packed_bytes(weight.format, weight.shape)
     data = _memory.take(size)
@@ -51,6 +55,7 @@ def prepare(weight: Weight, checkpoint: Callable[[], None] = lambda: None) -> We
 
     def pack(first: int, end: int) -> None:
         library.call("pack", format, address, rows, columns, first, end, packed)
+        done(first, end)
 
     _share(pack, _pieces(weight), checkpoint)
     return Weight(data, weight.format, weight.shape, LAYOUT)

@@ -70,8 +70,8 @@ def test_weights_that_are_packed_wrongly_are_found(
 ) -> None:
     right = BACKENDS["cpu"]["prepare", "Q8_0"]
 
-    def wrong(weight: Weight, checkpoint: object) -> Weight:
-        return right(Weight(weight.data.roll(1, 0), weight.format, weight.shape), checkpoint)
+    def wrong(weight: Weight, *callbacks: object) -> Weight:
+        return right(Weight(weight.data.roll(1, 0), weight.format, weight.shape), *callbacks)
 
     path = tiny.write(tmp_path / "m.gguf", format="Q8_0")
     spoil("prepare", "Q8_0", wrong)

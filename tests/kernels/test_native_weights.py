@@ -143,6 +143,21 @@ def test_packing_looks_at_the_checkpoint_on_the_callers_thread(threads: int) -> 
     assert packed.size_bytes == weights.held_bytes(source.format, source.shape)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_row_is_told_once_when_it_has_been_read(threads: int) -> None:
+    ranges: list[tuple[int, int]] = []
+    before = library.threads()
+    library.set_threads(threads)
+    try:
+        weights.prepare(matrix(20_000), done=lambda first, end: ranges.append((first, end)))
+    finally:
+        library.set_threads(before)
+    ranges.sort()
+    assert len(ranges) > 1
+    assert [first for first, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+    assert ranges[-1][1] == 20_000
+
+
 def test_a_checkpoint_that_raises_ends_all_threads() -> None:
     class StopError(Exception):
         pass

@@ -185,3 +185,14 @@ def test_prepare_stops_where_its_checkpoint_raises() -> None:
     with pytest.raises(StopError):
         ops.prepare(weight, checkpoint)
     assert looks == 3
+
+
+def test_prepare_tells_of_every_row_once_as_it_goes() -> None:
+    ranges: list[tuple[int, int]] = []
+    rows, format = 60_000, by_name("Q1_0")
+    weight = Weight.from_bytes(bytes(rows * format.row_bytes(1024)), format, (rows, 1024))
+    ops.prepare(weight, done=lambda first, end: ranges.append((first, end)))
+    ranges.sort()
+    assert len(ranges) > 1
+    assert [first for first, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+    assert ranges[-1][1] == rows
