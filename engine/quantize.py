@@ -104,8 +104,9 @@ def _wanted(name: str) -> Format:
 
 
 def _format_for(info: TensorInfo, wanted: Format) -> Format:
-    """What a tensor becomes: only matrices change."""
-    if len(info.shape) < 2 or _ROUTER in info.name or not info.name.endswith(".weight"):
+    """What a tensor becomes: only matrices change, and no norms, even of many heads."""
+    kept = _ROUTER in info.name or info.name.endswith("_norm.weight")
+    if len(info.shape) < 2 or kept or not info.name.endswith(".weight"):
         return info.format
     for format in (wanted, by_name("Q8_0"), by_name("F16")):
         if info.shape[-1] % format.block == 0:

@@ -14,6 +14,7 @@ from engine.models.layers import (
     Decoder,
     Experts,
     GatedMLP,
+    HeadNorms,
     Norm,
     Projection,
 )
@@ -29,9 +30,13 @@ GATE, UP = "gate", "up"
 def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
     """What `decoder.hidden` and `decoder.logits` compute under `stack`.
 
-    None where experts are chosen token by token: a program is the same list for every token.
+    None where experts are chosen token by token, as a program is the same list for every token, and
+    where every head is normed by weights of its own, for which there is no instruction.
     """
-    if any(isinstance(block.mlp, Experts) for block in decoder.blocks):
+    if any(
+        isinstance(block.mlp, Experts) or isinstance(block.attention.query_norm, HeadNorms)
+        for block in decoder.blocks
+    ):
         return None
     embed = program.Embed(
         decoder.embedding,
@@ -82,8 +87,9 @@ def _read(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
 
 def _attention(attention: Attention, layer: int, read: str, stack: Stack) -> list[Instruction]:
     heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
-    norms = (attention.query_norm, attention.key_norm)
-    query_norm, key_norm = norms if all(norms) else (None, None)
+    query_norm, key_norm = attention.query_norm, attention.key_norm
+    assert not isinstance(query_norm, HeadNorms)
+    assert not isinstance(key_norm, HeadNorms)
     whole: list[Instruction] = []
     if query_norm is not None and key_norm is not None and attention.norms_whole:
         whole = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -67,6 +68,11 @@ class Weights:
     def vector(self, name: str, width: int) -> Tensor:
         """A norm or similar [width] f32."""
         return self._read(self._find(name, (width,))).dense().view(width)
+
+    def table(self, name: str, rows: int, columns: int) -> Tensor:
+        """Norms [rows, columns] f32, one in each row."""
+        as_one = replace(self._find(name, (rows, columns)), shape=(rows * columns,))
+        return self._read(as_one).dense().view(rows, columns)
 
     def optional_vector(self, name: str, width: int) -> Tensor | None:
         """The same where a file may leave it out."""

@@ -145,6 +145,17 @@ CASES = {
             scaling=LONGROPE | {"original_max_position_embeddings": 64},
         ),
         Case("command-r", "command-r", tied=True, more={"logit_scale": 0.25}),
+        Case(
+            "command-r-plus",
+            "command-r",
+            width=16,
+            layers=64,  # by which llama.cpp knows it
+            heads=4,
+            head_width=4,
+            feed_forward=24,
+            tied=True,
+            more={"logit_scale": 0.25, "use_qk_norm": True},
+        ),
         Case("cohere2", "cohere2", layers=5, tied=True, window=8, more={"logit_scale": 0.25}),
         Case("starcoder", "starcoder", kv_heads=1, tied=True),
         Case("starcoder2", "starcoder2", window=8, tied=True),

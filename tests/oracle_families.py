@@ -185,7 +185,7 @@ FAMILIES = {
     "command-r": Family(
         "command-r",
         "Cohere",
-        config=lambda case: {"logit_scale": case.more["logit_scale"]},
+        config=lambda case: case.more,
         keys=lambda case: {"logit_scale": case.more["logit_scale"]},
         centred=True,
     ),

@@ -1,17 +1,16 @@
 """command-r and cohere2: one layer norm for attention and MLP side by side, scaled logits.
 
-In cohere2 three layers of four turn and see a window; the fourth sees everything and knows no
-positions.
+Command R+, a larger command-r, norms every head of queries and keys by weights of its own. In cohere2
+three layers of four turn and see a window; the fourth sees everything and knows no positions.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.errors import UnsupportedModel
 from engine.gguf import GGUFFile
 from engine.models.config import Config, read_config, sliding_layers, sliding_window
-from engine.models.layers import Block, Decoder, Rope
+from engine.models.layers import Attention, Block, Decoder, HeadNorms, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.wiring import attention, decoder, gated_mlp, layer_norm
 from engine.weights import Weights
@@ -21,12 +20,6 @@ from kernels.ops import Activation
 def build_command_r(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    if weights.has("blk.0.attn_q_norm.weight"):
-        raise UnsupportedModel(
-            "This command-r model norms each head by weights of its own, which this version "
-            "cannot compute.",
-            "Choose Command R (35B or 7B) instead of Command R+.",
-        )
     turning = rope(file, config, weights, context, interleaved=True)
     return _build(file, weights, config, [turning] * config.layers, [0] * config.layers)
 
@@ -51,7 +44,7 @@ def _build(
     blocks = tuple(
         Block(
             attention_norm=layer_norm(weights, config, f"blk.{index}.attn_norm", config.width),
-            attention=attention(weights, config, index, ropes[index], window=windows[index]),
+            attention=_attention(weights, config, index, ropes[index], windows[index]),
             mlp_norm=None,
             mlp=gated_mlp(weights, config, index, Activation.SILU),
         )
@@ -62,3 +55,16 @@ def _build(
     last_norm = layer_norm(weights, config, "output_norm", config.width)
     last_norm = replace(last_norm, weight=last_norm.weight * scale)
     return decoder(weights, config, blocks, last_norm=last_norm)
+
+
+def _attention(weights: Weights, config: Config, index: int, rope: Rope, window: int) -> Attention:
+    """Attention of a block, whose heads Command R+ norms."""
+    plain = attention(weights, config, index, rope, window=window)
+    name, C = f"blk.{index}", config.head_width
+    if not weights.has(f"{name}.attn_q_norm.weight"):
+        return plain
+    query, key = (
+        HeadNorms(weights.table(f"{name}.attn_{letter}_norm.weight", heads, C), config.epsilon)
+        for letter, heads in (("q", config.heads), ("k", config.kv_heads))
+    )
+    return replace(plain, query_norm=query, key_norm=key)

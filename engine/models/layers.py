@@ -40,6 +40,18 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """A layer norm of every head by weights of its own, as Command R+ has for queries and keys."""
+
+    weight: Tensor  # [H, C] f32
+    epsilon: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [T, H, C] f32 → [T, H, C]."""
+        return ops.layer_norm(x, torch.ones(x.shape[-1]), None, self.epsilon) * self.weight
+
+
+@dataclass(frozen=True, slots=True)
 class Projection:
     """A product with one matrix, and with what the adapters in use change of it."""
 
@@ -79,8 +91,8 @@ class Attention:
     rope: Rope
     head_width: int
     scale: float
-    query_norm: Norm | None = None  # of each head, or of all channels of all heads
-    key_norm: Norm | None = None
+    query_norm: Norm | HeadNorms | None = None  # of each head, or of all channels of all heads
+    key_norm: Norm | HeadNorms | None = None
     window: int = 0  # tokens a query sees back; 0: all
     cap: float = 0.0  # scores are squeezed to within it; 0: not
 
@@ -88,7 +100,7 @@ class Attention:
     def norms_whole(self) -> bool:
         """Whether queries and keys are normed over all their heads at once."""
         norm = self.query_norm
-        return norm is not None and norm.weight.shape[0] != self.head_width
+        return norm is not None and norm.weight.shape[-1] != self.head_width
 
     def __call__(
         self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack

@@ -57,6 +57,19 @@ def test_a_recorded_pass_has_the_bits_of_its_ops(name: str, tmp_path: Path) -> N
         assert torch.equal(recorded.step(token), plain.step(token))
 
 
+def test_norms_of_heads_must_be_there_for_keys_too_and_one_for_each_head(tmp_path: Path) -> None:
+    state = oracle.recorded("command-r-plus")
+    del state["tokens"], state["logits"]
+    case, name = oracle.CASES["command-r-plus"], "model.layers.3.self_attn.k_norm.weight"
+    norms = state.pop(name)
+    path = oracle.write_gguf(case, state, tmp_path / "missing.gguf")
+    with pytest.raises(ModelFileError, match=r"'blk\.3\.attn_k_norm\.weight' is missing"):
+        open_session(path)
+    path = oracle.write_gguf(case, state | {name: norms[:1]}, tmp_path / "misshapen.gguf")
+    with pytest.raises(ModelFileError, match=r"has the shape \[1, 4\].* \[2, 4\]"):
+        open_session(path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(oracle.CASES))
 def test_recorded_logits_are_what_transformers_says_today(name: str) -> None:
