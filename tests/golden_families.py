@@ -1,9 +1,10 @@
 """Every architecture through llama.cpp: the oracle's models with a vocabulary, compared whole.
 
-Run from the project's folder (`PYTHONPATH=. python tests/golden_families.py PERPLEXITY`, the path
-of llama-perplexity) it prints how far our logits are from llama.cpp's on the same file, with
---record it also writes `golden/families.npz`. The models are those of `oracle.py`, with random
-embeddings for the tokens of a small vocabulary, so nothing else has to be kept.
+Run from the project's folder (`PYTHONPATH=. python tests/golden_families.py PERPLEXITY WINDOW`, the
+paths of llama-perplexity and of `golden_window.cpp` when it is built) it prints how far our logits
+are from llama.cpp's on the same file, with --record it also writes `golden/families.npz`. The models
+are those of `oracle.py`, with random embeddings for the tokens of a small vocabulary, so nothing
+else has to be kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import oracle
 import tiny
@@ -31,13 +33,21 @@ CONTEXT = 128  # tokens; the second half is scored, as the tool does
 BEST = 24  # tokens kept of each position
 Rows = NDArray[np.float64]
 
-# What llama.cpp does not compute as the makers do: windows of these it leaves out.
-LEFT_OUT = {
-    "mistral": "llama.cpp has no window for llama files",
-    "phi3": "llama.cpp leaves phi3's window out",
-    "starcoder2": "llama.cpp leaves starcoder2's window out",
-    "llama-dynamic": "llama.cpp knows no dynamic scaling",
-    "phi3-short": "llama.cpp chooses by the context, which the tool sets to all of it",
+# What llama.cpp computes as the makers do only where it is told how.
+WINDOWED = ("mistral", "phi3", "starcoder2")  # it leaves their windows out: see golden_window.cpp
+CONTEXTS = {"phi3-short": 64}  # of the model before it was stretched: beyond it the factors differ
+_DYNAMIC = oracle.CASES["llama-dynamic"]
+# It knows no dynamic scaling, which is another base at each length: this is the one at CONTEXT.
+# Source: https://arxiv.org/abs/2306.15595
+_STRETCH = _DYNAMIC.scaling["factor"] * (CONTEXT / _DYNAMIC.context - 1) + 1
+_BASE = _DYNAMIC.rope_base * _STRETCH ** (_DYNAMIC.head_width / (_DYNAMIC.head_width - 2))
+TOLD = {
+    "llama-dynamic": [
+        *("--override-kv", "llama.rope.scaling.type=str:none"),
+        *("--rope-scaling", "none", "--rope-freq-base", f"{_BASE:.9g}"),
+    ],
+    # It makes 256 of any smaller context, and takes that for one that was stretched.
+    "phi3-short": ["--override-kv", "phi3.rope.scaling.original_context_length=int:256"],
 }
 
 
@@ -58,30 +68,50 @@ def write(name: str, path: Path) -> Path:
     return oracle.write_gguf(case, state, path, words)
 
 
-def ours(path: Path, tokens: list[int], context: int) -> Rows:
-    """Our log-probabilities [N, V] at the scored positions."""
-    session = open_session(path, context)
+def ours(path: Path, tokens: list[int]) -> Rows:
+    """Our log-probabilities [N, V] at the scored positions of a context these tokens fill."""
+    session = open_session(path, len(tokens))
     rows = torch.cat([session.logits(hidden) for hidden in session.read(tokens)])
-    return rows[CONTEXT // 2 : -1].double().log_softmax(1).numpy()
+    return _scored(rows)
 
 
-def theirs(program: Path, model: Path, folder: Path) -> tuple[list[int], Rows]:
+def theirs(name: str, programs: tuple[Path, Path], folder: Path) -> tuple[list[int], Rows]:
     """llama.cpp's tokens of the first chunk and its log-probabilities [N, V] there."""
-    out = folder / "logits.bin"
-    line = [str(program), "-m", str(model), "-f", str(TEXT), "-c", str(CONTEXT), "-b", str(CONTEXT)]
+    model, out = folder / f"{name}.gguf", folder / "logits.bin"
+    context = str(CONTEXTS.get(name, CONTEXT))
+    line = ["-m", str(model), "-f", str(TEXT), "-c", context, "-b", context]
     line += ["--chunks", "1", "-t", "1", "--save-all-logits", str(out)]
-    line += ["-fa", "off", "-ctk", "f32", "-ctv", "f32"]
-    done = subprocess.run(line, check=False, capture_output=True, text=True, cwd=folder)
+    line += ["-fa", "off", "-ctk", "f32", "-ctv", "f32", *TOLD.get(name, ())]
+    _run(programs[0], line, folder)
+    tokens, rows = read_logits(out)
+    if name in WINDOWED:
+        line = [str(model), str(oracle.CASES[name].window), str(out), *map(str, tokens)]
+        _run(programs[1], line, folder)
+        logits = torch.from_numpy(np.fromfile(out, np.float32)).view(len(tokens), -1)
+        rows = _scored(logits)
+    return tokens, rows
+
+
+def _run(program: Path, line: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        [str(program), *line], check=False, capture_output=True, text=True, cwd=folder
+    )
     if done.returncode:
-        raise SystemExit(f"{model.name}: {done.stderr[-2000:]}")
-    return read_logits(out)
+        raise SystemExit(f"{line}: {done.stderr[-2000:]}")
 
 
-def compare(name: str, program: Path, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _scored(logits: Tensor) -> Rows:
+    """Log-probabilities of the second half, as the tool has them, from logits [T, V] of all."""
+    return logits[len(logits) // 2 : -1].double().log_softmax(1).numpy()
+
+
+def compare(
+    name: str, programs: tuple[Path, Path], folder: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """How far ours are from llama.cpp's, and what of llama.cpp's is kept."""
     path = write(name, folder / f"{name}.gguf")
-    tokens, wanted = theirs(program, path, folder)
-    figures = distance(ours(path, tokens, CONTEXT), wanted)
+    tokens, wanted = theirs(name, programs, folder)
+    figures = distance(ours(path, tokens), wanted)
     best = np.argsort(-wanted, axis=1, kind="stable")[:, :BEST]
     kept = {
         "tokens": np.array(tokens, np.uint16),
@@ -109,6 +139,7 @@ def main() -> int:
     """Compare the cases that are asked for, and keep the figures where that is asked too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", type=Path, help="llama-perplexity")
+    parser.add_argument("window", type=Path, help="golden_window.cpp, built")
     parser.add_argument("--case", action="append", help="only these")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -117,11 +148,9 @@ def main() -> int:
     figures: dict[str, Any] = {}
     rows: dict[str, Any] = {}
     for name in options.case or oracle.CASES:
-        if name in LEFT_OUT:
-            print(f"{name}: left out, {LEFT_OUT[name]}")
-            continue
         with tempfile.TemporaryDirectory() as folder:
-            figures[name], kept = compare(name, options.program, Path(folder))
+            programs = options.program.resolve(), options.window.resolve()
+            figures[name], kept = compare(name, programs, Path(folder))
         rows |= {f"{name}/{key}": value for key, value in kept.items()}
         said = figures[name]
         print(f"{name}: KL {said['kl']:.2e}, same top {said['same_top']:.1%}", flush=True)
@@ -130,7 +159,9 @@ def main() -> int:
             "version": (version.stderr or version.stdout).strip().splitlines()[:1],
             "recipe": "llama-perplexity -c 128 -b 128 --chunks 1 -t 1 --save-all-logits -fa off "
             "-ctk f32 -ctv f32, F32 files",
-            "left_out": LEFT_OUT,
+            "windowed": f"{', '.join(WINDOWED)}: golden_window",
+            "contexts": CONTEXTS,
+            "told": {name: " ".join(options) for name, options in TOLD.items()},
             "figures": figures,
         }
         np.savez_compressed(RECORDED, origin=np.array(json.dumps(origin)), **rows)
