@@ -7,7 +7,7 @@ hold as an HTML tag: it is shown and ends nothing unless the file calls it a con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 STRIKE_OR_STOP = "</s>"
@@ -65,7 +65,7 @@ def end_ids(ids: Mapping[str, int]) -> set[int]:
 
 
 class SpecialTokens:
-    """Cuts special texts out of a prompt, the longest first and each from the left."""
+    """Cuts special texts out of a prompt as ggml does: the longest first, each from the left."""
 
     def __init__(
         self,
@@ -76,23 +76,20 @@ class SpecialTokens:
         """`control` texts are cut only on request; `swallow` tokens take the space after them."""
         plain = list(user_defined)
         self._swallow = swallow
-        self._plain = _by_prefix(plain)
-        self._all = _by_prefix(plain + list(control))
+        self._plain = by_prefix(plain)
+        self._all = by_prefix(plain + list(control))
 
     def split(self, text: str, *, parse_control: bool) -> list[str | int]:
         """Text and token ids in order; no piece of text is empty."""
-        present = [
+        found = [
             (-len(special.encode("utf-8")), token, special)
-            for prefix, members in (self._all if parse_control else self._plain).items()
-            if prefix in text
-            for special, token in members
-            if special in text
+            for special, token in present(text, self._all if parse_control else self._plain)
         ]
-        if not present:
+        if not found:
             return [text] if text else []
         taken = bytearray(len(text))
         spans: list[tuple[int, int, int]] = []  # start, stop, token
-        for _, token, special in sorted(present):
+        for _, token, special in sorted(found):
             for start in _free_places(text, special, taken):
                 stop = start + len(special)
                 if token in self._swallow:
@@ -103,11 +100,19 @@ class SpecialTokens:
         return _pieces(text, sorted(spans))
 
 
-def _by_prefix(specials: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
+def by_prefix(specials: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
+    """Texts and their tokens by the text's first characters, for `present`."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for special, token in specials:
         groups.setdefault(special[:_PREFIX], []).append((special, token))
     return groups
+
+
+def present(text: str, groups: Mapping[str, list[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
+    """Those special texts, with their tokens, that occur in `text` at all."""
+    for prefix, members in groups.items():
+        if prefix in text:
+            yield from (member for member in members if member[0] in text)
 
 
 def _free_places(text: str, special: str, taken: bytearray) -> Iterable[int]:

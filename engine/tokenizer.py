@@ -15,6 +15,7 @@ from typing import Any, cast
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
+from engine.added_tokens import AddedTokens
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from engine.sentencepiece import SPACE, SentencePieceEncoder
@@ -73,7 +74,7 @@ class Tokenizer:
 
         self.end_tokens = self._mark_control_tokens(metadata)
         self._words = words or self._own_words(metadata, rule)
-        self._specials = self._special_tokens(self._words.swallow)
+        self._specials = self._special_tokens(metadata)
 
     # --- text to ids ----------------------------------------------------------------------------
 
@@ -158,12 +159,12 @@ class Tokenizer:
         """How the file's own keys have text merged."""
         if rule is not None:
             encode = _byte_level_encoder(metadata, self._ids, rule)
-            return Words(encode, encode, strips_space=False, swallow=self._swallowing(metadata))
+            return Words(encode, encode, strips_space=False)
         scores = _numbers(metadata, "scores", len(self._texts), 0.0)
         merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
         add_space = _flag(metadata, "add_space_prefix", True)
         encode = (lambda text: merge(" " + text)) if add_space else merge
-        return Words(encode, encode, strips_space=add_space, swallow=self._swallowing(metadata))
+        return Words(encode, encode, strips_space=add_space)
 
     def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
         """Put right what the file forgot to mark; the tokens that end a reply."""
@@ -187,7 +188,7 @@ class Tokenizer:
         named = (self.eos, self._named("eot", metadata), self._named("eom", metadata))
         return frozenset(ends | {token for token in named if token is not None})
 
-    def _special_tokens(self, swallow: frozenset[int]) -> SpecialTokens:
+    def _special_tokens(self, metadata: Metadata) -> SpecialTokens | AddedTokens:
         user_defined: list[tuple[str, int]] = []
         control: list[tuple[str, int]] = []
         for token, kind in enumerate(self._kinds):
@@ -197,7 +198,9 @@ class Tokenizer:
                 control.append((text, token))
             elif kind == TokenKind.USER_DEFINED:
                 user_defined.append((text, token))
-        return SpecialTokens(user_defined, control, swallow)
+        if self._words.habits is not None:
+            return AddedTokens(user_defined, control, self._words.habits)
+        return SpecialTokens(user_defined, control, self._swallowing(metadata))
 
     def _swallowing(self, metadata: Metadata) -> frozenset[int]:
         """The tokens ggml has take the space after them: its keys cannot say which do."""

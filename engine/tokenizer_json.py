@@ -9,13 +9,14 @@ of it and told apart as ggml would have told them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from tokenizers import Tokenizer as LibraryTokenizer
 
+from engine.added_tokens import Habits
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.special_tokens import TokenKind
 
@@ -29,13 +30,14 @@ class Words:
     """How text between control tokens becomes ids.
 
     first, later: of what a text begins with, and of what follows a control token. strips_space:
-    decoding drops the space that encoding put first. swallow: tokens that take the space after them.
+    decoding drops the space that encoding put first. habits: what added tokens of the library do
+    beside standing for their text; None where they are found ggml's way.
     """
 
     first: Callable[[str], list[int]]
     later: Callable[[str], list[int]]
     strips_space: bool
-    swallow: frozenset[int] = frozenset()
+    habits: Mapping[int, Habits] | None = None
 
 
 def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Words]:
@@ -76,7 +78,7 @@ def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Words]
         encode,
         encode if later == described else _encoder(later, name),  # reading it takes a second
         strips_space=_strips_space(described.get("decoder")),
-        swallow=frozenset(entry["id"] for entry in added if entry.get("rstrip") is True),
+        habits={entry["id"]: entry["habits"] for entry in added},
     )
     return {f"{_PREFIX}{key}": value for key, value in keys.items()}, words
 
@@ -169,7 +171,12 @@ def _added_tokens(described: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 "id": _id(entry["id"]),
                 "content": str(entry["content"]),
                 "special": bool(entry.get("special")),
-                "rstrip": entry.get("rstrip"),
+                "habits": Habits(
+                    takes_space_before=bool(entry.get("lstrip")),
+                    takes_space_after=bool(entry.get("rstrip")),
+                    whole_word=bool(entry.get("single_word")),
+                    late=bool(entry.get("normalized")),
+                ),
             }
             for entry in entries
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,32 @@ TEXTS = st.lists(
 ).map("".join)
 
 
+def peculiar() -> LibraryTokenizer:
+    """Merged bytes beside which every habit an added token can have is found, and overlaps."""
+    library = LibraryTokenizer.from_str(merged_bytes().to_str())
+    for text, habit in HABITS.items():
+        library.add_special_tokens([AddedToken(text, **({"normalized": False} | habit))])
+    for text in ("<|im_start|><|", "<to", "ol>", "\n\n", "  "):
+        library.add_tokens([AddedToken(text, normalized=text == "<to")])
+    return library
+
+
+HABITS = {
+    "<before>": {"lstrip": True},
+    "<after>": {"rstrip": True},
+    "<around>": {"lstrip": True, "rstrip": True},
+    "<word>": {"single_word": True},
+    "word": {"single_word": True, "lstrip": True},
+    "<late>": {"normalized": True, "lstrip": True},
+}
+PECULIAR = peculiar()
+OUR_PECULIAR = Tokenizer(*read(PECULIAR.to_str(), "peculiar"))
+# All that counts as space or as part of a word, and what only seems to.
+TOUCHING = " \t\n\v\f\r\x1c\x1f\x85\xa0\u1680\u2003\u2028\u202f\u205f\u3000\u200b\u180e\ufeff" + (
+    "a_é你7²①Ⅷⓐ🄰\u0301\u0903\u20dd\u200c\u200d‿-.ª٣"
+)
+
+
 # --- the library's ids --------------------------------------------------------------------------
 
 
@@ -104,6 +131,17 @@ def test_any_text_gets_the_librarys_ids(name: str, text: str) -> None:
     ids = library.encode(text).ids
     assert ours.encode(text) == ids
     assert ours.decode(ids) == library.decode(ids, skip_special_tokens=True)
+
+
+@given(st.lists(st.sampled_from([*HABITS, *TOUCHING, *CONTROLS, "<tool>", "  "])).map("".join))
+def test_added_tokens_keep_the_habits_they_have_in_the_library(text: str) -> None:
+    assert OUR_PECULIAR.encode(text) == PECULIAR.encode(text).ids
+
+
+def test_every_character_touches_an_added_token_as_in_the_library() -> None:
+    for left, between, right in product(("", *HABITS), TOUCHING, ("", *HABITS)):
+        text = f"{left}{between}{right}"
+        assert OUR_PECULIAR.encode(text) == PECULIAR.encode(text).ids, text
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
