@@ -6,6 +6,7 @@ Native kernels are held to the same, but for products, which round x: see test_n
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +23,7 @@ Rows = Callable[[Format, int, int], Tensor]
 
 pytestmark = pytest.mark.usefixtures("backend")
 
+PATIENCE = 60.0  # seconds
 TOLERANCE = 1e-10  # normalized squared error of float32 against float64: only rounding differs
 
 every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
@@ -173,18 +175,24 @@ def test_prepare_stops_where_its_checkpoint_raises() -> None:
         pass
 
     looks = 0
+    caller, stopped = threading.current_thread(), threading.Event()
 
     def checkpoint() -> None:
         nonlocal looks
         looks += 1
-        if looks == 3:
+        if looks == 2:
+            stopped.set()
             raise StopError
+
+    def done(first: int, end: int) -> None:
+        if threading.current_thread() is not caller:
+            stopped.wait(PATIENCE)  # so that no helper reads all before the second look
 
     rows, format = 60_000, by_name("Q1_0")
     weight = Weight.from_bytes(bytes(rows * format.row_bytes(1024)), format, (rows, 1024))
     with pytest.raises(StopError):
-        ops.prepare(weight, checkpoint)
-    assert looks == 3
+        ops.prepare(weight, checkpoint, done)
+    assert looks == 2
 
 
 def test_prepare_tells_of_every_row_once_as_it_goes() -> None:
