@@ -184,8 +184,8 @@ class Settings:
         str,
         Setting(
             "Memory per token",
-            "What remembering the conversation takes. Half leaves room for twice the context, "
-            "and answers may differ slightly.",
+            "What remembering the conversation takes. Half leaves room for twice the context and "
+            "is faster in long conversations; answers may differ slightly.",
             choices=(CacheType.F16.value, CacheType.Q8_0.value),
             words=("Standard", "Half"),
             exact="Key/value cache: 16-bit floats, or 8 bits in groups of 32 (Q8_0)",

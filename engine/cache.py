@@ -18,12 +18,12 @@ from torch.nn import functional
 from engine.device import give_back_memory
 from engine.messages import CacheType
 from kernels import ops
+from kernels.coded import BLOCK, Coded
 from kernels.program import Room, Rows
 
 _FIRST_CAPACITY = 256  # tokens
 _MOST_OUTGROWN = 1 << 25  # bytes, between two times they are given back
 _LINE = 64  # bytes; every buffer begins with a line of its own
-_BLOCK = 32  # channels that share a scale
 _LARGEST_HALF = 65504.0
 
 _numbers = itertools.count()  # of rooms
@@ -39,7 +39,7 @@ class _Part:
 
     def width(self, head_width: int) -> int:
         """Numbers per head and token."""
-        return -(-head_width // _BLOCK) if self.scales else head_width
+        return -(-head_width // BLOCK) if self.scales else head_width
 
 
 _PARTS: dict[CacheType, tuple[_Part, ...]] = {
@@ -84,6 +84,11 @@ class Cache:
         row = sum(part.width(head_width) * part.dtype.itemsize for part in _PARTS[type])
         return layers * 2 * kv_heads * row
 
+    @staticmethod
+    def held_type(type: CacheType) -> torch.dtype:
+        """What keys and values are held as."""
+        return _PARTS[type][0].dtype
+
     @property
     def size_bytes(self) -> int:
         """Bytes held now, used or not."""
@@ -93,21 +98,22 @@ class Cache:
         """An empty cache of the same kind."""
         return Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
 
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def write(
+        self, layer: int, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor | Coded, Tensor | Coded]:
         """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
 
-        Returns everything attention reads, committed tokens first: two tensors [S, K, C], f32 or
-        f16. Q8_0 is decoded for it.
+        Returns everything attention reads, committed tokens first: twice [S, K, C], as held.
         """
         start, end = self.length, self.length + keys.shape[0]
         assert end <= self.context, f"{end} tokens in a cache for {self.context}"
         self._reserve(layer, end)
-        read: list[Tensor] = []
+        read: list[Tensor | Coded] = []
         for buffers, rows in ((self._keys, keys), (self._values, values)):
             parts = buffers[layer]
             for part, coded in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
                 part[:, start:end] = coded
-            read.append(decoded([part[:, :end] for part in parts]).transpose(0, 1))
+            read.append(attended([part[:, :end] for part in parts]))
         return read[0], read[1]
 
     def room(self, tokens: int) -> Room:
@@ -214,7 +220,7 @@ def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     if type is CacheType.F16:
         return (rows.clamp(-_LARGEST_HALF, _LARGEST_HALF),)  # rounded as it is stored
     width = rows.shape[-1]
-    blocks = functional.pad(rows, (0, -width % _BLOCK)).unflatten(-1, (-1, _BLOCK))
+    blocks = functional.pad(rows, (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1)  # [K, T, B]
     scales = (largest / 127).clamp(max=_LARGEST_HALF).to(torch.float16)
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
@@ -222,12 +228,7 @@ def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     return codes.flatten(-2)[..., :width], scales
 
 
-def decoded(parts: list[Tensor]) -> Tensor:
-    """What `encoded` made, as attention takes it: [K, S, C] f32 or f16."""
-    if len(parts) == 1:
-        return parts[0]
-    codes, scales = parts
-    width = codes.shape[-1]
-    # Contiguous, as kernels want it: a width that fills no whole blocks leaves gaps.
-    each = scales.float().repeat_interleave(_BLOCK, -1)[..., :width].contiguous()
-    return each.mul_(codes)
+def attended(parts: list[Tensor]) -> Tensor | Coded:
+    """What `encoded` made, parts [K, S, width], as attention takes it: [S, K, C]."""
+    first, *scales = (part.transpose(0, 1) for part in parts)
+    return Coded(first, scales[0]) if scales else first

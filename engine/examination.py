@@ -173,13 +173,9 @@ def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
             model.heads,
             model.kv_heads,
             model.head_width,
-            cache is CacheType.F32,
+            Cache.held_type(cache),
         )
-        # Decoding one layer's 8-bit keys takes a copy of the codes as floats.
-        decoding = 4 * context * model.kv_heads * model.head_width
-        return scratch_bytes(
-            model, tokens, attention + (decoding if cache is CacheType.Q8_0 else 0)
-        )
+        return scratch_bytes(model, tokens, attention)
 
     return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
 

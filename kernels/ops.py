@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from kernels.coded import Coded
 from kernels.cpu import library
 from kernels.dispatch import BACKENDS, find, in_use, only, refuse, watched
 from kernels.formats import Format
@@ -145,19 +146,21 @@ def rope(
 
 def attention(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | Coded,
+    v: Tensor | Coded,
     position: int,
     scale: float,
     window: int = 0,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] f32 or f16 → [T, H*C] f32.
+    """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] → [T, H*C] f32.
+
+    Keys and values are f32, f16 or 8-bit codes.
 
     Query t stands at `position` + t and sees the keys up to itself: all of them, or only the last
     `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are multiplied by
     `scale`, then capped at ±`softcap` when that is not 0. Cache rows no query sees may hold
-    anything. Memory is bounded, whatever T and S, but for float32 copies of a half cache.
+    anything. Memory is bounded, whatever T and S, but for float32 copies of a smaller cache.
     Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
     """
     if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
@@ -174,9 +177,11 @@ def attention(
             f"attention: {q.shape[0]} queries from position {position} see beyond the "
             f"{k.shape[0]} keys of the cache {list(k.shape)}"
         )
-    if q.dtype != torch.float32 or k.dtype not in (torch.float32, torch.float16):
+    held = (torch.int8,) if isinstance(k, Coded) else (torch.float32, torch.float16)
+    if q.dtype != torch.float32 or k.dtype not in held:
         raise ValueError(
-            f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32 or float16"
+            f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
+            f"or coded"
         )
     if window < 0 or softcap < 0:
         raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
@@ -184,13 +189,13 @@ def attention(
 
 
 def attention_bytes(
-    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, exact: bool
+    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, held: torch.dtype
 ) -> int:
     """How many bytes `attention` takes at most, its result included, for `tokens` queries.
 
-    `context` counts the keys they see, and `exact` says that these are float32 already.
+    `context` counts the keys they see, and `held` is their type: float32, float16 or int8.
     """
-    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, exact)
+    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, held)
 
 
 def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
@@ -271,5 +276,5 @@ def instruction_set_refusal() -> str:
     return library.reason() if wanted and wanted != library.instruction_set() else ""
 
 
-def _name(tensor: Tensor) -> str:
+def _name(tensor: Tensor | Coded) -> str:
     return str(tensor.dtype).removeprefix("torch.")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.coded import Coded
 from kernels.formats import FORMATS, Format, by_name
 from kernels.weight import Weight
 
@@ -98,9 +99,16 @@ def rope(
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+    q: Tensor,
+    k: Tensor | Coded,
+    v: Tensor | Coded,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
 ) -> Tensor:
     """Softmax-weighted mean of the values whose keys each query may see, tile by tile."""
+    k, v = (rows.dense() if isinstance(rows, Coded) else rows for rows in (k, v))
     T, H, C = q.shape
     y = q.new_empty(T, H * C)
     step = max(_SCORES // (H * (position + T)), 1)
@@ -110,12 +118,13 @@ def attention(
     return y
 
 
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
     """The largest tile's mask and queries, float32 copies of keys and values, and the result."""
     tile = min(max(_SCORES // (H * S), 1), T)
     # Bool, then for each head of a group bool and float32; a single query needs none.
     mask = tile * S * (1 + 5 * H // K) if tile > 1 else 0
-    copies = 0 if exact else 2 * S * K * C
+    # Decoding codes takes a copy of them as floats besides.
+    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 3}[held] * S * K * C
     return mask + 4 * (copies + (3 * tile + T) * H * C)
 
 

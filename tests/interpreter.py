@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine import CacheType
-from engine.cache import decoded, encoded
+from engine.cache import attended, encoded
 from kernels import ops, program
 from kernels.program import Change, Instruction, Program, Room, Rows
 
@@ -151,4 +151,4 @@ def _stored(rows: Tensor, held: Rows, position: int) -> Tensor:
         parts, encoded(rows.transpose(0, 1), _TYPES[held.data.dtype]), strict=True
     ):
         part[:, position:end] = coded
-    return decoded([part[:, :end] for part in parts]).transpose(0, 1)
+    return attended([part[:, :end] for part in parts])

@@ -39,6 +39,7 @@ _ROUNDED_WIDE = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G12
 # that goes to the other code has moved the logits by up to 2e-4.
 _LAYER = 5e-3
 EXACT = 1e-10  # normalized squared error where only the order of additions differs
+WHOLE = 1e-6  # where queries and weights become integers, over 8-bit codes
 
 
 class Op(IntEnum):
@@ -230,7 +231,7 @@ class Maker:
             sizes,
             (q, k, v, sinks),
             wanted,
-            EXACT,
+            WHOLE if type == 2 and tokens <= 4 else EXACT,
         )
 
     def run(self, format: Format) -> Case:

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from kernels import reference
+from kernels.coded import Coded
 from kernels.cpu import library, program, weights
 from kernels.cpu.library import NativeRows, call, pointer
 from kernels.cpu.memory import memory
+from kernels.cpu.program import CACHES
 from kernels.reference import Activation
 from kernels.weight import Weight
 
@@ -26,7 +28,6 @@ FORMATS = (
     *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"),
 )
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}  # enum nk_activation
-_CACHES = {torch.float32: 0, torch.float16: 1}  # enum nk_cache
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
@@ -88,7 +89,13 @@ def rope(
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
+    q: Tensor,
+    k: Tensor | Coded,
+    v: Tensor | Coded,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
 ) -> Tensor:
     """Attention over a cache whose heads are contiguous, as the engine's is."""
     keys, values = _rows(k), _rows(v)
@@ -97,14 +104,19 @@ def attention(
     tokens, heads, width = q.shape
     q, y = q.contiguous(), torch.empty(tokens, heads * width)
     if y.numel():
-        sizes = tokens, heads, k.shape[1], width, position, _CACHES[k.dtype]
+        sizes = tokens, heads, k.shape[1], width, position, CACHES[k.dtype]
         cache = ctypes.byref(keys), ctypes.byref(values)
         call("attention", pointer(q), *sizes, *cache, scale, window, cap, None, pointer(y))
     return y
 
 
-def _rows(cached: Tensor) -> NativeRows | None:
+def _rows(cached: Tensor | Coded) -> NativeRows | None:
     """Keys or values [S, K, C], a view of [K, capacity, C]; None when they lie otherwise."""
+    if isinstance(cached, Coded):
+        codes, scales = _rows(cached.codes), _rows(cached.scales)
+        if codes is None or scales is None or codes.capacity != scales.capacity:
+            return None
+        return NativeRows(codes.data, scales.data, codes.capacity)
     positions, heads, width = cached.shape
     position, head, channel = cached.stride()
     if heads == 1:
@@ -115,11 +127,10 @@ def _rows(cached: Tensor) -> NativeRows | None:
     return NativeRows(cached.data_ptr(), None, head // width)
 
 
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, exact: bool) -> int:
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
     """The result, and what native code takes besides: for each thread one tile, whatever S is."""
-    cache = _CACHES[torch.float32 if exact else torch.float16]
     threads = max(os.cpu_count() or 1, library.threads())  # how many it will be is not known yet
-    own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), cache)
+    own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), CACHES[held])
     return 4 * T * H * C + own
 
 

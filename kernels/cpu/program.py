@@ -35,7 +35,7 @@ from kernels.weight import Weight
 _EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND = range(7)
 _GATE, _ADD, _SOFTCAP, _COLUMNS, _BIAS = range(7, 12)
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}
-_CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
+CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}  # enum nk_cache
 _MOST_WEIGHTS = 3  # of one operation
 _EXACT = ("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # multiplied without quantizing
 
@@ -444,5 +444,5 @@ class Recorded:
         self._values = (library.NativeRows * layers)(*map(library.native_rows, room.values))
         self._native.keys = self._keys
         self._native.values = self._values
-        self._native.cache_type = _CACHES[room.keys[0].data.dtype]
+        self._native.cache_type = CACHES[room.keys[0].data.dtype]
         self._room = room.number

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.usefixtures("instruction_set")
 
 GUARD = 64  # floats before and after a result
 MOST_ERROR = 1e-10  # normalized squared error: only rounding differs
+MOST_WHOLE_ERROR = 2e-5  # where queries and weights become integers, of means near nothing
+FEW = 4  # tokens: kFewTokens
 F32, F16, Q8 = range(3)  # enum nk_cache
 TYPES = pytest.mark.parametrize("type", [F32, F16, Q8], ids=("f32", "f16", "q8"))
 
@@ -146,7 +148,11 @@ def nmse(got: Tensor, wanted: Tensor, values: Tensor) -> float:
 def check(case: Case, random: torch.Generator) -> None:
     given = operands(case, random)
     error = nmse(attend(case, given), by_formula(case, given), given.values.exact)
-    assert error <= MOST_ERROR, case
+    assert error <= most_error(case), case
+
+
+def most_error(case: Case) -> float:
+    return MOST_WHOLE_ERROR if case.type == Q8 and case.T <= FEW else MOST_ERROR
 
 
 def some_cases(type: int, random: torch.Generator, count: int) -> list[Case]:
@@ -235,7 +241,8 @@ def test_queries_in_one_call_equal_queries_one_by_one(type: int, random: torch.G
     for t in (0, 1, 17, 39):
         one = dataclasses.replace(case, T=1, position=case.position + t)
         got = attend(one, dataclasses.replace(given, q=given.q[t : t + 1].clone()))
-        torch.testing.assert_close(got, together[t : t + 1], rtol=1e-4, atol=1e-5)
+        wanted = together[t : t + 1].double()
+        assert nmse(got, wanted, given.values.exact) <= most_error(one)
 
 
 @pytest.mark.parametrize("tokens", [3, 40])
@@ -284,15 +291,36 @@ def test_a_sink_that_outweighs_all_leaves_nothing(tokens: int, random: torch.Gen
     torch.testing.assert_close(attend(case, given), without, rtol=1e-6, atol=1e-7)
 
 
+@TYPES
 @pytest.mark.parametrize("tokens", [1, 40])
-def test_nan_in_a_query_stays_in_its_row(tokens: int, random: torch.Generator) -> None:
-    case = Case(T=tokens, position=60)
+def test_nan_in_a_query_stays_in_its_row(tokens: int, type: int, random: torch.Generator) -> None:
+    case = Case(T=tokens, position=60, type=type)
     given = operands(case, random)
     given.q[-1, 1, 5] = math.nan
     y = attend(case, given).view(tokens, case.H, case.C)
     assert y[-1, 1].isnan().all()
     y[-1, 1] = 0.0
     assert y.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("part", "bad"), [("keys", math.nan), ("values", math.nan), ("values", math.inf)]
+)
+def test_a_scale_that_is_no_number_is_not_lost_among_integers(
+    part: str, bad: float, random: torch.Generator
+) -> None:
+    case = Case(T=1, position=60, C=96, type=Q8)
+    given = operands(case, random)
+    scales = getattr(given, part).scales
+    scales[1, 17, 2] = bad
+    y = attend(case, given).view(case.K, -1, case.C)
+    assert y[0].isfinite().all()
+    assert not y[1, :, 64:].isfinite().any()
+
+
+@pytest.mark.parametrize("magnitude", [0.0, 1e-36, 1e30])
+def test_integers_stand_for_numbers_of_any_size(magnitude: float, random: torch.Generator) -> None:
+    check(Case(T=2, position=200, C=80, type=Q8, magnitude=magnitude), random)
 
 
 def test_prompt_takes_memory_of_a_tile_whatever_its_length() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from kernels import ops
+from kernels.coded import Coded
 from kernels.dispatch import BACKENDS
 from kernels.formats import FORMATS, Format
 from kernels.weight import Weight
@@ -27,27 +28,30 @@ def test_a_prepared_weight_holds_what_was_said(
         assert ops.prepare(weight).size_bytes == ops.held_bytes(format, shape)
 
 
-@pytest.mark.parametrize("exact", [False, True])
+HELD = pytest.mark.parametrize("held", [torch.float32, torch.float16, torch.int8], ids=str)
+
+
+@HELD
 @pytest.mark.parametrize(("tokens", "context"), [(512, 4_096), (300, 300), (1, 3_000)])
-def test_attention_takes_no_more_than_was_said(exact: bool, tokens: int, context: int) -> None:
+def test_attention_takes_no_more_than_was_said(
+    held: torch.dtype, tokens: int, context: int
+) -> None:
     q = torch.randn(tokens, 8, 64)
-    k, v = (torch.randn(2, context, 64).to(torch.float32 if exact else torch.float16) for _ in "kv")
+    k, v = (torch.randn(2, context, 64).mul(9).to(held).transpose(0, 1) for _ in "kv")
+    scales = torch.rand(context, 2, 2).to(torch.float16)
+    keys, values = (Coded(x, scales) if held is torch.int8 else x for x in (k, v))
     with ops.only("reference"):
-        said = ops.attention_bytes(tokens, context, 8, 2, 64, exact)
-        taken = _peak_bytes(
-            lambda: ops.attention(
-                q, k.transpose(0, 1), v.transpose(0, 1), context - tokens, scale=0.1
-            )
-        )
+        said = ops.attention_bytes(tokens, context, 8, 2, 64, held)
+        taken = _peak_bytes(lambda: ops.attention(q, keys, values, context - tokens, scale=0.1))
     assert 0.5 * said < taken <= 1.05 * said + (1 << 18)
 
 
 @pytest.mark.usefixtures("instruction_set")
-@pytest.mark.parametrize("exact", [False, True])
-def test_native_attention_takes_no_more_for_a_longer_context(exact: bool) -> None:
-    short, long = (ops.attention_bytes(512, context, 8, 2, 64, exact) for context in (600, 60_000))
+@HELD
+def test_native_attention_takes_no_more_for_a_longer_context(held: torch.dtype) -> None:
+    short, long = (ops.attention_bytes(512, context, 8, 2, 64, held) for context in (600, 60_000))
     assert short == long
-    assert 0 < ops.attention_bytes(1, 60_000, 8, 2, 64, exact) - 4 * 8 * 64 < 1 << 21
+    assert 0 < ops.attention_bytes(1, 60_000, 8, 2, 64, held) - 4 * 8 * 64 < 1 << 21
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)

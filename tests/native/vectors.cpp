@@ -123,6 +123,48 @@ void check_dots(const uint8_t *codes, const int8_t *quad, const char *what, bool
     expect_ints(what, wide ? dot_wide(sum, x, y) : dot(sum, x, y), wanted);
 }
 
+void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
+    int32_t before[16], wanted[16];
+    for (int r = 0; r < 16; ++r) {
+        before[r] = wanted[r] = random_between(-1000000, 1000000);
+        for (int j = 0; j < 4; ++j) wanted[r] += ((int8_t)codes[4 * r + j] + kSignedShift) * quad[j];
+    }
+    expect_ints("dot_signed", dot_signed(ints_of(before), load_u8(codes), splat_quad(quad)), wanted);
+}
+
+// Rows turned so that lanes are rows, and rows side by side, byte by byte.
+void check_turns() {
+    static const int kSteps[] = {16, 17, 64, 80};
+    for (int step : kSteps) {
+        Edge<uint8_t> rows((size_t)(15 * step + 16));
+        for (int i = 0; i < 15 * step + 16; ++i) rows[i] = (uint8_t)random_bits();
+        u8x64 got[4];
+        turn_rows(rows, step, got);
+        for (int d = 0; d < 4; ++d) {
+            uint8_t wanted[64];
+            for (int i = 0; i < 64; ++i) wanted[i] = rows[i / 4 * step + 4 * d + i % 4];
+            expect_bytes("turn_rows", got[d], wanted);
+        }
+    }
+    Edge<uint8_t> first(64), second(64), third(64), fourth(64), low(4), high(4);
+    const uint8_t *rows[4] = {first, second, third, fourth};
+    for (int i = 0; i < 64; ++i) first[i] = (uint8_t)i, second[i] = (uint8_t)(64 + i), third[i] = (uint8_t)(128 + i), fourth[i] = (uint8_t)(192 + i);
+    u8x64 got[4];
+    interleave_rows(rows, got);
+    for (int d = 0; d < 4; ++d) {
+        uint8_t wanted[64];
+        for (int i = 0; i < 64; ++i) wanted[i] = (uint8_t)(64 * (i % 4) + 16 * (i / 16) + 4 * d + i / 4 % 4);
+        expect_bytes("interleave_rows", got[d], wanted);
+    }
+    uint8_t wanted[64];
+    for (int i = 0; i < 4; ++i) low[i] = (uint8_t)random_bits(), high[i] = (uint8_t)random_bits();
+    for (int i = 0; i < 64; ++i) wanted[i] = (i < 32 ? low : high)[i % 4];
+    expect_bytes("splat_two_quads", splat_two_quads(low, high), wanted);
+    Edge<int32_t> whole(16);
+    for (int i = 0; i < 16; ++i) whole[i] = (int32_t)random_bits();
+    expect_ints("load_i32", load_i32(whole), whole);
+}
+
 void check_products() {
     static const uint8_t kCodes[] = {0, 1, 15, 127, 128, 254, 255};
     static const int8_t kActivations[] = {-127, -1, 0, 1, 127};
@@ -133,6 +175,7 @@ void check_products() {
             memset(codes, code, 64);
             for (int j = 0; j < 4; ++j) quad[j] = activation;
             check_dots(codes, quad, "dot_wide of one value", true);
+            check_signed_dots(codes, quad);
             if (code < 128) check_dots(codes, quad, "dot of one value", false);
             for (int j = 0; j < 4; j += 3) quad[j] = (int8_t)-activation;
             check_dots(codes, quad, "dot_wide of two signs", true);
@@ -143,6 +186,7 @@ void check_products() {
         for (int i = 0; i < 64; ++i) codes[i] = (uint8_t)random_bits();
         for (int j = 0; j < 4; ++j) quad[j] = (int8_t)random_between(-127, 127);
         check_dots(codes, quad, "dot_wide", true);
+        check_signed_dots(codes, quad);
         for (int i = 0; i < 64; ++i) codes[i] &= 127;
         check_dots(codes, quad, "dot", false);
     }
@@ -407,6 +451,7 @@ int main() {
         check_table_sums();
     }
     check_products();
+    check_turns();
     check_store_signed();
     check_halves_in();
     check_halves_out();
