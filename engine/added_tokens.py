@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.special_tokens import by_prefix, present
+from engine.special_tokens import by_prefix, pieces, present
 
 _SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -55,14 +55,14 @@ class AddedTokens:
 
     def split(self, text: str, *, parse_control: bool) -> list[str | int]:
         """Text and token ids in order; no piece of text is empty."""
-        pieces: list[str | int] = [text] if text else []
+        parts: list[str | int] = [text] if text else []
         for specials in self._all if parse_control else self._plain:
-            pieces = [
-                part
-                for piece in pieces
-                for part in ([piece] if isinstance(piece, int) else self._cut(piece, specials))
+            parts = [
+                piece
+                for part in parts
+                for piece in ([part] if isinstance(part, int) else self._cut(part, specials))
             ]
-        return pieces
+        return parts
 
     def _rounds(self, specials: Sequence[tuple[str, int]]) -> list[Specials]:
         rounds = (False, True)
@@ -76,8 +76,7 @@ class AddedTokens:
         if not found:
             return [text]
         longest_first = sorted(found, key=len, reverse=True)
-        pieces: list[str | int] = []
-        end = 0  # of what is cut already
+        spans: list[tuple[int, int, int]] = []  # start, stop, token
         for match in re.finditer("|".join(map(re.escape, longest_first)), text):
             token = found[match[0]]
             habits = self._of(token)
@@ -85,19 +84,15 @@ class AddedTokens:
             if habits.whole_word and _touches_a_word(text, start, stop):
                 continue
             if habits.takes_space_before:
+                end = spans[-1][1] if spans else 0
                 while start > end and text[start - 1] in _SPACE:
                     start -= 1
             if habits.takes_space_after:
                 while stop < len(text) and text[stop] in _SPACE:
                     stop += 1
-            # A token that begins within space another has taken is found all the same.
-            if start > end:
-                pieces.append(text[end:start])
-            pieces.append(token)
-            end = stop
-        if end < len(text):
-            pieces.append(text[end:])
-        return pieces
+            # One that begins within space another has taken is found all the same.
+            spans.append((start, stop, token))
+        return pieces(text, spans)
 
     def _of(self, token: int) -> Habits:
         return self._habits.get(token, _NONE)

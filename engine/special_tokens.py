@@ -97,14 +97,15 @@ class SpecialTokens:
                         stop += 1
                 taken[start:stop] = b"\1" * (stop - start)
                 spans.append((start, stop, token))
-        return _pieces(text, sorted(spans))
+        return pieces(text, sorted(spans))
 
 
 def by_prefix(specials: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
-    """Texts and their tokens by the text's first characters, for `present`."""
+    """Texts and their tokens by the text's first characters, for `present`; "" is in no text."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for special, token in specials:
-        groups.setdefault(special[:_PREFIX], []).append((special, token))
+        if special:
+            groups.setdefault(special[:_PREFIX], []).append((special, token))
     return groups
 
 
@@ -127,14 +128,15 @@ def _free_places(text: str, special: str, taken: bytearray) -> Iterable[int]:
         at = text.find(special, free) if free >= 0 else -1
 
 
-def _pieces(text: str, spans: Sequence[tuple[int, int, int]]) -> list[str | int]:
-    pieces: list[str | int] = []
+def pieces(text: str, spans: Sequence[tuple[int, int, int]]) -> list[str | int]:
+    """What `spans` (start, stop, token), from the left, make of `text`: what lies between stays."""
+    parts: list[str | int] = []
     end = 0
     for start, stop, token in spans:
         if start > end:
-            pieces.append(text[end:start])
-        pieces.append(token)
+            parts.append(text[end:start])
+        parts.append(token)
         end = stop
     if end < len(text):
-        pieces.append(text[end:])
-    return pieces
+        parts.append(text[end:])
+    return parts

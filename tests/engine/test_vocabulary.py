@@ -15,9 +15,11 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 import tiny
 from engine.__main__ import main
+from engine.added_tokens import AddedTokens
 from engine.errors import EngineError, ModelFileError, RequestError, UnsupportedModel
 from engine.gguf import GGUFFile
 from engine.loader import load
+from engine.special_tokens import SpecialTokens
 from engine.tokenizer import Tokenizer
 from engine.tokenizer_json import read
 from engine.vocabulary import INSIDE, find
@@ -142,6 +144,13 @@ def test_every_character_touches_an_added_token_as_in_the_library() -> None:
     for left, between, right in product(("", *HABITS), TOUCHING, ("", *HABITS)):
         text = f"{left}{between}{right}"
         assert OUR_PECULIAR.encode(text) == PECULIAR.encode(text).ids, text
+
+
+@pytest.mark.parametrize("kind", [SpecialTokens, AddedTokens])
+def test_a_token_without_text_is_found_nowhere(kind: Any) -> None:
+    habits = {} if kind is AddedTokens else frozenset[int]()
+    tokens = kind([("", 5), ("ab", 6)], [("", 7)], habits)
+    assert tokens.split("xaby", parse_control=True) == ["x", 6, "y"]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
