@@ -135,10 +135,10 @@ def by_formula(case: Case, given: Operands) -> Tensor:
     return (weights @ values).transpose(0, 1).reshape(case.T, -1)
 
 
-def nmse(got: Tensor, wanted: Tensor, values: Tensor, share: float = 1e-3) -> float:
+def nmse(got: Tensor, wanted: Tensor, values: Tensor, share: float = 0.0) -> float:
     """Normalized squared error; not a number where the result holds one.
 
-    A mean of values may come near nothing by chance: then it is measured against a share of them.
+    With a `share`, a mean that comes near nothing by chance is measured against so much of the values.
     """
     energy = max(wanted.square().mean(), share * values.square().nanmean())
     return float((got.double() - wanted).square().mean() / energy)
@@ -163,7 +163,7 @@ def most_error(case: Case) -> float:
 
 def share_of_values(case: Case) -> float:
     """What is rounded is weights, whatever their mean of values comes to."""
-    return 0.1 if in_whole_numbers(case) else 1e-3
+    return 0.1 if in_whole_numbers(case) else 0.0
 
 
 def some_cases(type: int, random: torch.Generator, count: int) -> list[Case]:
