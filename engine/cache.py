@@ -18,7 +18,7 @@ from torch.nn import functional
 from engine.device import give_back_memory
 from engine.messages import CacheType
 from kernels import ops
-from kernels.coded import BLOCK, Coded
+from kernels.coded import BLOCK, Coded, hadamard
 from kernels.program import Room, Rows
 
 _FIRST_CAPACITY = 256  # tokens
@@ -217,10 +217,11 @@ def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     """Rows [K, T, C] f32 as they are held; halves saturate, since an infinity spoils a session."""
     if type is CacheType.F32:
         return (rows,)
+    rows = rows.clamp(-_LARGEST_HALF, _LARGEST_HALF)
     if type is CacheType.F16:
-        return (rows.clamp(-_LARGEST_HALF, _LARGEST_HALF),)  # rounded as it is stored
+        return (rows,)  # rounded as it is stored
     width = rows.shape[-1]
-    blocks = functional.pad(rows, (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
+    blocks = functional.pad(hadamard(rows), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1)  # [K, T, B]
     scales = (largest / 127).clamp(max=_LARGEST_HALF).to(torch.float16)
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TypeGuard, cast
 from engine.errors import SnapshotError
 
 FORMAT = "tokonoma session"
-VERSION = 1
+VERSION = 2  # 1: codes of keys and values that were not rotated
 READ_AGAIN = "The conversation is read again instead."
 DIGEST = "digest"
 _DIGEST_BYTES = 32

@@ -123,8 +123,8 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -
     tile = min(max(_SCORES // (H * S), 1), T)
     # Bool, then for each head of a group bool and float32; a single query needs none.
     mask = tile * S * (1 + 5 * H // K) if tile > 1 else 0
-    # Decoding codes takes a copy of them as floats besides.
-    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 3}[held] * S * K * C
+    # Decoding codes takes two more copies of them as floats besides, while they are rotated.
+    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 4}[held] * S * K * C
     return mask + 4 * (copies + (3 * tile + T) * H * C)
 
 

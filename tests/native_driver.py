@@ -20,8 +20,10 @@ from torch import Tensor
 
 import blocks
 from kernels import reference
+from kernels.coded import hadamard
 from kernels.formats import Format, decode_rows
 from kernels.reference import Activation
+from rotation import rotation
 
 DRIVER = Path(__file__).parent / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
@@ -337,10 +339,11 @@ def _held(rows: Tensor, type: int) -> Tensor:
     if type == 1:
         return rows.to(torch.float16).double()
     width = rows.shape[-1]
-    padded = torch.nn.functional.pad(rows, (0, -width % 32)).unflatten(-1, (-1, 32))
+    rotated = hadamard(rows)  # whose bits decide which code a number becomes
+    padded = torch.nn.functional.pad(rotated, (0, -width % 32)).unflatten(-1, (-1, 32))
     scales = (padded.abs().amax(-1, keepdim=True) / 127).to(torch.float16).float()
     codes = (padded * torch.where(scales > 0, 1 / scales, 0.0)).round().clamp(-127, 127)
-    return (codes * scales).flatten(-2)[..., :width].double()
+    return (codes * scales).flatten(-2)[..., :width].double() @ rotation(width)
 
 
 def _attended(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine import CacheType
 from engine.cache import Cache
-from kernels.coded import Coded
+from kernels.coded import Coded, hadamard
 
 TYPES = list(CacheType)
 K = 2  # key/value heads
@@ -41,12 +41,24 @@ def test_what_is_written_is_read_as_near_as_the_type_allows(type: CacheType, wid
     read_keys, read_values = fill(cache, keys, values)[:2]
     for read, wanted in ((read_keys, keys), (read_values, values)):
         assert read.shape == wanted.shape
+        read = read.float()
+        if type is CacheType.Q8_0:  # codes are of rotated rows
+            read, wanted = hadamard(read), hadamard(wanted)
         step = {CacheType.F32: 0.0, CacheType.F16: 2**-11, CacheType.Q8_0: 0.502 / 127}[type]
         blocks = torch.nn.functional.pad(wanted, (0, -width % 32)).unflatten(-1, (-1, 32))
         reach = blocks.abs().amax(-1, keepdim=True).expand_as(blocks).flatten(-2)[..., :width]
         bound = wanted.abs() if type is CacheType.F16 else reach
         # An f16 scale is itself rounded, by half a unit in 2048.
-        assert ((read.float() - wanted).abs() <= bound * (step * (1 + 2**-10)) + 1e-7).all()
+        most = bound * (step * (1 + 2**-10)) + (1e-4 if type is CacheType.Q8_0 else 1e-7)
+        assert ((read - wanted).abs() <= most).all()
+
+
+def test_what_stands_out_costs_the_other_channels_little() -> None:
+    """One channel of a key is often fifty times the others: one scale for both would lose them."""
+    cache, keys = Cache(1, K, 64, 64, CacheType.Q8_0), rows(40, 64)
+    keys[..., 5] = 60.0
+    read = written(cache, 0, keys, keys)[0]
+    assert (read - keys)[..., :5].square().mean() <= 0.03**2  # 0.14 without rotation
 
 
 def test_f32_is_exact() -> None:

@@ -19,7 +19,7 @@ from engine.__main__ import main
 from engine.options import adapters, parser
 
 GREEDY = ("--temp", "0")
-SEEDED = ("--temp", "0.8", "--seed", "5")
+SEEDED = ("--temp", "0.8", "--seed", "6")  # no end is drawn, whatever the cache
 START = "the quick brown fox"
 
 

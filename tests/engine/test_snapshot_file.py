@@ -88,7 +88,7 @@ def test_a_context_too_small_is_told_with_figures(
 
 
 @pytest.mark.parametrize(
-    ("version", "age"), [(2, "newer"), (999, "newer"), (0, "older"), ("x", "older")]
+    ("version", "age"), [(3, "newer"), (999, "newer"), (1, "older"), (0, "older"), ("x", "older")]
 )
 def test_other_versions_are_told(
     version: object, age: str, model: LoadedModel, saved: Path

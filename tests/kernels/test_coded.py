@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kernels import ops
-from kernels.coded import Coded
+from kernels.coded import Coded, hadamard
+from rotation import rotation
 
 CAPACITY = 90
 
@@ -19,16 +20,41 @@ def coded(random: torch.Generator, positions: int, width: int, heads: int = 2) -
     return Coded(*(part[:, :positions].transpose(0, 1) for part in (codes, scales / 50)))
 
 
+WIDTHS = (1, 2, 7, 16, 32, 48, 50, 64, 80, 96, 128, 192, 256, 512)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rotation_is_by_the_matrix_of_its_definition(width: int, random: torch.Generator) -> None:
+    matrix, x = rotation(width), torch.randn(3, 2, width, generator=random)
+    torch.testing.assert_close(hadamard(x).double(), x.double() @ matrix, rtol=0, atol=2e-6)
+    assert torch.equal(matrix, matrix.mT)
+    torch.testing.assert_close(matrix @ matrix, torch.eye(width, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rotation_spreads_what_stands_out(width: int) -> None:
+    x = torch.zeros(1, width)
+    x[0, width // 3] = 1000.0
+    span = min(width & -width, 256)
+    rotated = hadamard(x).abs()
+    assert int((rotated > 0).sum()) == span
+    torch.testing.assert_close(rotated.max(), torch.tensor(1000.0 / span**0.5))
+
+
+def test_rotation_of_nothing_is_nothing() -> None:
+    assert hadamard(torch.empty(0, 2, 64)).shape == (0, 2, 64)
+
+
 @pytest.mark.parametrize("width", [1, 32, 50, 64, 128])
-def test_numbers_are_codes_times_the_scale_of_their_block(
+def test_rows_are_codes_times_the_scale_of_their_block_rotated_back(
     width: int, random: torch.Generator
 ) -> None:
     rows = coded(random, 7, width)
-    dense = rows.dense()
+    dense, codes = rows.dense(), rows.codes.double()
     assert dense.shape == rows.shape == (7, 2, width)
     for channel in range(width):
-        scale = rows.scales[..., channel // 32].float()
-        assert torch.equal(dense[..., channel], rows.codes[..., channel] * scale)
+        codes[..., channel] *= rows.scales[..., channel // 32].double()
+    torch.testing.assert_close(dense.double(), codes @ rotation(width), rtol=0, atol=1e-5)
 
 
 @pytest.mark.usefixtures("backend")

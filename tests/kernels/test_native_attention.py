@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library
+from rotation import rotation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -59,7 +60,8 @@ class Cache:
         self.exact = self.data.double()
         if self.scales is not None:
             each = self.scales.double().repeat_interleave(32, -1)
-            self.exact = self.exact * each[..., : self.data.shape[-1]]
+            width = self.data.shape[-1]
+            self.exact = self.exact * each[..., :width] @ rotation(width)
 
     def rows(self) -> library.NativeRows:
         scales = None if self.scales is None else self.scales.data_ptr()
