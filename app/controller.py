@@ -30,8 +30,8 @@ from app.states import States
 from app.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
 from app.turns import turns_of
 from engine import (
+    DEFAULT_CACHE,
     AdaptersSet,
-    CacheType,
     Engine,
     Event,
     Failed,
@@ -332,7 +332,7 @@ class Controller(QObject):
         self.sessions.leave()
         self.state.set_notice("model", None)
         own = self.library.defaults_for(path)
-        cache = own.cache or CacheType.F16
+        cache = own.cache or DEFAULT_CACHE
         self.models.load(path, own.context or 0, self.settings.threads, cache)
         self._answers.go_on()
 

@@ -14,7 +14,7 @@ from app.library_state import DefaultsView, LibraryState, Line
 from app.library_work import Work
 from app.model_defaults import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
 from app.settings import Settings
-from engine import CacheType, ModelFacts, inspect_model, model_name
+from engine import DEFAULT_CACHE, ModelFacts, inspect_model, model_name
 
 
 class Defaults(QObject):
@@ -93,7 +93,7 @@ class Defaults(QObject):
         self._predicting, self._again = True, False
         path, reclaimable = view.path, self.reclaimable
         context = view.settings.context if view.values.context is None else view.values.context
-        cache = view.values.cache or view.settings.cache or CacheType.F16
+        cache = view.values.cache or view.settings.cache or DEFAULT_CACHE
         self._work.run(
             lambda: inspect_model(path, context or 0, cache, reclaimable=reclaimable),
             lambda facts: self._predicted(path, facts),

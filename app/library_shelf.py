@@ -20,7 +20,7 @@ from app.library_state import FileState, FolderRow, InstalledRow, LibraryState, 
 from app.library_work import Work
 from app.model_defaults import ModelDefaults
 from app.state import ModelFile, ModelPhase, State
-from engine import CacheType, ModelFacts, inspect_model, model_name, models_folder
+from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
 
 UNDO_MILLISECONDS = 8000
 _Key = tuple[tuple[int, int], int, CacheType, int]  # stamp, context, cache, reclaimable bytes
@@ -173,7 +173,7 @@ class Shelf(QObject):
         if found is None or found.stamp == (0, 0):
             return None
         values = self._defaults(path)
-        cache = values.cache or CacheType.F16
+        cache = values.cache or DEFAULT_CACHE
         return found.stamp, values.context or 0, cache, self.reclaimable()
 
     def _is_known(self, path: Path) -> bool:

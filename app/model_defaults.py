@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from app import json_file, paths
 from app.settings import SETTINGS, Settings
-from engine import CacheType
+from engine import DEFAULT_CACHE, CacheType
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def in_settings(settings: Settings, own_cache: CacheType | None = None) -> Model
     known = cache in [kind.value for kind in CacheType]
     numbers = {name: values[name] for name in _NUMBERS}
     return ModelDefaults(
-        cache=own_cache or (CacheType(cache) if known else CacheType.F16), **numbers
+        cache=own_cache or (CacheType(cache) if known else DEFAULT_CACHE), **numbers
     )
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 from app import json_file
 from app.hub import HUB
 from app.web import WebError, check_address, parse_proxy
-from engine import CacheType, Sampling
+from engine import DEFAULT_CACHE, CacheType, Sampling
 
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
@@ -184,15 +184,15 @@ class Settings:
         str,
         Setting(
             "Memory per token",
-            "What remembering the conversation takes. Half leaves room for twice the context and "
-            "is faster in long conversations; answers may differ slightly.",
-            choices=(CacheType.F16.value, CacheType.Q8_0.value),
-            words=("Standard", "Half"),
-            exact="Key/value cache: 16-bit floats, or 8 bits in groups of 32 (Q8_0)",
+            "What remembering the conversation takes. Double is a little more precise, leaves room "
+            "for half the context and is slower in long conversations.",
+            choices=(CacheType.Q8_0.value, CacheType.F16.value),
+            words=("Standard", "Double"),
+            exact="Key/value cache: 8 bits in groups of 32, of rotated rows (Q8_0), or 16-bit floats",
             group="Model",
             at_load=True,
         ),
-    ] = CacheType.F16.value
+    ] = DEFAULT_CACHE.value
     threads: Annotated[
         int,
         Setting(

@@ -29,6 +29,7 @@ from engine.library import (
 )
 from engine.memory import MemoryPlan, ModelShape
 from engine.messages import (
+    DEFAULT_CACHE,
     THOUGHT_ENDS,
     THOUGHT_OPENS,
     AdapterInfo,
@@ -62,6 +63,7 @@ from engine.service import Engine
 from engine.snapshot_folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
+    "DEFAULT_CACHE",
     "THOUGHT_ENDS",
     "THOUGHT_OPENS",
     "AdapterError",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.errors import EngineError
 from engine.library import model_name
 from engine.memory import MemoryPlan, ModelShape, refusal
-from engine.messages import CacheType
+from engine.messages import DEFAULT_CACHE, CacheType
 
 if TYPE_CHECKING:
     from engine.gguf import GGUFFile
@@ -45,7 +45,7 @@ class ModelFacts:
 
 
 def inspect_model(
-    path: Path, context: int = 0, cache: CacheType = CacheType.F16, *, reclaimable: int = 0
+    path: Path, context: int = 0, cache: CacheType = DEFAULT_CACHE, *, reclaimable: int = 0
 ) -> ModelFacts:
     """What a file is and would take with `context` tokens; 0: as many of the model's own as fit.
 
@@ -65,7 +65,7 @@ def inspect_model(
 
 
 def predict_memory(
-    shape: ModelShape, context: int = 0, cache: CacheType = CacheType.F16, *, reclaimable: int = 0
+    shape: ModelShape, context: int = 0, cache: CacheType = DEFAULT_CACHE, *, reclaimable: int = 0
 ) -> MemoryPlan:
     """What a model that is not on this machine would take, by the arithmetic of `inspect_model`.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from engine.errors import RequestError
-from engine.messages import AdapterUse, CacheType, Sampling
+from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, Sampling
 from kernels import ops
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
         _add_adapters(loading)
     for planning in (score, info):
         _add_cache(planning)
-    _add_cache(speed, CacheType.F16)  # as the window has it, and as others measure
+    _add_cache(speed, DEFAULT_CACHE)  # as the window has it
     return made
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from gguf import GGUFReader
 
 from engine import (
+    DEFAULT_CACHE,
     AdaptersSet,
     AdapterUse,
     CacheType,
@@ -91,7 +92,7 @@ class Bench:
         return seen
 
     def load(
-        self, path: Path, request: int = 1, cache: CacheType = CacheType.F16, context: int = 0
+        self, path: Path, request: int = 1, cache: CacheType = DEFAULT_CACHE, context: int = 0
     ) -> ModelLoaded:
         self.engine.send(LoadModel(request, path, context=context, cache=cache))
         last = self.until(ModelLoaded, Failed)[-1]

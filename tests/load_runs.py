@@ -21,7 +21,7 @@ import fetch
 from engine import starter_path
 from peer_runs import Missing
 
-CONTEXT = 4_096  # tokens, in a half cache
+CONTEXT = 4_096  # tokens, in a cache of the usual type
 MB = 1e6
 
 
@@ -107,14 +107,14 @@ def _measured(path: Path, cold: bool) -> Load:
     from engine.cache import Cache
     from engine.device import give_back_memory
     from engine.loader import load
-    from engine.messages import CacheType
+    from engine.messages import DEFAULT_CACHE
 
     if cold:
         _forget(path)
     before = _resident()
-    model = load(path, context=CONTEXT, cache=CacheType.F16)
+    model = load(path, context=CONTEXT, cache=DEFAULT_CACHE)
     peak, seconds, config = _resident("VmHWM:"), model.seconds, model.config
-    sizes = config.layers, config.kv_heads, config.head_width, CacheType.F16
+    sizes = config.layers, config.kv_heads, config.head_width, DEFAULT_CACHE
     cache = CONTEXT * Cache.bytes_per_token(*sizes)
     session = model.new_session()
     for token in range(1, 33):

@@ -41,6 +41,7 @@ class Speed:
     read: float = 0.0  # GB/s that decoding read; 0: not said
     bandwidth: float = 0.0  # GB/s that can be read
     version: str = ""  # of the program
+    cache: str = "f16"  # how keys and values are held, as each side does unasked
 
 
 def ours(model: Path, settings: Settings) -> Speed:
@@ -56,6 +57,7 @@ def ours(model: Path, settings: Settings) -> Speed:
         said["gigabytes_per_second"],
         said["read_bandwidth_gigabytes_per_second"],
         said["kernels"],
+        said["cache"],
     )
 
 
@@ -67,7 +69,8 @@ def theirs(program: Path, model: Path, settings: Settings) -> Speed:
     rows, others = _run(line, {}, without=own)
     speeds = {"prefill" if row["n_prompt"] else "decode": row["avg_ts"] for row in rows}
     version = f"build {rows[0].get('build_number', '?')} ({rows[0].get('build_commit', '?')})"
-    return Speed(speeds.get("prefill", 0.0), speeds["decode"], others, version=version)
+    cache = rows[0].get("type_k", "f16")
+    return Speed(speeds.get("prefill", 0.0), speeds["decode"], others, version=version, cache=cache)
 
 
 @contextmanager

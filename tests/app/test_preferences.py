@@ -127,9 +127,9 @@ def test_arrow_keys_go_from_choice_to_choice(page: Page, qtbot: QtBot) -> None:
     field = page.row("cache").field
     assert isinstance(field, Segments)
     page.preferences.activateWindow()
-    field.buttons["f16"].setFocus()
-    qtbot.keyClick(field.buttons["f16"], Qt.Key.Key_Right)
-    assert page.said == [("cache", "q8_0")]
+    field.buttons["q8_0"].setFocus()
+    qtbot.keyClick(field.buttons["q8_0"], Qt.Key.Key_Right)
+    assert page.said == [("cache", "f16")]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_the_way_back_is_there_where_a_value_was_changed(page: Page, qtbot: QtBo
 def test_everything_can_go_back_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
         theme="dark", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
-        repeat_penalty=1.0, max_tokens=5, thinking="off", context=512, cache="q8_0", threads=2,
+        repeat_penalty=1.0, max_tokens=5, thinking="off", context=512, cache="f16", threads=2,
         parallel_downloads=1, hub_endpoint="https://a.example", proxy="b:1", snapshot_budget_gb=0.0,
     )  # fmt: skip
     page = Page(changed)

@@ -38,7 +38,7 @@ def _everything_changed():
         thinking="on",
         context=4096,
         threads=3,
-        cache="q8_0",
+        cache="f16",
         parallel_downloads=4,
         hub_endpoint="https://mirror.example/models",
         proxy="http://proxy.example:3128",
@@ -74,8 +74,8 @@ def test_every_default_fits_its_own_row():
 
 def test_the_choices_of_the_cache_are_what_the_engine_calls_them():
     assert [CacheType(choice) for choice in SETTINGS["cache"].choices] == [
-        CacheType.F16,
         CacheType.Q8_0,
+        CacheType.F16,
     ]
 
 

@@ -199,7 +199,7 @@ def machine(kept: Kept) -> str:
         f"Measured {when} on {processor()}, {os.cpu_count()} cores, {platform.system()} "
         f"{platform.release()}; Python {platform.python_version()}, torch {torch.__version__}. "
         f"{programs}. Tokens a second, median (range) of runs in turn; ratios are medians of those "
-        "of pairs. Written by `packaging/dev.py bench cpu`."
+        "of pairs. Caches, ours / theirs: each side holds keys and values as it does unasked. Written by `packaging/dev.py bench cpu`."
     )
 
 
@@ -216,8 +216,8 @@ def processor() -> str:
 def _section(section: str, entries: dict[str, Any], kept: Kept) -> str:
     lines = [
         f"## {section.capitalize()}\n",
-        "| File | Of | Ours | Theirs | Ratio | Wanted | GB/s | Of the bandwidth | Others |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| File | Of | Ours | Theirs | Ratio | Wanted | GB/s | Of the bandwidth | Others | Caches |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for row in ROWS:
         if row.file not in entries:
@@ -263,8 +263,14 @@ def _line(
         f"| {row.words} | {what}{f', {peer}' if peer not in ('', 'llama.cpp') else ''} "
         f"| {spread([speed[what] for speed in mine])} | {spread([speed[what] for speed in its])} "
         f"| {spread(times, 2)}{' **missed**' if missed else ''} "
-        f"| {f'{wanted:.2f}' if wanted else ''} | {of_memory} | {others:.2f} |"
+        f"| {f'{wanted:.2f}' if wanted else ''} | {of_memory} | {others:.2f} "
+        f"| {_caches(mine)} / {_caches(its)} |"
     )
+
+
+def _caches(speeds: Sequence[dict[str, Any]]) -> str:
+    """What keys and values were held as; runs that do not say so were made with halves."""
+    return ", ".join(sorted({speed.get("cache", "f16") for speed in speeds}))
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

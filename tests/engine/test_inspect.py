@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import tiny
-from engine import CacheType, ModelFacts, ModelShape, inspect_model, predict_memory
+from engine import DEFAULT_CACHE, CacheType, ModelFacts, ModelShape, inspect_model, predict_memory
 from engine.device import available_memory
 from engine.loader import load
 from gguf_bytes import F32, STRING, U32, entry, model, tensor, text
@@ -40,7 +40,7 @@ def test_a_models_facts_are_those_it_has_when_it_is_loaded(
 ) -> None:
     path = tiny.write(tmp_path / "tiny-Q8_0.gguf", architecture=architecture, format="Q8_0")
     facts = inspect_model(path)
-    loaded = load(path, cache=CacheType.F16)
+    loaded = load(path, cache=DEFAULT_CACHE)
     assert facts.path == loaded.path
     assert (facts.name, facts.architecture) == ("tiny", architecture)
     assert (facts.layout, facts.format) == (loaded.layout, "Q8_0")

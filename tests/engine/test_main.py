@@ -126,7 +126,7 @@ def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> 
         "prompt_tokens", "generated_tokens", "depth",
     }  # fmt: skip
     assert result["decode_tokens_per_second"] > 0
-    assert result["cache"] == "f16"
+    assert result["cache"] == "q8_0"
     share = result["gigabytes_per_second"] / result["read_bandwidth_gigabytes_per_second"]
     assert result["bandwidth_share"] == pytest.approx(share)
 

@@ -246,8 +246,8 @@ def test_other_adapters_another_cache_and_another_model_are_refused_by_sentence(
     assert bench.bring(4, *texts, conversation="two").refused == ""
     bench.adapt(5)
     assert bench.bring(6, *texts).restored_tokens > 0
-    bench.load(llama, request=7, cache=CacheType.Q8_0)
-    assert "type f16" in bench.bring(8, *texts).refused
+    bench.load(llama, request=7, cache=CacheType.F16)
+    assert "type q8_0" in bench.bring(8, *texts).refused
     bench.load(tiny.write(tmp_path / "other.gguf", seed=5, context=2048), request=9)
     assert bench.bring(10, *texts).refused == "The session was saved with another model, tiny."
     bench.load(llama, request=11, context=64)

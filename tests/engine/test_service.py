@@ -10,7 +10,7 @@ import pytest
 
 import tiny
 from engine import (
-    CacheType,
+    DEFAULT_CACHE,
     Cancel,
     Event,
     Failed,
@@ -53,7 +53,7 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert isinstance(loaded, ModelLoaded)
     assert (loaded.request, loaded.architecture, loaded.context) == (1, "llama", 256)
     assert not loaded.template
-    assert loaded.cache is CacheType.F16
+    assert loaded.cache is DEFAULT_CACHE
     assert loaded.resident_bytes > 10_000_000  # torch alone takes more
     assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
     assert loaded.fallbacks == ()
