@@ -55,6 +55,11 @@ bool runs_avx512() {
     return runs_avx2() && has(saved(), 0xe6) && has(r.b, wanted) && has(r.c, bit_AVX512VNNI);
 }
 
+bool made_by_amd() {  // "AuthenticAMD"
+    const Registers r = ask(0, 0);
+    return r.b == 0x68747541 && r.d == 0x69746e65 && r.c == 0x444d4163;
+}
+
 #elif defined(__aarch64__) || defined(_M_ARM64)
 
 #if defined(__APPLE__)
@@ -93,9 +98,12 @@ bool runs_i8mm() { return false; }
 
 }  // namespace
 
+bool nk_follows_rows;
+
 int nk_detect(const nk_table *tables[NK_MOST_TABLES]) {
     int count = 0;
 #if defined(__x86_64__) || defined(_M_X64)
+    nk_follows_rows = made_by_amd();
     if (runs_avx512()) tables[count++] = &nk_table_avx512;
     if (runs_avxvnni()) tables[count++] = &nk_table_avxvnni;
     if (runs_avx2()) tables[count++] = &nk_table_avx2;

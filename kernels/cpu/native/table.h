@@ -64,6 +64,10 @@ struct nk_table {
     uint64_t (*read)(const void *memory, int64_t bytes);  // reads it all; the result means nothing
 };
 
+// Whether this processor fetches what lies in a row from far by itself, better than when it is told;
+// set when the instruction sets are looked for.
+extern bool nk_follows_rows;
+
 enum nk_activation { NK_SILU = 0, NK_GELU_TANH = 1 };
 
 extern const struct nk_table nk_table_avx512, nk_table_avxvnni, nk_table_avx2, nk_table_i8mm,
