@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +65,67 @@ def ours(model: Path, settings: Settings) -> Speed:
 def theirs(program: Path, model: Path, settings: Settings) -> Speed:
     """One run of llama-bench, or of a program that is called like it; raises Missing."""
     line = [str(program), "-m", str(model), *_options(settings, settings.prompt), "-o", "json"]
-    # What suits ours in tests, waiting threads that sleep, would cripple theirs.
-    own = {name for name in os.environ if name.startswith(("OMP_", "GOMP_", "KMP_"))}
-    rows, others = _run(line, {}, without=own)
+    rows, others = _run(line, {}, without=_threading())
     speeds = {"prefill" if row["n_prompt"] else "decode": row["avg_ts"] for row in rows}
-    version = f"build {rows[0].get('build_number', '?')} ({rows[0].get('build_commit', '?')})"
-    cache = rows[0].get("type_k", "f16")
-    return Speed(speeds.get("prefill", 0.0), speeds["decode"], others, version=version, cache=cache)
+    return _their_speed(speeds.get("prefill", 0.0), speeds["decode"], others, rows[0])
+
+
+@contextmanager
+def their_decoding(
+    program: Path, model: Path, settings: Settings, depths: Sequence[int]
+) -> Iterator[Callable[[], Speed]]:
+    """A llama-bench that decodes behind one depth after the other; a call waits for the next.
+
+    It reads the prompt of a depth once and keeps what it read for as long as no other depth but 0
+    comes between, where a run of its own would read it again (20 minutes for some files). Between
+    calls it stands still, so that other programs can be measured in turn. Needs a system with
+    SIGSTOP. Raises Missing, here or from a call, as `theirs` does.
+    """
+    if not hasattr(signal, "SIGSTOP"):
+        raise Missing("a system that can hold a process between its runs is not there.")
+    line = [str(program), "-m", str(model), *_options(settings, 0), "-o", "jsonl"]
+    line[line.index("-d") + 1] = ",".join(map(str, depths))
+    try:
+        process = subprocess.Popen(
+            line,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={k: v for k, v in os.environ.items() if k not in _threading()},
+        )
+    except FileNotFoundError as error:
+        raise Missing(f"{line[0]} is not there.") from error
+
+    def decode() -> Speed:
+        started, busy, own = time.monotonic(), _busy_seconds(), _seconds_of(process.pid)
+        process.send_signal(signal.SIGCONT)
+        said = process.stdout.readline() if process.stdout else ""
+        # A run begins with a token that is not timed: what is stopped here is that at most.
+        process.send_signal(signal.SIGSTOP)
+        if not said:
+            raise Missing(f"{program.name} ended before its last run.")
+        others = (_busy_seconds() - busy) - (_seconds_of(process.pid) - own)
+        row = json.loads(said)
+        share = max(others / (time.monotonic() - started), 0.0)
+        return _their_speed(0.0, row["avg_ts"], share, row)
+
+    with process:
+        try:
+            process.send_signal(signal.SIGSTOP)
+            yield decode
+        finally:
+            process.kill()
+
+
+def _their_speed(prefill: float, decode: float, others: float, row: Mapping[str, Any]) -> Speed:
+    version = f"build {row.get('build_number', '?')} ({row.get('build_commit', '?')})"
+    cache = row.get("type_k", "f16")
+    return Speed(prefill, decode, others, version=version, cache=cache)
+
+
+def _threading() -> set[str]:
+    """Settings of ours that would cripple theirs: waiting threads that sleep suit tests."""
+    return {name for name in os.environ if name.startswith(("OMP_", "GOMP_", "KMP_"))}
 
 
 @contextmanager
@@ -95,7 +150,7 @@ def _options(settings: Settings, prompt: int) -> list[str]:
 
 
 def _run(
-    line: list[str], environment: Mapping[str, str], without: Collection[str] = ()
+    line: list[str], environment: dict[str, str], without: Collection[str] = ()
 ) -> tuple[Any, float]:
     """The JSON a program prints, and how many processors other programs used while it ran."""
     started, busy, own = time.monotonic(), _busy_seconds(), _children_seconds()
@@ -126,6 +181,16 @@ def _busy_seconds() -> float:
         return 0.0
     user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, fields)
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _seconds_of(process: int) -> float:
+    """Seconds one process has worked; 0 where the system does not tell, or it has ended."""
+    try:
+        # What follows the name, which may hold spaces: field 3 and on.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _children_seconds() -> float:
