@@ -109,11 +109,12 @@ def measure_behind(model: Path, settings: Settings, peers: Mapping[str, Path], p
             name: stack.enter_context(peer_runs.their_decoding(program, model, settings, depths))
             for name, program in peers.items()
         }
-        # A peer that stands still goes from one depth to the other by itself, in this order.
+        # A peer that stands still goes from one depth to the other by itself, in this order. It
+        # reads its prompt before the first, so ours has its turn after that, not minutes before.
         runs: dict[str, Callable[[], Speed]] = {}
         for where, run in mine.items():
-            runs[f"ours{where}"] = run
             runs |= {f"{name}{where}": decode for name, decode in its.items()}
+            runs[f"ours{where}"] = run
         return _in_turn(runs, pairs)
 
 
@@ -199,7 +200,7 @@ def _measured(
 def lines_of(row: Row, settings: Settings, found: Runs) -> list[speed_table.Line]:
     """Lines of the table, one for each peer and each speed that was measured."""
     today = date.today().isoformat()
-    starts = [AT_START, ""] if settings.depth else [""]
+    starts = ["", AT_START] if settings.depth else [""]
     peers = [name for name in found if name != "ours" and not name.endswith(AT_START)] or [""]
     lines: list[speed_table.Line] = []
     for peer in peers:
