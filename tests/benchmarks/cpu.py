@@ -161,8 +161,7 @@ def run(
                 whole = False
                 continue
             tables = kept(how.table)
-            put(table := tables.setdefault(machine(), Table()))
-            table.versions = versions()
+            put(tables.setdefault(machine(), Table()))
             words = [row.words for row in ROWS]
             speed_table.write(how.table, HEAD, tables, [*SECTIONS, BUSY, MEMORY], words)
     return whole
@@ -173,8 +172,13 @@ def _measured(
 ) -> Callable[[Table], None]:
     """What to do to the table with what was found of a row."""
     if section == BUSY:
-        text = _busy_text(measure_busy(model, how.peers, how.pairs))
-        return lambda table: table.texts.update({section: text})
+        found = measure_busy(model, how.peers, how.pairs)
+
+        def put_text(table: Table) -> None:
+            table.texts[section] = _busy_text(found)
+            table.versions = versions(found)
+
+        return put_text
     if section == MEMORY:
         text = _memory_text(asdict(load_runs.measure(model)))
         return lambda table: table.texts.update({section: text})
@@ -185,11 +189,12 @@ def _measured(
         prompt=min(usual.prompt, row.prompt),
     )
     measure_it = measure_behind if settings.depth else measure
-    lines = lines_of(row, settings, measure_it(model, settings, how.peers, how.pairs))
+    runs = measure_it(model, settings, how.peers, how.pairs)
 
     def put(table: Table) -> None:
-        for line in lines:
+        for line in lines_of(row, settings, runs):
             table.put(section, line)
+        table.versions = versions(runs)
 
     return put
 
@@ -235,11 +240,15 @@ def machine() -> str:
     return f"{processor()}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def versions() -> str:
-    """With what the figures are measured now."""
+def versions(found: Runs) -> str:
+    """With what the last figures were measured."""
     import torch
 
-    return f"Last run with Python {platform.python_version()}, torch {torch.__version__}."
+    said = [f"Python {platform.python_version()}", f"torch {torch.__version__}"]
+    for name, speeds in found.items():
+        if not name.endswith(AT_START):
+            said.append(f"{name}: {', '.join(sorted({speed.version for speed in speeds}))}")
+    return f"Last run with {'; '.join(said)}."
 
 
 def processor() -> str:
