@@ -3,10 +3,12 @@
 // A job begins with a roll call: thread 0 summons the others and starts with those that answer in
 // time, so a thread whose core is taken costs little. Inside a job, phases end at a barrier, where
 // each thread writes down when it arrived and reads when the others did. From these times all work
-// out the same judgement: what the last was waited for beyond the time the others had worked is
-// debt, and the time that passes pays off a part. Too much debt means that some core is not ours
-// alone: fewer threads go on, and all are tried again after a pause that doubles while trying
-// fails. Shares of work are never taken over, so who has entered a phase is waited for.
+// out the same judgement: what was lost by waiting is debt, and what was won by sharing pays it off.
+// Too much debt means that a core is so little ours that fewer threads are faster: fewer go on, and
+// all are tried again after a pause that doubles while trying fails. Being late now and then is no
+// reason: where other machines share the processor, every core is taken for moments, and two that
+// often wait still do more than one. Shares of work are never taken over, so who has entered a phase
+// is waited for.
 //
 // Times are in nanoseconds.
 #include "pool.h"
@@ -18,13 +20,15 @@ namespace {
 
 constexpr uint64_t kMicrosecond = 1000, kMillisecond = 1000 * kMicrosecond;
 constexpr uint64_t kAwake = kMillisecond;           // a thread spins so long for the next job
-constexpr uint64_t kRollCall = 400 * kMicrosecond;  // waking takes some 50, from deep sleep 200
+constexpr uint64_t kPrompt = 400 * kMicrosecond;    // waking takes some 50, from deep sleep 200
+constexpr uint64_t kRollCall = 5 * kMillisecond;    // who has not answered then is left out of a job
 constexpr uint64_t kStart = 20 * kMillisecond;      // for threads that are only being made
 constexpr uint64_t kPolite = 200 * kMicrosecond;    // spin so long before offering the core to others
 constexpr uint64_t kGrace = 100 * kMicrosecond;     // lateness that is not worth counting
-constexpr uint64_t kDebt = 10 * kMillisecond;       // at most this much: two or three time slices
-constexpr uint64_t kTryingDebt = 5 * kMillisecond;  // while it is not known to go well
-constexpr uint64_t kPaid = 4;                       // a fourth of the time that passes is paid off
+constexpr uint64_t kLong = 500 * kMicrosecond;      // a phase that is worth asking the system about
+constexpr int64_t kMostDebt = 10 * kMillisecond;    // two or three time slices
+constexpr int64_t kMostCredit = 10 * kMillisecond;  // what good times save up against a bad moment
+constexpr uint64_t kPaid = 4;                       // a fourth of the time that goes well pays off debt
 constexpr uint64_t kFirstPause = 100 * kMillisecond, kLongestPause = 1000 * kMillisecond;
 constexpr uint64_t kProven = 150 * kMillisecond;    // running so long with all threads is a success
 constexpr int kSpins = 64;                          // between two looks at the clock
@@ -37,6 +41,7 @@ struct alignas(kLine) Worker {
     uint32_t state;
     int number;    // in the job at hand
     bool kept_off;  // the processor of thread 0, when it was woken
+    uint32_t preempted;  // another program had its core since the last job
     nk_places all;
     nk_bed bed;
     nk_thread handle;
@@ -46,8 +51,10 @@ struct alignas(kLine) Worker {
 struct alignas(kLine) Post {
     // Of even and odd phases apart: a fast thread may be one barrier ahead of who still reads.
     uint64_t arrived[2], arrived_at[2];
+    uint32_t preempted[2];  // another program had the core meanwhile
     alignas(kLine) uint64_t phase;
-    uint64_t began_at, debt;
+    uint64_t began_at, preemptions;
+    int64_t debt;
     int threads;  // that go on
 };
 
@@ -58,7 +65,8 @@ struct Pool {
     int threads = 1;
     int fallback = 1;        // threads that go on when one is late
     uint64_t phase = 0;      // barriers before this job
-    uint64_t started_at = 0, debt = 0, most_debt = kDebt;
+    uint64_t started_at = 0;
+    int64_t debt = 0;  // below 0: credit
 
     // Read by waiting threads.
     alignas(kLine) uint32_t rest = 0;  // without a job, sleep at once
@@ -115,7 +123,8 @@ void forget_trouble() {
     pool.step = 1;
     pool.last = 0;
     pool.trying = false;
-    pool.pause = pool.try_at = pool.debt = 0;
+    pool.pause = pool.try_at = 0;
+    pool.debt = 0;
 }
 
 int fallback(int threads) {
@@ -142,7 +151,8 @@ void advance(uint64_t now) {
     if (pool.limit == pool.size || now < pool.try_at) return;
     pool.limit = pool.size;
     pool.trying = true;
-    pool.tried = pool.debt = 0;
+    pool.tried = 0;
+    pool.debt = 0;
 }
 
 void went_well(uint64_t time) {
@@ -151,14 +161,32 @@ void went_well(uint64_t time) {
     if (pool.tried >= kProven) forget_trouble();
 }
 
-// Counts one phase: the last thread ended it at `latest`, having been waited for by the others, who
-// had worked for `work` on average. True: too late.
-bool too_late(Post &me, uint64_t latest, uint64_t work) {
+// What counts of the time lost by waiting for one of `threads` whose core another machine had. The
+// question is whether fewer would have been faster: each spares the others its share of the work, so
+// of few threads one may be late more often.
+int64_t weighed(uint64_t lost, int threads) {
+    const uint64_t others = (uint64_t)(threads - 1);
+    return (int64_t)(others < kPaid ? lost * others / kPaid : lost);
+}
+
+// Counts one phase, in which thread `late` arrived last, at `latest`, and the others had worked for
+// `work` on average. True: too late.
+//
+// What the phase took beyond twice the others' work is lost. If another program had the late one's
+// core, all of that counts: with fewer threads that program has a core to itself. Else it is weighed.
+// Where thread 0 was late nothing counts: it would have been so alone.
+bool too_late(Post &me, int late, bool preempted, uint64_t latest, uint64_t work) {
     const uint64_t time = latest > me.began_at ? latest - me.began_at : 0;
-    me.debt -= time / kPaid < me.debt ? time / kPaid : me.debt;
-    if (time > 2 * work + kGrace) me.debt += time - 2 * work;
+    if (time > 2 * work + kGrace) {
+        const uint64_t lost = time - 2 * work;
+        if (preempted) me.debt += (int64_t)lost;
+        else if (late > 0) me.debt += weighed(lost, me.threads);
+    } else {
+        me.debt -= (int64_t)(time / kPaid);
+        if (me.debt < -kMostCredit) me.debt = -kMostCredit;
+    }
     me.began_at = latest;
-    if (me.debt <= pool.most_debt) return false;
+    if (me.debt <= kMostDebt) return false;
     me.debt = 0;
     return true;
 }
@@ -186,6 +214,7 @@ bool take_part(int number) {
     post.phase = pool.phase;
     post.began_at = pool.started_at;
     post.debt = pool.debt;
+    post.preemptions = nk_preemptions();
     post.threads = pool.threads;
     pool.job(pool.context, number, pool.threads);
     return number < post.threads;
@@ -195,14 +224,17 @@ NK_ENTRY(serve, argument) {
     Worker &me = *(Worker *)argument;
     nk_thread_name((int)(&me - workers) + 1);
     bool spin = true;
+    uint64_t preemptions = nk_preemptions();
     while (called(me, spin)) {
         spin = false;
+        note(me.preempted, (uint32_t)(nk_preemptions() != preemptions));
         if (me.kept_off) nk_move_freely(&me.all);
         me.kept_off = false;
         if (!change(me.state, kCalled, kHere)) continue;  // too late, not wanted any more
         Wait wait;
         while (load(me.state) != kGoing) wait.once();
         spin = take_part(me.number);  // who was sent away leaves the core to others
+        preemptions = nk_preemptions();
         store(me.state, (uint32_t)kFree);
     }
     return 0;
@@ -270,7 +302,8 @@ bool create_workers() {
 // --- a job
 
 // Calls `wanted` - 1 workers, numbers those that answer in time, and returns how many threads go.
-int roll_call(int wanted, uint64_t patience, bool chosen[NK_MOST_THREADS]) {
+// `preempted`: another program had the core of one of them.
+int roll_call(int wanted, uint64_t patience, bool chosen[NK_MOST_THREADS], bool &preempted) {
     const int count = pool.size - 1;
     for (int k = 1; k < wanted; ++k) {
         const int i = (pool.last + k) % count;
@@ -287,6 +320,7 @@ int roll_call(int wanted, uint64_t patience, bool chosen[NK_MOST_THREADS]) {
         chosen[i] = load(workers[i].state) == kHere || !change(workers[i].state, kCalled, kFree);
         if (chosen[i]) workers[i].number = threads++;
         else pool.last = i;
+        if (chosen[i] && peek(workers[i].preempted)) preempted = true;
     }
     return threads;
 }
@@ -301,8 +335,9 @@ void await_leaving() {
     const uint64_t now = wait.waited() ? nk_now() : arrived_at;
     pool.active = me.threads;
     const uint64_t work = arrived_at > me.began_at ? arrived_at - me.began_at : 0;
-    if (too_late(me, now, work) && me.threads > 1) retreat(now, fallback(me.threads));
-    went_well(now - pool.started_at);
+    const int late = 1;  // some other thread, if any
+    if (me.threads > 1 && too_late(me, late, false, now, work)) retreat(now, fallback(me.threads));
+    if (pool.threads == pool.limit) went_well(now - pool.started_at);
     pool.debt = me.debt;
     pool.phase = me.phase;
 }
@@ -315,10 +350,16 @@ void run_together(nk_job job, void *context) {
     pool.context = context;
     note(pool.rest, 0u);
     bool chosen[NK_MOST_THREADS] = {};
-    pool.threads = roll_call(pool.limit, fresh ? kStart : kRollCall, chosen);
-    if (pool.threads < pool.limit) retreat(nk_now(), fallback(pool.limit));
+    bool preempted = false;
+    const uint64_t called_at = nk_now();
+    pool.threads = roll_call(pool.limit, fresh ? kStart : kRollCall, chosen, preempted);
+    const uint64_t now = nk_now(), waited = now - called_at;
+    if (!fresh && waited > kPrompt) pool.debt += preempted ? (int64_t)waited : weighed(waited, pool.limit);
+    if (pool.debt > kMostDebt) {
+        pool.debt = 0;
+        retreat(now, fallback(pool.limit));
+    }
     pool.fallback = fallback(pool.threads);
-    pool.most_debt = pool.trying ? kTryingDebt : kDebt;
     for (int i = 0; i < pool.size - 1; ++i)
         if (chosen[i]) store(workers[i].state, (uint32_t)kGoing);
     take_part(0);
@@ -334,7 +375,10 @@ void blame(int late, uint64_t now, int threads) {
 
 void arrive(Post &me) {
     const int side = (int)(++me.phase & 1);
-    note(me.arrived_at[side], nk_now());
+    const uint64_t now = nk_now(), before = me.preemptions;
+    if (now > me.began_at + kLong) me.preemptions = nk_preemptions();
+    note(me.preempted[side], (uint32_t)(me.preemptions != before));
+    note(me.arrived_at[side], now);
     store(me.arrived[side], me.phase);
 }
 
@@ -376,7 +420,8 @@ int nk_pool_barrier(int thread) {
         if (at > latest) latest = at, late = i;
     }
     if (latest > me.began_at) sum -= latest - me.began_at;
-    if (!too_late(me, latest, sum / (uint64_t)(threads - 1))) return threads;
+    const bool preempted = peek(posts[late].preempted[side]) != 0;
+    if (!too_late(me, late, preempted, latest, sum / (uint64_t)(threads - 1))) return threads;
     me.threads = threads > pool.fallback ? pool.fallback : threads - 1;
     if (thread == 0) blame(late, latest, me.threads);
     if (me.threads == 1) return 1;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <linux/futex.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #endif
 #endif
@@ -187,3 +188,13 @@ static inline void nk_thread_name(int number) {  // of the calling thread, as `t
 }
 
 #endif
+
+// How often the caller had to leave its core to another thread of this system. Where that is not
+// counted it is another number each time.
+static inline uint64_t nk_preemptions(void) {
+#if defined(__linux__)
+    struct rusage use;
+    if (getrusage(RUSAGE_THREAD, &use) == 0) return (uint64_t)use.ru_nivcsw;
+#endif
+    return nk_now();
+}
