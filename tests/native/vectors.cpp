@@ -31,6 +31,7 @@ void expect(bool good, const char *what, int lane, double wanted, double got) {
 
 namespace tested {
 #include NK_VECTORS
+#include "runs.inc"
 
 static_assert(kTokens >= 1 && kTokens <= 16, "columns of a tile");
 static_assert(kWideShift == 0 || kWideShift == 128, "what the products know");
@@ -121,6 +122,27 @@ void check_dots(const uint8_t *codes, const int8_t *quad, const char *what, bool
     const i32x16 sum = ints_of(before);
     const u8x64 x = load_u8(codes), y = splat_quad(quad);
     expect_ints(what, wide ? dot_wide(sum, x, y) : dot(sum, x, y), wanted);
+    if (wide) expect_ints("run of one", end_run(sum, begin_run<true>(sum, x, y)), wanted);
+}
+
+// As many quads of codes up to `largest` as a run may have; `extreme`: nothing but the largest.
+void check_run(int largest, bool extreme) {
+    const int count = quads_in_run(largest);
+    const int8_t sign = random_bits() % 2 ? 127 : -127;
+    Edge<uint8_t> codes(64);
+    Edge<int8_t> quad(4);
+    int32_t before[16], wanted[16];
+    for (int r = 0; r < 16; ++r) before[r] = wanted[r] = random_between(-1000000, 1000000);
+    const i32x16 sum = ints_of(before);
+    running run = {};
+    for (int i = 0; i < count; ++i) {
+        for (int j = 0; j < 64; ++j) codes[j] = (uint8_t)(extreme ? largest : random_between(0, largest));
+        for (int j = 0; j < 4; ++j) quad[j] = extreme ? sign : (int8_t)random_between(-127, 127);
+        for (int j = 0; j < 64; ++j) wanted[j / 4] += codes[j] * quad[j % 4];
+        const u8x64 x = load_u8(codes), y = splat_quad(quad);
+        run = i ? go_on<false>(run, x, y) : begin_run<false>(sum, x, y);
+    }
+    expect_ints("run", end_run(sum, run), wanted);
 }
 
 void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
@@ -181,6 +203,11 @@ void check_products() {
             check_dots(codes, quad, "dot_wide of two signs", true);
             if (code < 128) check_dots(codes, quad, "dot of two signs", false);
         }
+    }
+    static const int kLargest[] = {1, 2, 3, 7, 12, 15, 31, 48, 63, 127};
+    for (int largest : kLargest) {
+        check_run(largest, true);
+        for (int round = 0; round < 50; ++round) check_run(largest, round % 2);
     }
     for (int round = 0; round < 500; ++round) {
         for (int i = 0; i < 64; ++i) codes[i] = (uint8_t)random_bits();
