@@ -245,9 +245,10 @@ def versions(found: Runs) -> str:
     import torch
 
     said = [f"Python {platform.python_version()}", f"torch {torch.__version__}"]
+    of: dict[str, set[str]] = {}  # by who ran, whatever the run was of
     for name, speeds in found.items():
-        if not name.endswith(AT_START):
-            said.append(f"{name}: {', '.join(sorted({speed.version for speed in speeds}))}")
+        of.setdefault(name.partition(",")[0], set()).update(speed.version for speed in speeds)
+    said += [f"{name}: {', '.join(sorted(those))}" for name, those in of.items()]
     return f"Last run with {'; '.join(said)}."
 
 
