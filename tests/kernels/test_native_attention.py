@@ -140,7 +140,7 @@ def by_formula(case: Case, given: Operands) -> Tensor:
 def nmse(got: Tensor, wanted: Tensor, values: Tensor, share: float = 0.0) -> float:
     """Normalized squared error; not a number where the result holds one.
 
-    A mean that comes near nothing by chance is measured against so large a share of the values.
+    With a `share`, a mean that comes near nothing by chance is measured against so much of the values.
     """
     energy = max(wanted.square().mean(), share * values.square().nanmean())
     return float((got.double() - wanted).square().mean() / energy)
@@ -164,11 +164,8 @@ def most_error(case: Case) -> float:
 
 
 def share_of_values(case: Case) -> float:
-    """What is rounded is weights, or sums: not less where they come near nothing by chance.
-
-    A mean of hundreds of values is some thousandth of their energy.
-    """
-    return 0.1 if in_whole_numbers(case) else 1e-3
+    """What is rounded is weights, whatever their mean of values comes to."""
+    return 0.1 if in_whole_numbers(case) else 0.0
 
 
 def some_cases(type: int, random: torch.Generator, count: int) -> list[Case]:
