@@ -83,8 +83,8 @@ def instruction_sets(program: Sequence[str | Path]) -> list[str]:
 
 def run(
     program: Sequence[str | Path], isa: int, threads: int, cases: Sequence[Case], folder: Path
-) -> None:
-    """Run all cases in one process and check every result."""
+) -> list[bytes]:
+    """Run all cases in one process and check every result; returns them."""
     sent, received = folder / "cases", folder / "results"
     sent.write_bytes(b"".join(_encoded(case, isa, threads) for case in cases))
     ran = subprocess.run(
@@ -98,6 +98,7 @@ def run(
     for case, (status, result) in zip(cases, results, strict=True):
         assert status == 0, f"{case.name}: status {status}"
         case.check(result)
+    return [result for _, result in results]
 
 
 def _encoded(case: Case, isa: int, threads: int) -> bytes:

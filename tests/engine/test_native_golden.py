@@ -151,6 +151,26 @@ def test_greedy_answers_part_from_the_references_only_where_two_tokens_are_close
             assert first - second < CLOSE, (kernels, prompt[:8], int(parted[0]))
 
 
+def test_all_instruction_sets_give_the_same_logits(path: Path, facts: Any) -> None:
+    """To the last bit, for a prompt read at once and for a token after it."""
+    if not library.available():
+        pytest.skip(library.reason())
+    prompt = facts["completions"][2]["prompt_ids"][:24]
+    before, found = library.instruction_set(), {}
+    try:
+        for name in library.instruction_sets():
+            library.use(name)
+            with ops.only("cpu"):
+                session = native(path).new_session()
+                (*_, hidden) = session.read(prompt)
+                (*_, last) = session.read([prompt[0]])
+                found[name] = torch.cat((session.logits(hidden), session.logits(last)))
+    finally:
+        library.use(before)
+    for name, logits in found.items():
+        assert torch.equal(logits, found[BEST]), name
+
+
 def test_greedy_answers_are_the_same_on_one_thread_and_unrecorded(
     kernels: str, path: Path, facts: Any
 ) -> None:
