@@ -314,6 +314,9 @@ def main() -> int:
     # A whole word: Q2_0 is not TQ2_0.
     words = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in how.row or ()]
     rows = [row for row in ROWS if not words or any(word.search(row.file) for word in words)]
+    if not rows:
+        files = ", ".join(row.file for row in ROWS)
+        parser.error(f"no row has a file with {' or '.join(how.row)} in its name: {files}")
     whole = run(how.section or sections, rows, _places(how.models), how)
     missed = kept(how.table).get(machine(), Table()).missed()
     for line in missed:
