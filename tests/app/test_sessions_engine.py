@@ -67,6 +67,7 @@ def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
 def ask(stage: Stage, text: str = QUESTION) -> str:
     stage.window.composer.submitted.emit(text)
     until(lambda: not stage.state.busy and bool(stage.state.messages))
+    stage.settle()  # so small a model is done before the store has begun the conversation
     last = stage.state.messages[-1]
     assert (last.role, last.error) == (Role.ASSISTANT, "")
     return last.text
