@@ -115,6 +115,7 @@ class Sessions:
                 self._overtaken.add(self._loading.request)
         else:
             self._give_up()
+            self._unsaved = None  # what has no name yet is lost with it
             self._bring_back_unseen(conversation_id, turns)
         self._held, self._loading = None, None
         self._shown.set_resume(None)
@@ -130,16 +131,24 @@ class Sessions:
         if self._writing is not None:
             self._unsaved = self._writing.conversation
         self.save()
+        self._unsaved = None  # the model does not wait for a name
 
     def save(self) -> None:
-        """Have the engine write what is not saved yet; nothing is written twice."""
+        """Have the engine write what is not saved yet; nothing is written twice.
+
+        A conversation that a slow disk has given no number yet waits for its name, for as long as
+        the engine holds it.
+        """
         conversation_id, self._unsaved = self._unsaved, None
         self._quiet.stop()
         budget = self._budget_bytes()
         if conversation_id is None or conversation_id in self._state.deleted or not budget:
             return
-        if name := self._name(conversation_id):
+        name = self._name(conversation_id)
+        if name:
             self._saves.add(self._link.send(lambda number: SaveSnapshot(number, name, budget)))
+        else:
+            self._unsaved = conversation_id
 
     def restore(self) -> None:
         """Bring the shown conversation back, unless the engine is busy or has it already."""
@@ -158,6 +167,7 @@ class Sessions:
             return
         self._give_up()
         self.save()
+        self._unsaved = None  # what has no name yet is lost, as in `begin`
         request = self._link.send(lambda number: LoadSnapshot(number, turns, name))
         self._loading = _Load(request, branch)
         self._held, self._held_since = branch, request
@@ -334,6 +344,8 @@ class Sessions:
         def found(stored: int) -> None:
             if stored:
                 self._names[conversation_id] = str(stored)
+                if self._unsaved == conversation_id and not self._quiet.isActive():
+                    self.save()
                 if self._state.current == conversation_id:
                     self._soon.start()
 

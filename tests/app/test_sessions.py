@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.session_state import Resume, ResumePhase
 from app.sessions import QUIET_MILLISECONDS
 from app.state import ModelPhase, ModelStatus
+from app.store import Store
 from engine import (
     AdaptersSet,
     Cancel,
@@ -203,6 +205,75 @@ def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_n
     desk.settle()
     desk.sessions.leave()
     assert desk.engine.count(SaveSnapshot) == 0
+
+
+def test_what_was_left_before_a_slow_disk_had_named_it_is_saved_then(desk: Desk) -> None:
+    desk.load_model()
+    disk = _begin_on_a_slow_disk(desk)
+    desk.answer(-1)
+    desk.open(None)
+    desk.sessions.save()
+    assert desk.engine.count(SaveSnapshot) == 0
+    disk.set()
+    until(lambda: desk.engine.count(SaveSnapshot) == 1)
+    assert desk.engine.last(SaveSnapshot).conversation == _name(desk)
+    desk.sessions.leave()
+    assert desk.engine.count(SaveSnapshot) == 1, "nothing is written twice"
+
+
+def test_what_a_slow_disk_names_while_it_is_shown_is_saved_in_its_time(desk: Desk) -> None:
+    desk.load_model()
+    disk = _begin_on_a_slow_disk(desk)
+    desk.answer(-1)
+    disk.set()
+    desk.settle()
+    assert desk.engine.count(SaveSnapshot) == 0
+    desk.open(None)
+    assert desk.engine.last(SaveSnapshot).conversation == _name(desk)
+
+
+@pytest.mark.parametrize("gone", ["answer", "restore", "leave", "adapters", "deleted"])
+def test_what_is_gone_when_a_slow_disk_names_it_is_not_saved(desk: Desk, gone: str) -> None:
+    desk.load_model()
+    desk.branch(desk.ids[0])
+    disk = _begin_on_a_slow_disk(desk)
+    desk.answer(-1)
+    desk.open(desk.ids[0])
+    match gone:
+        case "answer":
+            desk.ask(desk.ids[0])
+        case "restore":
+            desk.sessions.restore()
+        case "leave":
+            desk.sessions.leave()
+        case "adapters":
+            desk.engine.deliver(AdaptersSet(1000, (), changed=True, forgotten_tokens=1))
+            desk.link.drain()
+        case _:
+            desk.sessions.forget([-1])
+    disk.set()
+    desk.settle()
+    assert desk.engine.count(SaveSnapshot) == 0
+
+
+def _begin_on_a_slow_disk(desk: Desk) -> Event:
+    """Show a new conversation, -1, whose number comes when the event is set."""
+    disk = Event()
+
+    def create(store: Store) -> None:
+        disk.wait(30)
+        desk.archive.conversations.pair(-1, store.create_conversation("new").id)
+
+    desk.archive.write(create)
+    desk.state.branches[-1] = []
+    desk.state.show(-1)
+    return disk
+
+
+def _name(desk: Desk) -> str:
+    """What a conversation begun on a slow disk is called in the end."""
+    (number,) = desk.stored(lambda store: [desk.archive.conversations.known(-1)])
+    return str(number)
 
 
 def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
@@ -429,9 +500,9 @@ def test_a_deleted_conversation_is_not_saved_any_more(opened: Desk) -> None:
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["open", "answer", "ask", "end", "quiet", "restore", "leave", "model", "back"]
+            ["open", "answer", "ask", "end", "quiet", "restore", "leave", "model", "back", "disk"]
         ),
-        st.integers(0, 2),
+        st.integers(0, 3),
     ),
     max_size=25,
 )
@@ -445,9 +516,18 @@ def test_whatever_happens_nothing_is_saved_under_the_name_of_another(
     desk = Desk(tmp_path_factory.mktemp("desk"))
     try:
         desk.load_model()
+        for conversation in desk.ids:
+            desk.branch(conversation)
+        disk = _begin_on_a_slow_disk(desk)
         for step, which in steps:
-            _take(desk, step, desk.ids[which])
+            if step == "disk":
+                disk.set()
+                desk.stored(lambda store: [])
+            else:
+                _take(desk, step, [*desk.ids, -1][which])
+        disk.set()
         names = dict(zip(("first", "second", "third"), map(str, desk.ids), strict=True))
+        names["And"] = _name(desk)  # it begins with what `Desk.ask` asks
         holder = ""
         for command in desk.commands:
             if isinstance(command, SaveSnapshot):
