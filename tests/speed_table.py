@@ -124,7 +124,8 @@ class Table:
     texts: dict[str, str] = field(default_factory=dict)
 
     def put(self, section: str, line: Line) -> None:
-        """Add a line, in place of the one there was of the same thing."""
+        """Add a line, in place of the one there was of the same thing, or of the section's text."""
+        self.texts.pop(section, None)
         self.lines.setdefault(section, {})[line.file, line.of] = line
 
     def missed(self) -> list[str]:

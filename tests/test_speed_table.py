@@ -68,6 +68,17 @@ def test_a_new_line_takes_the_place_of_the_old_one_and_no_other():
     assert [line.ratio for line in table.lines["two threads"].values()] == [7.0, 1.0]
 
 
+def test_a_line_takes_the_place_of_the_text_of_its_section(tmp_path: Path):
+    path, table = tmp_path / "table.md", Table()
+    table.texts["one thread"] = "Words."
+    table.texts["loading"] = "Others."
+    table.put("one thread", _line("small", (1.0,), (2.0,)))
+    speed_table.write(path, "# Head", {"This": table}, SECTIONS, FILES)
+    found = speed_table.read(path, SECTIONS)["This"]
+    assert found.missed() == ["one thread, small, decode: 0.50, not 1.00"]
+    assert found.texts == {"loading": "Others."}
+
+
 def test_no_file_is_no_table(tmp_path: Path):
     assert speed_table.read(tmp_path / "table.md", SECTIONS) == {}
 

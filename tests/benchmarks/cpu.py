@@ -72,19 +72,19 @@ SECTIONS = {
 }
 BUSY, MEMORY = "one core kept busy by another process", "loading"
 BUSY_ROW, MEMORY_ROW = ROWS[0], ROWS[2]
-BUSY_RUNS = {  # one core is kept busy by another process meanwhile
-    "ours, 1 thread": Settings(threads=1, prompt=0, generated=64),
-    "ours, 2 threads": Settings(threads=2, prompt=0, generated=64),
-}
+BUSY_SETTINGS = Settings(threads=2, prompt=0, generated=64)
+BUSY_WANTED, BUSY_WANTED_OF_ONE = 5.0, 0.9  # beside llama.cpp, and beside ours at one thread
 
 Runs = dict[str, list[Speed]]  # by the name of who ran; ours is called "ours"
 HEAD = """# Speed on a processor
 
 Tokens a second, median (range) of runs in turn; ratios are medians of those of pairs. Caches, ours
 / theirs: each side holds keys and values as it does unasked. Others: processors that other
-programs kept busy, at most. Written by `packaging/dev.py bench cpu`.
+programs kept busy, at most. "Of one thread" is beside ours at one thread, under the same load.
+Written by `packaging/dev.py bench cpu`.
 """
 AT_START = ", depth 0"  # what is added to a name for runs in turn with those at a depth
+OF_ONE = ", of one thread"  # and for those with one thread
 
 
 # --- measuring ----------------------------------------------------------------------------------
@@ -119,11 +119,14 @@ def measure_behind(model: Path, settings: Settings, peers: Mapping[str, Path], p
 
 
 def measure_busy(model: Path, peers: Mapping[str, Path], pairs: int) -> Runs:
-    """Decoding while another process keeps one core busy."""
-    runs = {name: partial(peer_runs.ours, model, settings) for name, settings in BUSY_RUNS.items()}
-    two = BUSY_RUNS["ours, 2 threads"]
+    """Decoding while another process keeps one core busy: of ours also with one thread."""
+    one = replace(BUSY_SETTINGS, threads=1)
+    runs = {
+        f"ours{OF_ONE}": partial(peer_runs.ours, model, one),
+        "ours": partial(peer_runs.ours, model, BUSY_SETTINGS),
+    }
     for name, program in peers.items():
-        runs[f"{name}, 2 threads"] = partial(peer_runs.theirs, program, model, two)
+        runs[name] = partial(peer_runs.theirs, program, model, BUSY_SETTINGS)
     with peer_runs.busy_core():
         return _in_turn(runs, pairs)
 
@@ -171,28 +174,25 @@ def _measured(
     section: str, row: Row, model: Path, how: argparse.Namespace
 ) -> Callable[[Table], None]:
     """What to do to the table with what was found of a row."""
-    if section == BUSY:
-        found = measure_busy(model, how.peers, how.pairs)
-
-        def put_text(table: Table) -> None:
-            table.texts[section] = _busy_text(found)
-            table.versions = versions(found)
-
-        return put_text
     if section == MEMORY:
         text = _memory_text(asdict(load_runs.measure(model)))
         return lambda table: table.texts.update({section: text})
-    usual = SECTIONS[section]
-    settings = replace(
-        usual,
-        generated=how.generated or usual.generated,
-        prompt=min(usual.prompt, row.prompt),
-    )
-    measure_it = measure_behind if settings.depth else measure
-    runs = measure_it(model, settings, how.peers, how.pairs)
+    if section == BUSY:
+        runs = measure_busy(model, how.peers, how.pairs)
+        lines = busy_lines(row, runs)
+    else:
+        usual = SECTIONS[section]
+        settings = replace(
+            usual,
+            generated=how.generated or usual.generated,
+            prompt=min(usual.prompt, row.prompt),
+        )
+        measure_it = measure_behind if settings.depth else measure
+        runs = measure_it(model, settings, how.peers, how.pairs)
+        lines = lines_of(row, settings, runs)
 
     def put(table: Table) -> None:
-        for line in lines_of(row, settings, runs):
+        for line in lines:
             table.put(section, line)
         table.versions = versions(runs)
 
@@ -218,6 +218,20 @@ def lines_of(row: Row, settings: Settings, found: Runs) -> list[speed_table.Line
                     of = f"{what}{where}{known}"
                     lines.append(speed_table.line(row.words, of, mine, its, wanted, today))
     return lines
+
+
+def busy_lines(row: Row, found: Runs) -> list[speed_table.Line]:
+    """Lines of the table under a load: beside each peer, and beside ours at one thread."""
+    today, mine = date.today().isoformat(), found["ours"]
+    wanted = {"llama.cpp": BUSY_WANTED, f"ours{OF_ONE}": BUSY_WANTED_OF_ONE}
+    of = {"llama.cpp": "decode", f"ours{OF_ONE}": f"decode{OF_ONE}"}
+    return [
+        speed_table.line(
+            row.words, of.get(name, f"decode, {name}"), mine, its, wanted.get(name, 0.0), today
+        )
+        for name, its in found.items()
+        if name != "ours"
+    ]
 
 
 def floor(row: Row, settings: Settings, what: str, found: Runs) -> float:
@@ -260,13 +274,6 @@ def processor() -> str:
         lines = []
     named = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     return (named or [platform.processor() or platform.machine()])[0].strip()
-
-
-def _busy_text(found: Runs) -> str:
-    lines = [f"{BUSY_ROW.words}, decode.\n", "| Run | Tokens a second |", "|---|---:|"]
-    for name, speeds in found.items():
-        lines.append(f"| {name} | {speed_table.spread([speed.decode for speed in speeds])} |")
-    return "\n".join(lines)
 
 
 def _memory_text(found: dict[str, float]) -> str:

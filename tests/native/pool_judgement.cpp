@@ -37,12 +37,56 @@ int until_too_late(int threads, double taken, uint64_t moment, bool preempted, i
     return 0;
 }
 
+// Whether a core of which another program takes `slice` of every `period` is found disturbed.
+bool disturbed(uint64_t slice, uint64_t period, bool preempted) {
+    uint64_t now = (uint64_t)(chance() * (double)period), preemptions = 0;
+    Probe probe(now, preemptions);
+    while (!probe.over()) {
+        now += 2 * kMicrosecond;
+        if (now % period < slice) {
+            now += slice;
+            preemptions += preempted;
+        }
+        probe.look(now, preemptions);
+    }
+    return probe.disturbed();
+}
+
+int how_many_disturbed(uint64_t slice, uint64_t period, bool preempted) {
+    int count = 0;
+    for (int i = 0; i < 100; ++i) count += disturbed(slice, period, preempted);
+    return count;
+}
+
+// What a pool comes to, one of whose cores was found busy, when the worker left out probes. A worker
+// that does not exist is one that never begins to look: its part is played here.
+struct Trial {
+    uint64_t now = 1000 * kMillisecond;
+
+    explicit Trial(int threads) {
+        pool.size = threads;
+        forget_trouble();
+        retreat(now, threads - 1);
+    }
+    void wait() {
+        now = pool.try_at;
+        advance(now - 1);
+        advance(now);
+    }
+    void found(bool disturbed) {
+        note(workers[0].disturbed, (uint32_t)disturbed);
+        store(workers[0].state, (uint32_t)kFree);
+        now += kProbe;
+        advance(now);
+    }
+};
+
 int failures = 0;
 
 void expect(const char *what, bool right, int after) {
     if (right) return;
     ++failures;
-    printf("%s: %d ms\n", what, after);
+    printf("%s: %d\n", what, after);
 }
 
 }  // namespace
@@ -67,6 +111,48 @@ int main() {
     expect("an interruption now and then is nothing", after == 0, after);
     after = until_too_late(8, 0.0005, 2 * kMillisecond, true);
     expect("nor is it to eight threads", after == 0, after);
+
+    after = how_many_disturbed(3 * kMillisecond, 6 * kMillisecond, true);
+    expect("a probe sees a program that takes half of a core", after == 100, after);
+    after = how_many_disturbed(5 * kMillisecond, 10 * kMillisecond, true);
+    expect("also in longer slices", after == 100, after);
+    after = how_many_disturbed(2 * kMillisecond, 30 * kMillisecond, true);
+    expect("a moment of it is borne", after == 0, after);
+    after = how_many_disturbed(50 * kMicrosecond, 200 * kMicrosecond, true);
+    expect("interruptions are none", after == 0, after);
+    after = how_many_disturbed(5 * kMillisecond, 10 * kMillisecond, false);
+    expect("what another machine takes is left to trying", after == 0, after);
+
+    Trial trial(2);
+    expect("one goes on with a busy core", pool.limit == 1 && !pool.probing, pool.limit);
+    trial.wait();
+    expect("it probes, and goes on with one", pool.limit == 1 && pool.probing, pool.limit);
+    expect("the worker is told to", workers[0].state == kProbing, (int)workers[0].state);
+    advance(trial.now + 100 * kProbe);
+    expect("who has not looked has found nothing", pool.limit == 1 && pool.probing, pool.limit);
+    const uint64_t pause = pool.pause;
+    trial.found(true);
+    expect("a disturbed core is left alone", pool.limit == 1 && !pool.probing, pool.limit);
+    const bool longer = pool.pause == 2 * pause && pool.try_at == trial.now + pool.pause;
+    expect("for longer", longer, (int)(pool.pause / kMillisecond));
+    trial.wait();
+    trial.found(false);
+    expect("a free one is tried", pool.limit == 2 && pool.trying, pool.limit);
+    retreat(trial.now, fallback(2));
+    expect("in vain: one again, for longer", pool.limit == 1 && pool.pause == 4 * pause, pool.limit);
+    trial.wait();
+    trial.found(false);
+    went_well(kProven);
+    expect("with success: all is forgotten", pool.limit == 2 && pool.pause == 0, pool.limit);
+
+    Trial three(3);
+    three.wait();
+    expect("the third probes", pool.limit == 2 && pool.probing, pool.limit);
+    retreat(three.now, 1);
+    expect("trouble with the second ends that", pool.limit == 1 && !pool.probing, pool.limit);
+    three.wait();
+    const bool both = workers[0].state == kProbing && workers[1].state == kProbing;
+    expect("then both probe", pool.probing && both, pool.limit);
     printf("%d failures\n", failures);
     return failures != 0;
 }

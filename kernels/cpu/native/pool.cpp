@@ -4,11 +4,12 @@
 // time, so a thread whose core is taken costs little. Inside a job, phases end at a barrier, where
 // each thread writes down when it arrived and reads when the others did. From these times all work
 // out the same judgement: what was lost by waiting is debt, and what was won by sharing pays it off.
-// Too much debt means that a core is so little ours that fewer threads are faster: fewer go on, and
-// all are tried again after a pause that doubles while trying fails. Being late now and then is no
-// reason: where other machines share the processor, every core is taken for moments, and two that
-// often wait still do more than one. Shares of work are never taken over, so who has entered a phase
-// is waited for.
+// Too much debt means that a core is so little ours that fewer threads are faster: fewer go on. After
+// a pause, which doubles while that fails, those left out look whether another program still has
+// their core, with no share of the work, so nobody waits for them; if not, all are tried again. Being
+// late now and then is no reason: where other machines share the processor, every core is taken for
+// moments, and two that often wait still do more than one. Shares of work are never taken over, so
+// who has entered a phase is waited for.
 //
 // Times are in nanoseconds.
 #include "pool.h"
@@ -30,18 +31,21 @@ constexpr int64_t kMostDebt = 10 * kMillisecond;    // two or three time slices
 constexpr int64_t kMostCredit = 10 * kMillisecond;  // what good times save up against a bad moment
 constexpr uint64_t kPaid = 4;                       // a fourth of the time that goes well pays off debt
 constexpr uint64_t kFirstPause = 100 * kMillisecond, kLongestPause = 1000 * kMillisecond;
+constexpr uint64_t kProbe = 20 * kMillisecond;      // several time slices of any system
 constexpr uint64_t kProven = 150 * kMillisecond;    // running so long with all threads is a success
 constexpr int kSpins = 64;                          // between two looks at the clock
 constexpr int kLine = 128;                          // bytes that two cores do not share
 
 // Free → Called by thread 0 → Here by the worker → Going by thread 0 → Free by the worker.
-enum State : uint32_t { kFree, kAsleep, kCalled, kHere, kGoing, kEnd };
+// Free → Probing by thread 0 → Free by the worker; a call breaks it off.
+enum State : uint32_t { kFree, kAsleep, kCalled, kHere, kGoing, kProbing, kEnd };
 
 struct alignas(kLine) Worker {
     uint32_t state;
     int number;    // in the job at hand
     bool kept_off;  // the processor of thread 0, when it was woken
     uint32_t preempted;  // another program had its core since the last job
+    uint32_t disturbed;  // or too much of it in the last probe
     nk_places all;
     nk_bed bed;
     nk_thread handle;
@@ -81,6 +85,7 @@ struct Pool {
     int proven = 1;               // threads that went well
     int step = 1;                 // how many to drop at the next trouble
     int last = 0;                 // the worker that is called last: it was late
+    bool probing = false;         // those left out, before more are tried
     bool trying = false;          // more than proven
     uint64_t tried = 0;           // how long that has gone well
     uint64_t pause = 0, try_at = 0;
@@ -122,7 +127,7 @@ void forget_trouble() {
     pool.limit = pool.proven = pool.size;
     pool.step = 1;
     pool.last = 0;
-    pool.trying = false;
+    pool.probing = pool.trying = false;
     pool.pause = pool.try_at = 0;
     pool.debt = 0;
 }
@@ -133,26 +138,64 @@ int fallback(int threads) {
     return fewer < 1 ? 1 : fewer;
 }
 
-// A core is busy: `threads` from here on, and all again after a pause.
-void retreat(uint64_t now, int threads) {
-    if (pool.trying) {
-        pool.pause = pool.pause * 2 < kLongestPause ? pool.pause * 2 : kLongestPause;
-    } else {
-        pool.step *= 2;
-        if (pool.pause == 0) pool.pause = kFirstPause;
-    }
-    if (threads < pool.proven) pool.proven = threads;
-    pool.limit = pool.proven;
-    pool.trying = false;
+// Trying was in vain: again after a longer pause.
+void put_off(uint64_t now) {
+    pool.pause = pool.pause * 2 < kLongestPause ? pool.pause * 2 : kLongestPause;
     pool.try_at = now + pool.pause;
 }
 
-void advance(uint64_t now) {
-    if (pool.limit == pool.size || now < pool.try_at) return;
+// A core is busy: `threads` from here on, and all again after a pause.
+void retreat(uint64_t now, int threads) {
+    if (pool.trying) {
+        put_off(now);
+    } else {
+        pool.step *= 2;
+        if (pool.pause == 0) pool.pause = kFirstPause;
+        pool.try_at = now + pool.pause;
+    }
+    if (threads < pool.proven) pool.proven = threads;
+    pool.limit = pool.proven;
+    pool.probing = pool.trying = false;
+}
+
+void try_all() {
     pool.limit = pool.size;
     pool.trying = true;
     pool.tried = 0;
     pool.debt = 0;
+}
+
+void tell(Worker &worker, State state) {
+    if (exchange(worker.state, state) == kAsleep) nk_wake(&worker.bed, &worker.state);
+}
+
+// Wakes a worker up, or has it look up from its spinning, for `state`.
+void summon(Worker &worker, State state) {
+    if (!pool.crowded && load(worker.state) == kAsleep)
+        worker.kept_off = nk_keep_off_here(worker.handle, &worker.all);
+    tell(worker, state);
+}
+
+void begin_probes() {
+    const int count = pool.size - 1;
+    for (int i = 0; i < count; ++i) note(workers[i].disturbed, 0u);
+    for (int k = pool.limit; k <= count; ++k) summon(workers[(pool.last + k) % count], kProbing);
+    pool.probing = true;
+}
+
+// Before a job: once it is time for that, has those left out look whether their cores are free, and
+// once all have looked, goes by what they found.
+void advance(uint64_t now) {
+    if (pool.limit == pool.size || now < pool.try_at) return;
+    if (!pool.probing) return begin_probes();
+    bool disturbed = false;
+    for (int i = 0; i < pool.size - 1; ++i) {
+        if (load(workers[i].state) == kProbing) return;
+        if (peek(workers[i].disturbed)) disturbed = true;
+    }
+    pool.probing = false;
+    if (disturbed) put_off(now);
+    else try_all();
 }
 
 void went_well(uint64_t time) {
@@ -193,14 +236,52 @@ bool too_late(Post &me, int late, bool preempted, uint64_t latest, uint64_t work
 
 // --- the workers
 
-// Spins, then sleeps, until called. False: the thread is to end.
+// How much of a while another program had a core, as one sees who looks at the clock all the time.
+// What another machine took does not count: whether it is too much is seen when all are tried.
+class Probe {
+    uint64_t began_at_, seen_at_, preemptions_, lost_ = 0;
+
+  public:
+    Probe(uint64_t now, uint64_t preemptions)
+        : began_at_(now), seen_at_(now), preemptions_(preemptions) {}
+    void look(uint64_t now, uint64_t preemptions) {
+        if (preemptions != preemptions_ && now - seen_at_ > kGrace) lost_ += now - seen_at_;
+        preemptions_ = preemptions;
+        seen_at_ = now;
+    }
+    bool over() const { return seen_at_ - began_at_ >= kProbe; }
+    // Debt would grow: a fourth of the time that goes well pays it off.
+    bool disturbed() const { return lost_ > (seen_at_ - began_at_ - lost_) / kPaid; }
+};
+
+void probe(Worker &me) {
+    Probe probe(nk_now(), nk_preemptions());
+    while (load(me.state) == kProbing) {
+        for (int i = 0; i < kSpins; ++i) nk_pause();
+        probe.look(nk_now(), nk_preemptions());
+        if (!probe.over()) continue;
+        note(me.disturbed, (uint32_t)probe.disturbed());
+        change(me.state, kProbing, kFree);
+    }
+}
+
+void move_freely(Worker &me) {
+    if (me.kept_off) nk_move_freely(&me.all);
+    me.kept_off = false;
+}
+
+// Spins, then sleeps, and probes, until called. False: the thread is to end.
 bool called(Worker &me, bool spin) {
     Wait wait;
     for (;;) {
         const uint32_t state = load(me.state);
+        if (state == kCalled || state == kProbing) move_freely(me);
         if (state == kCalled) return true;
         if (state == kEnd) return false;
-        if (spin && !peek(pool.rest) && wait.waited() < kAwake) {
+        if (state == kProbing) {
+            probe(me);
+            spin = false;  // it leaves the core to others
+        } else if (spin && !peek(pool.rest) && wait.waited() < kAwake) {
             wait.once();
         } else if (state == kAsleep || change(me.state, kFree, kAsleep)) {
             nk_sleep_while(&me.bed, &me.state, kAsleep);
@@ -228,8 +309,6 @@ NK_ENTRY(serve, argument) {
     while (called(me, spin)) {
         spin = false;
         note(me.preempted, (uint32_t)(nk_preemptions() != preemptions));
-        if (me.kept_off) nk_move_freely(&me.all);
-        me.kept_off = false;
         if (!change(me.state, kCalled, kHere)) continue;  // too late, not wanted any more
         Wait wait;
         while (load(me.state) != kGoing) wait.once();
@@ -238,10 +317,6 @@ NK_ENTRY(serve, argument) {
         store(me.state, (uint32_t)kFree);
     }
     return 0;
-}
-
-void tell(Worker &worker, State state) {
-    if (exchange(worker.state, state) == kAsleep) nk_wake(&worker.bed, &worker.state);
 }
 
 void end_workers(int from) {
@@ -308,9 +383,7 @@ int roll_call(int wanted, uint64_t patience, bool chosen[NK_MOST_THREADS], bool 
     for (int k = 1; k < wanted; ++k) {
         const int i = (pool.last + k) % count;
         chosen[i] = true;
-        if (!pool.crowded && load(workers[i].state) == kAsleep)
-            workers[i].kept_off = nk_keep_off_here(workers[i].handle, &workers[i].all);
-        tell(workers[i], kCalled);
+        summon(workers[i], kCalled);
     }
     Wait wait;
     int threads = 1;
