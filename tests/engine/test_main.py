@@ -131,6 +131,16 @@ def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> 
     assert result["bandwidth_share"] == pytest.approx(share)
 
 
+def test_bandwidth_is_what_was_read_around_each_decode(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([1e9, 3e9, 10e9, 20e9, 4e9, 6e9])  # before and after each of three: 2, 15, 5
+    monkeypatch.setattr(ops, "read_bandwidth", lambda _: next(found))
+    (result,) = run(capsys, "bench", "-m", model, "-p", "4", "-n", "2", "-r", "3")
+    assert result["read_bandwidth_gigabytes_per_second"] == 5.0
+    assert next(found, None) is None
+
+
 @pytest.mark.parametrize(("prompt", "generated", "depth"), [(1, 1, 0), (3, 9, 0), (9, 1, 30)])
 def test_bench_takes_any_lengths(
     prompt: int, generated: int, depth: int, model: str, capsys: pytest.CaptureFixture[str]
