@@ -218,6 +218,26 @@ def test_packed_weights_are_recorded_with_the_bits_of_their_ops(
 
 
 @pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize(("format", "hidden", "ffn"), [("F16", 256, 6_176), ("Q1_0", 1_024, 256)])
+def test_large_products_have_the_same_bits_on_any_number_of_threads(
+    backend: str, format: str, hidden: int, ffn: int, tmp_path: Path
+) -> None:
+    """Megabytes, in rows that fill no group: their last ones go to whoever is done first."""
+    file = tiny.write(
+        tmp_path / "tiny.gguf", format=format, hidden=hidden, ffn=ffn, vocabulary=46_003
+    )
+    answers: list[list[int]] = []
+    with ops.only(backend):
+        decoder = open_session(file).model
+        for threads in (1, 2, 3):
+            with threads_set(threads):
+                plain, recorded = both(decoder, CacheType.F16)
+                same_bits(plain, recorded, vocabulary=40_000)
+                answers.append(recorded.tokens)
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("backend", RECORDING)
 def test_a_backend_records_adapters_or_leaves_them(
     path: Path, backend: str, tmp_path: Path
 ) -> None:

@@ -1,8 +1,9 @@
 // Runs recorded programs: one call for a token, all threads, no return in between.
 //
 // Rows of products go to threads in long contiguous ranges: dealing small ones makes the cores'
-// prefetchers read each other's lines. Many tokens at once are bound by arithmetic instead, so
-// there pieces are taken as threads come free.
+// prefetchers read each other's lines. Cores are not equally fast, so of large products the last
+// eighth is taken in pieces as threads come free. Many tokens at once are bound by arithmetic
+// instead, so there all is.
 #include "step.h"
 
 #include <math.h>
@@ -14,6 +15,10 @@
 namespace {
 
 constexpr int64_t kMostOps = 8192;
+constexpr int64_t kManyTokens = 8;
+// Of weights, to be worth taking: with pieces of less, taking them and reading from a new place
+// costs more than waiting does.
+constexpr int64_t kPieceBytes = 128 << 10;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -131,36 +136,55 @@ void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t e
     }
 }
 
+// Products with as many rows each, which are shared as one: rows 0 .. dealt in ranges, one for each
+// thread, and those after them in pieces.
+struct Sharing {
+    nk_op op;
+    int64_t dealt, step, piece, pieces;
+};
+
+Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int threads) {
+    Sharing s = {op, 0, 16, 0, 0};
+    s.op.count = count;
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        const nk_weight &w = s.op.weights[i] = op.weights[first + i];
+        s.op.outs[i] = op.outs[first + i];
+        s.step = most(s.step, nk_group_rows(w.format));
+        bytes += nk_packed_bytes(w.format, w.rows, w.columns);
+    }
+    const int64_t rows = s.op.weights[0].rows, takers = 2 * threads;
+    if (run.tokens >= kManyTokens) {
+        s.dealt = threads == 1 ? rows : 0;
+        s.piece = most(s.step, 128);
+    } else {
+        s.dealt = threads == 1 || bytes / 8 < takers * kPieceBytes ? rows : (rows - rows / 8) / s.step * s.step;
+        s.piece = most(s.step, (rows - s.dealt) / takers / s.step * s.step);
+    }
+    s.pieces = (rows - s.dealt + s.piece - 1) / s.piece;
+    return s;
+}
+
 void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
-    int64_t step = 16, rows = op.weights[0].rows;
-    bool alike = true;  // all products have the same rows, and are shared as one
-    for (int i = 0; i < op.count; i++) {
-        step = most(step, nk_group_rows(op.weights[i].format));
-        alike = alike && op.weights[i].rows == rows;
-    }
-    if (!alike) {  // queries, keys and values: one after the other
-        for (int i = 0; i < op.count; i++) {
-            nk_op one = op;
-            one.count = 1;
-            one.weights[0] = op.weights[i];
-            one.outs[0] = op.outs[i];
-            int64_t first, end;
-            nk_share(one.weights[0].rows, nk_group_rows(one.weights[0].format), thread, threads, &first, &end);
-            if (first < end) linear_rows(run, one, thread, first, end);
-        }
-        return;
-    }
-    if (run.tokens < 8 || threads == 1) {
+    bool alike = true;  // else queries, keys and values: one after the other
+    for (int i = 0; i < op.count; i++) alike = alike && op.weights[i].rows == op.weights[0].rows;
+    Sharing sharings[NK_MOST_WEIGHTS];
+    const int count = alike ? 1 : op.count;
+    int64_t pieces = 0;
+    for (int i = 0; i < count; i++) {
+        const Sharing &s = sharings[i] = sharing_of(run, op, i, alike ? op.count : 1, threads);
         int64_t first, end;
-        nk_share(rows, step, thread, threads, &first, &end);
-        if (first < end) linear_rows(run, op, thread, first, end);
-        return;
+        nk_share(s.dealt, s.step, thread, threads, &first, &end);
+        if (first < end) linear_rows(run, s.op, thread, first, end);
+        pieces += s.pieces;
     }
-    const int64_t piece = most(step, 128);
-    for (;;) {
-        const int64_t first = __atomic_fetch_add(taken, piece, __ATOMIC_RELAXED);
-        if (first >= rows) return;
-        linear_rows(run, op, thread, first, least(first + piece, rows));
+    while (pieces) {
+        int64_t piece = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED);
+        if (piece >= pieces) return;
+        const Sharing *s = sharings;
+        for (; piece >= s->pieces; s++) piece -= s->pieces;
+        const int64_t first = s->dealt + piece * s->piece;
+        linear_rows(run, s->op, thread, first, least(first + s->piece, s->op.weights[0].rows));
     }
 }
 
