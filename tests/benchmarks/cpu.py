@@ -81,6 +81,7 @@ HEAD = """# Speed on a processor
 Tokens a second, median (range) of runs in turn; ratios are medians of those of pairs. Caches, ours
 / theirs: each side holds keys and values as it does unasked. Others: processors that other
 programs kept busy, at most. "Of one thread" is beside ours at one thread, under the same load.
+The bandwidth is read before and after each decode; Intel's rows had it once, in another way.
 Written by `packaging/dev.py bench cpu`.
 """
 AT_START = ", depth 0"  # what is added to a name for runs in turn with those at a depth
