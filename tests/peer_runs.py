@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,9 @@ def their_decoding(
     """
     if not hasattr(signal, "SIGSTOP"):
         raise Missing("a system that can hold a process between its runs is not there.")
-    line = [str(program), "-m", str(model), *_options(settings, 0), "-o", "jsonl"]
-    line[line.index("-d") + 1] = ",".join(map(str, depths))
+    options = _options(replace(settings, depth=0), 0)
+    line = [str(program), "-m", str(model), *options, "-o", "jsonl"]
+    line += ["-d", ",".join(map(str, depths))]
     try:
         process = subprocess.Popen(
             line,
@@ -139,13 +140,9 @@ def busy_core() -> Iterator[None]:
 
 
 def _options(settings: Settings, prompt: int) -> list[str]:
-    numbers = {
-        "-p": prompt,
-        "-n": settings.generated,
-        "-d": settings.depth,
-        "-t": settings.threads,
-        "-r": 1,
-    }
+    numbers = {"-p": prompt, "-n": settings.generated, "-t": settings.threads, "-r": 1}
+    if settings.depth:  # ik_llama.cpp's has no such option
+        numbers["-d"] = settings.depth
     return [part for flag, number in numbers.items() for part in (flag, str(number))]
 
 

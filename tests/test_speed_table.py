@@ -128,3 +128,15 @@ def test_a_peer_that_is_not_there_is_missing(tmp_path: Path):
     runs = peer_runs.their_decoding(tmp_path / "no", Path("model"), Settings(threads=1), [0])
     with pytest.raises(Missing, match="is not there"), runs:
         pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script is a program by its first line")
+@pytest.mark.parametrize("depth", [0, 8])
+def test_a_peer_without_depths_can_be_run_at_the_start(tmp_path: Path, depth: int):
+    script = tmp_path / "peer"
+    rows = '[{"n_prompt": 512, "avg_ts": 7}, {"n_prompt": 0, "avg_ts": %d}]'
+    says = f"print({rows!r} % (int(sys.argv[sys.argv.index('-d') + 1]) if '-d' in sys.argv else 5))"
+    script.write_text(f"#!{sys.executable}\nimport sys\n{says}\n")
+    script.chmod(0o755)
+    speed = peer_runs.theirs(script, Path("model"), Settings(threads=1, depth=depth))
+    assert (speed.prefill, speed.decode) == (7, depth or 5)

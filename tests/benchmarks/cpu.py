@@ -7,7 +7,9 @@ The whole takes hours, so sections and rows can be run one at a time: cpu.md kee
 and the tables of other machines.
 
 The models are files in a folder: two real ones, and others of real shapes with random weights,
-which say as much about speed. A file or program that is missing is named and left out.
+which say as much about speed. A file or program that is missing is named and left out. `--peer`
+puts other engines that have a llama-bench beside llama.cpp, such as ik_llama.cpp: every one is to be
+slower than ours.
 """
 
 from __future__ import annotations
@@ -74,14 +76,16 @@ BUSY, MEMORY = "one core kept busy by another process", "loading"
 BUSY_ROW, MEMORY_ROW = ROWS[0], ROWS[2]
 BUSY_SETTINGS = Settings(threads=2, prompt=0, generated=64)
 BUSY_WANTED, BUSY_WANTED_OF_ONE = 5.0, 0.9  # beside llama.cpp, and beside ours at one thread
+OTHER_WANTED = 1.0  # beside any peer but llama.cpp
 
 Runs = dict[str, list[Speed]]  # by the name of who ran; ours is called "ours"
 HEAD = """# Speed on a processor
 
 Tokens a second, median (range) of runs in turn; ratios are medians of those of pairs. Caches, ours
 / theirs: each side holds keys and values as it does unasked. Others: processors that other
-programs kept busy, at most. "Of one thread" is beside ours at one thread, under the same load.
-The bandwidth is read before and after each decode; Intel's rows had it once, in another way.
+programs kept busy, at most. Theirs is llama.cpp where no other engine is named; "of one thread" is
+beside ours at one thread, under the same load. The bandwidth is read before and after each decode;
+Intel's rows had it once, in another way.
 Written by `packaging/dev.py bench cpu`.
 """
 AT_START = ", depth 0"  # what is added to a name for runs in turn with those at a depth
@@ -215,7 +219,7 @@ def lines_of(row: Row, settings: Settings, found: Runs) -> list[speed_table.Line
             mine, its = found[f"ours{where}"], found.get(peer + where, [])
             for what in ("decode", "prefill"):
                 if getattr(mine[0], what):
-                    wanted = 0.0 if known or where else floor(row, settings, what, found)
+                    wanted = 0.0 if where else floor(row, settings, what, found, peer)
                     of = f"{what}{where}{known}"
                     lines.append(speed_table.line(row.words, of, mine, its, wanted, today))
     return lines
@@ -235,10 +239,12 @@ def busy_lines(row: Row, found: Runs) -> list[speed_table.Line]:
     ]
 
 
-def floor(row: Row, settings: Settings, what: str, found: Runs) -> float:
-    """The ratio to llama.cpp that is wanted; 0 where none is stated."""
+def floor(row: Row, settings: Settings, what: str, found: Runs, peer: str) -> float:
+    """The ratio to a peer that is wanted; 0 where none is stated."""
     if settings.isa:
         return 0.0
+    if peer not in ("", "llama.cpp"):
+        return OTHER_WANTED
     if not settings.depth:
         return row.decode if what == "decode" else row.prefill
     mine, its = (found.get(f"{name}{AT_START}", []) for name in ("ours", "llama.cpp"))
