@@ -75,7 +75,7 @@ void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int t
     int64_t first, end;
     nk_share(op.groups, 1, thread, threads, &first, &end);
     if (first < end)
-        op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows, op.own + thread * op.own_bytes);
+        op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows, op.own + thread * op.own_bytes, false);
 }
 
 void linear_job(void *context, int thread, int threads) {

@@ -116,14 +116,18 @@ void quantize(Run &run, const nk_op &op, int thread, int threads) {
     quantize_tokens(run, op, run.buffer(op.x), first, end);
 }
 
-// Rows first .. end of every product, and what follows from them alone.
-void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t end) {
+// Rows first .. end of every product, and what follows from them alone. `prepared`: the format for
+// which this thread's scratch holds what products make of these activations, or -1.
+void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t end, int64_t &prepared) {
     const int64_t width = padded(op.width);
     nk_act act = {run.buffer(op.x), run.q, run.scale, run.sum, op.tables && run.tokens == 1 ? run.tables : nullptr, run.tokens, op.width, width};
     for (int i = 0; i < op.count; i++) {
         const nk_weight &w = op.weights[i];
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
-        run.table->linear(&w, first / group, least((end + group - 1) / group, groups), &act, run.buffer(op.outs[i]), w.rows, run.own_of(thread));
+        const int64_t last = least((end + group - 1) / group, groups);
+        if (first / group >= last) continue;
+        run.table->linear(&w, first / group, last, &act, run.buffer(op.outs[i]), w.rows, run.own_of(thread), prepared == w.format);
+        prepared = w.format;
     }
     const int64_t rows = op.weights[0].rows, count = least(end, rows) - first;
     for (int64_t t = 0; t < run.tokens && count > 0; t++) {
@@ -170,12 +174,12 @@ void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) 
     for (int i = 0; i < op.count; i++) alike = alike && op.weights[i].rows == op.weights[0].rows;
     Sharing sharings[NK_MOST_WEIGHTS];
     const int count = alike ? 1 : op.count;
-    int64_t pieces = 0;
+    int64_t pieces = 0, prepared = -1;
     for (int i = 0; i < count; i++) {
         const Sharing &s = sharings[i] = sharing_of(run, op, i, alike ? op.count : 1, threads);
         int64_t first, end;
         nk_share(s.dealt, s.step, thread, threads, &first, &end);
-        if (first < end) linear_rows(run, s.op, thread, first, end);
+        if (first < end) linear_rows(run, s.op, thread, first, end, prepared);
         pieces += s.pieces;
     }
     while (pieces) {
@@ -184,7 +188,7 @@ void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) 
         const Sharing *s = sharings;
         for (; piece >= s->pieces; s++) piece -= s->pieces;
         const int64_t first = s->dealt + piece * s->piece;
-        linear_rows(run, s->op, thread, first, least(first + s->piece, s->op.weights[0].rows));
+        linear_rows(run, s->op, thread, first, least(first + s->piece, s->op.weights[0].rows), prepared);
     }
 }
 

@@ -33,10 +33,11 @@ struct nk_table {
     void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale, int32_t *sum);
     // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
     void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
-    // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own
+    // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own.
+    // `again`: it is as the last product left it, with the same activations and a weight of this format
     int64_t (*linear_scratch)(int64_t format, int64_t columns, int64_t tokens);  // bytes
     void (*linear)(const struct nk_weight *w, int64_t first, int64_t end, const struct nk_act *act,
-                   float *y, int64_t stride, void *scratch);
+                   float *y, int64_t stride, void *scratch, bool again);
 
     void (*rms_norm)(const float *x, const float *weight, float epsilon, int64_t width, float *y);
     void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon, int64_t width, float *y);
