@@ -40,9 +40,10 @@ class InstructionSet:
 
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
-_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma", "-mf16c")
 INSTRUCTION_SETS: dict[str, InstructionSet] = {
-    "avx512": InstructionSet("x86_64", (*_AVX512, "-mfma", "-mf16c")),
+    "zen4": InstructionSet("x86_64", _AVX512),
+    "avx512": InstructionSet("x86_64", _AVX512),
     "avxvnni": InstructionSet("x86_64", (*_AVX2, "-mavxvnni")),
     "avx2": InstructionSet("x86_64", _AVX2),
     "i8mm": InstructionSet(

@@ -34,10 +34,10 @@ def matrix(name: str, rows: int, random: torch.Generator) -> Weight:
     return weights.prepare(Weight(data.view(rows, -1), format, (rows, WIDTH)))
 
 
-def room() -> Room:
+def room(capacity: int = 64) -> Room:
     """Nothing attends here."""
-    one = Rows(torch.zeros(1, 64, 32), None)
-    return Room(1, 64, (one,), (one,))
+    one = Rows(torch.zeros(1, capacity, 32), None)
+    return Room(1, capacity, (one,), (one,))
 
 
 def passes(body: Sequence[Instruction], table: Weight, names: Sequence[str]) -> Tensor:
@@ -85,6 +85,32 @@ def test_gates_of_several_formats(formats: tuple[str, str], random: torch.Genera
         gated = ops.gated(ops.linear(x, gate), ops.linear(x, up), Activation.SILU)
         x = x + ops.linear(gated, up)
     assert torch.equal(found, torch.cat([x, x]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("formats", [("Q1_0", "Q1_0"), ("Q1_0", "Q4_0"), ("Q4_0", "Q4_0")])
+def test_long_prompts_are_shared_in_pieces(
+    formats: tuple[str, str], threads: int, random: torch.Generator
+) -> None:
+    """By rows, and by tokens too where kernels do best with so many: bits are those of the whole."""
+    rows, tokens = 2112, [(7 * at) % VOCABULARY for at in range(131)]
+    table = matrix("F32", VOCABULARY, random)
+    gate, up = (matrix(name, rows, random) for name in formats)
+    gated = Gate("g", "u", Activation.SILU, "g")
+    body = Embed(table, "x"), Linear("x", (gate, up), ("g", "u")), gated
+    widths = {"x": WIDTH, "g": rows, "u": rows, "logits": VOCABULARY}
+    recorded = program.record(Program(body, (0,), (), "g", "logits", widths))
+    assert recorded
+    before = library.threads()
+    try:
+        library.set_threads(threads)
+        found = recorded.hidden(tokens, room(len(tokens)), 0)
+    finally:
+        library.set_threads(before)
+    with ops.only("cpu"):
+        x = ops.embed(torch.tensor(tokens), table)
+        expected = ops.gated(ops.linear(x, gate), ops.linear(x, up), Activation.SILU)
+    assert torch.equal(found, expected)
 
 
 def test_groups_are_what_the_kernels_say() -> None:

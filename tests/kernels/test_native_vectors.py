@@ -49,7 +49,7 @@ def made(name: str, compiler: build.Compiler, folder: Path, target: Sequence[str
     """The driver compiled for one instruction set."""
     entry = build.INSTRUCTION_SETS[name]
     flags = entry.zig_flags if compiler.zig and entry.zig_flags else entry.flags
-    quiet = QUIET if name == "avx512" else ()
+    quiet = QUIET if name in ("zen4", "avx512") else ()
     source = (*definitions_of(name), "-I", str(build.NATIVE), "-c", str(DRIVER))
     part, program = folder / f"vectors-{name}.o", folder / f"vectors-{name}"
     run((*compiler.command, *target, *FLAGS, *WARNINGS, *quiet, *flags, *source, "-o", str(part)))

@@ -60,6 +60,12 @@ bool made_by_amd() {  // "AuthenticAMD"
     return r.b == 0x68747541 && r.d == 0x69746e65 && r.c == 0x444d4163;
 }
 
+// Family 19h with AVX-512. Its successor multiplies whole vectors, or was not measured.
+bool is_zen4() {
+    const unsigned a = ask(1, 0).a;
+    return made_by_amd() && (a >> 8 & 15) + (a >> 20 & 255) == 0x19;
+}
+
 #elif defined(__aarch64__) || defined(_M_ARM64)
 
 #if defined(__APPLE__)
@@ -104,7 +110,11 @@ int nk_detect(const nk_table *tables[NK_MOST_TABLES]) {
     int count = 0;
 #if defined(__x86_64__) || defined(_M_X64)
     nk_follows_rows = made_by_amd();
-    if (runs_avx512()) tables[count++] = &nk_table_avx512;
+    if (runs_avx512()) {  // both sets run wherever one does, so that either can be tested there
+        const bool looks_up = is_zen4();
+        tables[count++] = looks_up ? &nk_table_zen4 : &nk_table_avx512;
+        tables[count++] = looks_up ? &nk_table_avx512 : &nk_table_zen4;
+    }
     if (runs_avxvnni()) tables[count++] = &nk_table_avxvnni;
     if (runs_avx2()) tables[count++] = &nk_table_avx2;
 #elif defined(__aarch64__) || defined(_M_ARM64)

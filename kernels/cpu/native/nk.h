@@ -51,7 +51,7 @@ NK_API int nk_abi(void);
 
 // --- instruction sets: index 0 is the best this processor runs
 NK_API int nk_isa_count(void);
-NK_API const char *nk_isa_name(int index);  // "avx512", "avxvnni", "avx2", "i8mm", "neon", "scalar"
+NK_API const char *nk_isa_name(int index);  // "zen4", "avx512", "avxvnni", "avx2", "i8mm", "neon", "scalar"
 NK_API int nk_use_isa(int index);
 
 // --- threads: the caller is one of them

@@ -3,7 +3,7 @@
 // Rows of products go to threads in long contiguous ranges: dealing small ones makes the cores'
 // prefetchers read each other's lines. Cores are not equally fast, so of large products the last
 // eighth is taken in pieces as threads come free. Many tokens at once are bound by arithmetic
-// instead, so there all is.
+// instead, so there all is, by rows and where that pays by tokens too.
 #include "step.h"
 
 #include <math.h>
@@ -116,25 +116,37 @@ void quantize(Run &run, const nk_op &op, int thread, int threads) {
     quantize_tokens(run, op, run.buffer(op.x), first, end);
 }
 
-// Rows first .. end of every product, and what follows from them alone. `prepared`: the format for
-// which this thread's scratch holds what products make of these activations, or -1.
-void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t end, int64_t &prepared) {
-    const int64_t width = padded(op.width);
-    nk_act act = {run.buffer(op.x), run.q, run.scale, run.sum, op.tables && run.tokens == 1 ? run.tables : nullptr, run.tokens, op.width, width};
+// What one thread works out of products that have as many rows each.
+struct Piece {
+    int64_t first, end;     // rows
+    int64_t token, tokens;  // the first, and how many
+};
+
+// For which format and tokens a thread's scratch holds what products make of the activations.
+struct Prepared {
+    int64_t format = -1, token = -1, tokens = 0;
+};
+
+// Every product of a piece, and what follows from its rows alone.
+void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
+    const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
+    const nk_act act = {run.buffer(op.x) + token * op.width, run.q + token * width, run.scale + token * (width / 16), run.sum + token * (width / 16),
+                        op.tables && run.tokens == 1 ? run.tables : nullptr, tokens, op.width, width};
     for (int i = 0; i < op.count; i++) {
         const nk_weight &w = op.weights[i];
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
-        const int64_t last = least((end + group - 1) / group, groups);
-        if (first / group >= last) continue;
-        run.table->linear(&w, first / group, last, &act, run.buffer(op.outs[i]), w.rows, run.own_of(thread), prepared == w.format);
-        prepared = w.format;
+        const int64_t last = least((piece.end + group - 1) / group, groups);
+        if (piece.first / group >= last) continue;
+        const bool again = prepared.format == w.format && prepared.token == token && prepared.tokens == tokens;
+        run.table->linear(&w, piece.first / group, last, &act, run.buffer(op.outs[i]) + token * w.rows, w.rows, run.own_of(thread), again);
+        prepared.format = w.format, prepared.token = token, prepared.tokens = tokens;
     }
-    const int64_t rows = op.weights[0].rows, count = least(end, rows) - first;
-    for (int64_t t = 0; t < run.tokens && count > 0; t++) {
-        float *y = run.buffer(op.outs[0]) + t * rows + first;
-        if (op.activation >= 0) run.table->gated(y, run.buffer(op.outs[1]) + t * rows + first, count, op.activation, y);
+    const int64_t rows = op.weights[0].rows, count = least(piece.end, rows) - piece.first;
+    for (int64_t t = token; t < token + tokens && count > 0; t++) {
+        float *y = run.buffer(op.outs[0]) + t * rows + piece.first;
+        if (op.activation >= 0) run.table->gated(y, run.buffer(op.outs[1]) + t * rows + piece.first, count, op.activation, y);
         if (op.add_to >= 0) {
-            float *x = run.buffer(op.add_to) + t * rows + first;
+            float *x = run.buffer(op.add_to) + t * rows + piece.first;
             run.table->add(x, y, count, x);
         }
     }
@@ -144,11 +156,11 @@ void linear_rows(Run &run, const nk_op &op, int thread, int64_t first, int64_t e
 // thread, and those after them in pieces.
 struct Sharing {
     nk_op op;
-    int64_t dealt, step, piece, pieces;
+    int64_t dealt, step, rows, tokens, pieces;  // rows and tokens of a piece
 };
 
 Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int threads) {
-    Sharing s = {op, 0, 16, 0, 0};
+    Sharing s = {op, 0, 16, INT64_MAX, run.tokens, 0};
     s.op.count = count;
     int64_t bytes = 0;
     for (int i = 0; i < count; i++) {
@@ -156,17 +168,28 @@ Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int th
         s.op.outs[i] = op.outs[first + i];
         s.step = most(s.step, nk_group_rows(w.format));
         bytes += nk_packed_bytes(w.format, w.rows, w.columns);
+        int64_t piece_rows, piece_tokens;
+        run.table->linear_piece(w.format, &piece_rows, &piece_tokens);
+        s.rows = least(s.rows, piece_rows), s.tokens = least(s.tokens, piece_tokens);
     }
     const int64_t rows = s.op.weights[0].rows, takers = 2 * threads;
     if (run.tokens >= kManyTokens) {
-        s.dealt = threads == 1 ? rows : 0;
-        s.piece = most(s.step, 128);
+        const int64_t each = rows * ((run.tokens + s.tokens - 1) / s.tokens) / (2 * takers);
+        s.rows = most(most(least(s.rows, each), 128) / s.step * s.step, s.step);
     } else {
+        s.tokens = run.tokens;
         s.dealt = threads == 1 || bytes / 8 < takers * kPieceBytes ? rows : (rows - rows / 8) / s.step * s.step;
-        s.piece = most(s.step, (rows - s.dealt) / takers / s.step * s.step);
+        s.rows = most(s.step, (rows - s.dealt) / takers / s.step * s.step);
     }
-    s.pieces = (rows - s.dealt + s.piece - 1) / s.piece;
+    s.pieces = (rows - s.dealt + s.rows - 1) / s.rows * ((run.tokens + s.tokens - 1) / s.tokens);
     return s;
+}
+
+// Piece number `index`: all tokens of the same rows one after the other.
+Piece piece_of(const Run &run, const Sharing &s, int64_t index) {
+    const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
+    const int64_t first = s.dealt + index / across * s.rows, token = index % across * s.tokens;
+    return {first, least(first + s.rows, s.op.weights[0].rows), token, least(s.tokens, run.tokens - token)};
 }
 
 void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
@@ -174,12 +197,13 @@ void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) 
     for (int i = 0; i < op.count; i++) alike = alike && op.weights[i].rows == op.weights[0].rows;
     Sharing sharings[NK_MOST_WEIGHTS];
     const int count = alike ? 1 : op.count;
-    int64_t pieces = 0, prepared = -1;
+    int64_t pieces = 0;
+    Prepared prepared;
     for (int i = 0; i < count; i++) {
         const Sharing &s = sharings[i] = sharing_of(run, op, i, alike ? op.count : 1, threads);
-        int64_t first, end;
-        nk_share(s.dealt, s.step, thread, threads, &first, &end);
-        if (first < end) linear_rows(run, s.op, thread, first, end, prepared);
+        Piece dealt = {0, 0, 0, run.tokens};
+        nk_share(s.dealt, s.step, thread, threads, &dealt.first, &dealt.end);
+        if (dealt.first < dealt.end) linear_piece(run, s.op, thread, dealt, prepared);
         pieces += s.pieces;
     }
     while (pieces) {
@@ -187,8 +211,7 @@ void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) 
         if (piece >= pieces) return;
         const Sharing *s = sharings;
         for (; piece >= s->pieces; s++) piece -= s->pieces;
-        const int64_t first = s->dealt + piece * s->piece;
-        linear_rows(run, s->op, thread, first, least(first + s->piece, s->op.weights[0].rows), prepared);
+        linear_piece(run, s->op, thread, piece_of(run, *s, piece), prepared);
     }
 }
 

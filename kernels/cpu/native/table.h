@@ -33,6 +33,8 @@ struct nk_table {
     void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale, int32_t *sum);
     // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
     void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
+    // How many rows and tokens, of a product with many, one thread does best at once
+    void (*linear_piece)(int64_t format, int64_t *rows, int64_t *tokens);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own.
     // `again`: it is as the last product left it, with the same activations and a weight of this format
     int64_t (*linear_scratch)(int64_t format, int64_t columns, int64_t tokens);  // bytes
@@ -71,5 +73,5 @@ extern bool nk_follows_rows;
 
 enum nk_activation { NK_SILU = 0, NK_GELU_TANH = 1 };
 
-extern const struct nk_table nk_table_avx512, nk_table_avxvnni, nk_table_avx2, nk_table_i8mm,
-    nk_table_neon, nk_table_scalar;
+extern const struct nk_table nk_table_zen4, nk_table_avx512, nk_table_avxvnni, nk_table_avx2,
+    nk_table_i8mm, nk_table_neon, nk_table_scalar;
