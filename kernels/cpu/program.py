@@ -34,6 +34,7 @@ from kernels.weight import Weight
 
 _EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND = range(7)
 _GATE, _ADD, _SOFTCAP, _COLUMNS, _BIAS = range(7, 12)
+_APART, _JOINED, _COPY_ALONE = range(3)  # enum nk_joined
 _ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}
 CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}  # enum nk_cache
 _MOST_WEIGHTS = 3  # of one operation
@@ -44,7 +45,7 @@ class _Op(ctypes.Structure):
     """struct nk_op of step.h."""
 
     _fields_ = (
-        *((name, ctypes.c_int32) for name in ("kind", "joined", "quantize", "tables")),
+        *((name, ctypes.c_int32) for name in ("kind", "joined", "quantize")),
         *((name, ctypes.c_int32) for name in ("x", "y", "z", "out")),
         *((name, ctypes.c_int32) for name in ("count", "activation", "add_to")),
         *((name, ctypes.c_int32) for name in ("interleaved", "layer", "pairs")),
@@ -174,9 +175,10 @@ class _Lowering:
             epsilon=one.epsilon,
         )
         self._changed(one.out)
-        if isinstance(then, Linear) and then.x == one.out:
+        if isinstance(then, Linear) and one.x != one.out == then.x:
             first = _alike(then)[0]
-            op.quantize, op.tables = _group(first), _wants_tables(first)
+            op.quantize = _group(first)
+            op.joined = _COPY_ALONE if _reads_copy_alone(first) else _APART
             self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
@@ -209,13 +211,19 @@ class _Lowering:
     def _quantize(self, one: Linear) -> None:
         wanted = (one.x, _group(one))
         if self.quantized != wanted and wanted[1]:
-            width, tables = self.widths[one.x], _wants_tables(one)
             self.add(
-                _QUANTIZE, x=self.number(one.x), width=width, quantize=wanted[1], tables=tables
+                _QUANTIZE,
+                x=self.number(one.x),
+                width=self.widths[one.x],
+                quantize=wanted[1],
+                joined=_COPY_ALONE,
             )
             self.quantized = wanted
 
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
+        last = self.ops[-1]
+        if last.x in (add_to, *map(self.number, one.outs)):  # some may still be reading it
+            last.joined = _APART
         for start in range(0, len(one.weights), _MOST_WEIGHTS):
             some = one.weights[start : start + _MOST_WEIGHTS]
             outs = one.outs[start : start + _MOST_WEIGHTS]
@@ -224,7 +232,6 @@ class _Lowering:
                 x=self.number(one.x),
                 width=self.widths[one.x],
                 count=len(some),
-                tables=_wants_tables(one),
                 activation=activation,
                 add_to=add_to,
             )
@@ -298,7 +305,7 @@ class _Lowering:
         self.angles[key] = name
         # Where nothing turns there are no angles, but a buffer has to have some width.
         out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
-        self.add(_ANGLES, joined=1, out=out, pairs=pairs, weight=weight, scale=one.rope_scale)
+        self.add(_ANGLES, joined=_JOINED, out=out, pairs=pairs, weight=weight, scale=one.rope_scale)
 
     def _point(self, op: _Op, at: int, weight: Weight) -> None:
         self.kept.append(weight)
@@ -333,8 +340,9 @@ def _alike(one: Linear) -> list[Linear]:
     ]
 
 
-def _wants_tables(one: Linear) -> int:
-    return int(any(weight.format.name == "Q1_0" for weight in one.weights))
+def _reads_copy_alone(one: Linear) -> bool:
+    """Whether these products read nothing of x itself."""
+    return not any(weight.format.name in _EXACT for weight in one.weights)
 
 
 def _gates(one: Linear, gate: Gate) -> bool:

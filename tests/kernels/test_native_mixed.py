@@ -113,6 +113,40 @@ def test_long_prompts_are_shared_in_pieces(
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("formats", "out", "joined"),
+    [
+        (("Q1_0",), "d", 2),
+        (("Q4_0", "Q8_0"), "d", 2),
+        (("F16",), "d", 0),  # it reads the floats, which all threads have made
+        (("Q4_0", "F16"), "d", 0),
+        (("Q4_0",), "x", 0),  # it writes where others may still be norming
+    ],
+)
+def test_threads_go_on_after_a_norm_where_no_other_is_concerned(
+    formats: tuple[str, ...], out: str, joined: int, random: torch.Generator
+) -> None:
+    table = matrix("F32", VOCABULARY, random)
+    made = tuple(matrix(name, WIDTH, random) for name in formats)
+    outs = (out, *(f"out {at}" for at in range(1, len(made))))
+    norm = Norm("x", torch.rand(WIDTH, generator=random), 1e-5, "n")
+    widths = dict.fromkeys(("x", "n", "d", *outs), WIDTH) | {"logits": VOCABULARY}
+    body = Embed(table, "x"), norm, Linear("n", made, outs)
+    recorded = program.record(Program(body, (0,), (), "x", "logits", widths))
+    assert recorded
+    assert recorded._ops[1].joined == joined  # enum nk_joined
+
+
+def test_threads_wait_before_a_sum_goes_where_the_norm_reads(random: torch.Generator) -> None:
+    table, weight = matrix("F32", VOCABULARY, random), matrix("Q4_0", WIDTH, random)
+    norm = Norm("x", torch.rand(WIDTH, generator=random), 1e-5, "n")
+    body = Embed(table, "x"), norm, Linear("n", (weight,), ("d",)), Add("x", "d")
+    widths = dict.fromkeys(("x", "n", "d"), WIDTH) | {"logits": VOCABULARY}
+    recorded = program.record(Program(body, (0,), (), "x", "logits", widths))
+    assert recorded
+    assert [op.joined for op in recorded._ops] == [0, 0, 0]
+
+
 def test_groups_are_what_the_kernels_say() -> None:
     native = library.native()
     groups = {name: native.nk_activation_group(by_name(name).id) for name in cpu_formats()}

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "layout.h"
 #include "nk.h"
 #include "step.h"
 
@@ -236,24 +237,27 @@ nk_op op_of(int kind, int x, int out, int64_t width) {
     return op;
 }
 
+bool reads_copies(int64_t format) {
+    return format != NK_F32 && format != NK_F16 && format != NK_BF16 && format != NK_F8_E4M3 && format != NK_F8_E5M2;
+}
+
 nk_op norm_of(const Model &m, int number) {
     nk_op op = op_of(NK_NORM, STREAM, NORMED, m.width);
     op.weight = m.norms + number * m.width;
     op.quantize = nk_activation_group(m.format);
-    op.tables = m.format == 41;  // Q1_0
+    op.joined = reads_copies(m.format) ? NK_COPY_ALONE : NK_APART;
     return op;
 }
 
 nk_op quantize_of(const Model &m, int x, int64_t width) {
     nk_op op = op_of(NK_QUANTIZE, x, 0, width);
     op.quantize = nk_activation_group(m.format);
-    op.tables = m.format == 41;
+    op.joined = NK_COPY_ALONE;
     return op;
 }
 
 nk_op product_of(const Model &m, int x, int64_t width, int out, const nk_weight &weight) {
     nk_op op = op_of(NK_LINEAR, x, 0, width);
-    op.tables = m.format == 41;
     op.count = 1;
     op.weights[0] = weight;
     op.outs[0] = out;

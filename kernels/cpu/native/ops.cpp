@@ -71,7 +71,7 @@ void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int t
 
 void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
     const nk_weight &w = *op.weight;
-    const nk_act act = {op.x + start * w.columns, op.q, op.scale, op.sum, nullptr, tokens, w.columns, op.padded};
+    const nk_act act = {op.x + start * w.columns, op.q, op.scale, op.sum, tokens, w.columns, op.padded};
     int64_t first, end;
     nk_share(op.groups, 1, thread, threads, &first, &end);
     if (first < end)

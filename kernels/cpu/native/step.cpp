@@ -36,16 +36,30 @@ struct Run {
     const nk_table *table;
     int64_t first, end, tokens, position;
     const int64_t *ids;
-    int8_t *q;
-    float *scale;
-    int32_t *sum;
-    uint8_t *tables, *shared, *own;
-    int64_t own_bytes;
+    uint8_t *copies, *shared, *own;
+    int64_t copy_bytes, own_bytes;
     int64_t taken[kMostOps];  // pieces of each operation that threads have begun
 
     float *buffer(int32_t number) const { return program->buffers[number]; }
     uint8_t *own_of(int thread) const { return own + thread * own_bytes; }
 };
+
+// Tokens quantized: q [tokens, padded], scale and sum [tokens, padded / 16].
+struct Copy {
+    int8_t *q;
+    float *scale;
+    int32_t *sum;
+};
+
+int64_t copy_bytes(int64_t tokens, int64_t padded) { return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4); }
+
+// Of one token every thread has a copy of its own: rows are short, and that costs less than a
+// barrier and the lines that would go from core to core.
+Copy copy_of(const Run &run, int thread, int64_t padded) {
+    uint8_t *at = run.copies + (run.tokens == 1 ? thread * run.copy_bytes : 0);
+    uint8_t *scale = at + rounded(run.tokens * padded), *sum = scale + rounded(run.tokens * padded / 4);
+    return {(int8_t *)at, (float *)scale, (int32_t *)sum};
+}
 
 nk_attend attention_of(const Run &run, const nk_op &op) {
     nk_attend a = {};
@@ -68,18 +82,12 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
 
 // --- one operation, one thread's part -----------------------------------------------------------
 
-void quantize_columns(Run &run, const nk_op &op, const float *x, int thread, int threads) {
-    int64_t first, end;
-    nk_share(padded(op.width), 32, thread, threads, &first, &end);
-    if (first >= end) return;
-    run.table->quantize(x + first, least(end, op.width) - first, op.quantize, run.q + first, run.scale + first / 16, run.sum + first / 16);
-    if (op.tables) run.table->sign_tables(run.q + first, end - first, run.tables + 8 * first);
-}
-
-void quantize_tokens(Run &run, const nk_op &op, const float *x, int64_t first, int64_t end) {
+// Rows first .. end of x to the copy that `thread` reads.
+void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first, int64_t end) {
     const int64_t width = padded(op.width);
+    const Copy to = copy_of(run, thread, width);
     for (int64_t t = first; t < end; t++)
-        run.table->quantize(x + t * op.width, op.width, op.quantize, run.q + t * width, run.scale + t * (width / 16), run.sum + t * (width / 16));
+        run.table->quantize(x + t * op.width, op.width, op.quantize, to.q + t * width, to.scale + t * (width / 16), to.sum + t * (width / 16));
 }
 
 void norm_row(const Run &run, const nk_op &op, const float *x, float *y) {
@@ -90,11 +98,10 @@ void norm_row(const Run &run, const nk_op &op, const float *x, float *y) {
 void norm(Run &run, const nk_op &op, int thread, int threads) {
     const float *x = run.buffer(op.x);
     float *out = run.buffer(op.out);
-    if (run.tokens == 1 && op.quantize && op.out != op.x) {
-        // Each thread norms the whole row for itself: cheaper than a barrier before quantizing.
+    if (run.tokens == 1 && op.quantize) {
         float *row = (float *)run.own_of(thread);
         norm_row(run, op, x, row);
-        quantize_columns(run, op, row, thread, threads);
+        quantize_tokens(run, op, row, thread, 0, 1);
         int64_t first, end;
         nk_share(op.width, 16, thread, threads, &first, &end);
         __builtin_memcpy(out + first, row + first, 4 * (end - first));
@@ -103,17 +110,13 @@ void norm(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
     nk_share(run.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; t++) norm_row(run, op, x + t * op.width, out + t * op.width);
-    if (op.quantize) {
-        quantize_tokens(run, op, out, first, end);
-        if (op.tables && run.tokens == 1 && first < end) run.table->sign_tables(run.q, padded(op.width), run.tables);
-    }
+    if (op.quantize) quantize_tokens(run, op, out, thread, first, end);
 }
 
 void quantize(Run &run, const nk_op &op, int thread, int threads) {
-    if (run.tokens == 1) return quantize_columns(run, op, run.buffer(op.x), thread, threads);
-    int64_t first, end;
-    nk_share(run.tokens, 1, thread, threads, &first, &end);
-    quantize_tokens(run, op, run.buffer(op.x), first, end);
+    int64_t first = 0, end = 1;
+    if (run.tokens > 1) nk_share(run.tokens, 1, thread, threads, &first, &end);
+    quantize_tokens(run, op, run.buffer(op.x), thread, first, end);
 }
 
 // What one thread works out of products that have as many rows each.
@@ -130,8 +133,9 @@ struct Prepared {
 // Every product of a piece, and what follows from its rows alone.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
-    const nk_act act = {run.buffer(op.x) + token * op.width, run.q + token * width, run.scale + token * (width / 16), run.sum + token * (width / 16),
-                        op.tables && run.tokens == 1 ? run.tables : nullptr, tokens, op.width, width};
+    const Copy copy = copy_of(run, thread, width);
+    const nk_act act = {run.buffer(op.x) + token * op.width, copy.q + token * width, copy.scale + token * (width / 16),
+                        copy.sum + token * (width / 16), tokens, op.width, width};
     for (int i = 0; i < op.count; i++) {
         const nk_weight &w = op.weights[i];
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
@@ -254,6 +258,22 @@ void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
 }
 
+// Whether a turn is left to the attention after it: where an item of that is all of one key head, who
+// takes it turns what it reads, and no barrier is needed between them.
+bool left_to_next(const Run &run, const nk_op *op, int threads) {
+    if (op->kind != NK_TURN || run.tokens > 1 || op->kv_heads < threads) return false;
+    const nk_attend a = attention_of(run, op[1]);
+    return run.table->attention_items(&a) == a.kv_heads;
+}
+
+// What the attention of one token over one key head reads.
+void turn_head(Run &run, const nk_op &op, int64_t head) {
+    const int64_t group = op.heads / op.kv_heads;
+    for (int64_t i = 0; i < group; i++) turn_unit(run, op, 0, head * group + i);
+    turn_unit(run, op, 0, op.heads + head);
+    turn_unit(run, op, 0, op.heads + op.kv_heads + head);
+}
+
 void turn(Run &run, const nk_op &op, int thread, int threads) {
     const int64_t units = op.heads + 2 * op.kv_heads;
     int64_t first, end;
@@ -261,12 +281,24 @@ void turn(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t i = first; i < end; i++) turn_unit(run, op, i / units, i % units);
 }
 
-void attend(Run &run, const nk_op &op, int64_t *taken, int thread) {
+// The next of `items` for a thread, or -1: the first half of the threads takes them from the front,
+// the others from the back, which keeps most heads with who has made them.
+int64_t take(int64_t *taken, int64_t items, bool back) {
+    constexpr int64_t kBack = int64_t(1) << 32;
+    const int64_t before = __atomic_fetch_add(taken, back ? kBack : 1, __ATOMIC_RELAXED);
+    const int64_t first = before % kBack, last = items - 1 - before / kBack;
+    return first > last ? -1 : back ? last : first;
+}
+
+void attend(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
     const nk_attend a = attention_of(run, op);
+    const nk_op &turn = *(&op - 1);
+    const bool turns = left_to_next(run, &turn, threads);
     const int64_t items = run.table->attention_items(&a);
     for (;;) {
-        const int64_t item = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED);
-        if (item >= items) return;
+        const int64_t item = take(taken, items, 2 * thread >= threads);
+        if (item < 0) return;
+        if (turns) turn_head(run, turn, item);
         run.table->attention_item(&a, item, run.shared, run.own_of(thread));
     }
 }
@@ -330,7 +362,7 @@ void part(Run &run, int64_t index, int thread, int threads) {
     case NK_LINEAR: return linear(run, op, taken, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
     case NK_TURN: return turn(run, op, thread, threads);
-    case NK_ATTEND: return attend(run, op, taken, thread);
+    case NK_ATTEND: return attend(run, op, taken, thread, threads);
     default: return elementwise(run, op, thread, threads);
     }
 }
@@ -339,8 +371,9 @@ void job(void *context, int thread, int threads) {
     Run &run = *(Run *)context;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
+        if (left_to_next(run, &op, threads)) continue;
         part(run, i, thread, threads);
-        if (op.joined) continue;
+        if (op.joined == NK_JOINED || (op.joined == NK_COPY_ALONE && run.tokens == 1)) continue;
         threads = nk_pool_barrier(thread);
         if (thread >= threads) return;
         if (op.kind != NK_ATTEND) continue;
@@ -376,10 +409,10 @@ int reserve(Run &run, int threads) {
             shared = most(shared, run.table->attention_shared(&a));
         }
     }
-    const int64_t q = rounded(run.tokens * width), scale = rounded(run.tokens * width / 4), sum = rounded(run.tokens * width / 4);
-    const int64_t tables = run.tokens == 1 ? 8 * width : 0;
+    run.copy_bytes = copy_bytes(run.tokens, width);
     run.own_bytes = rounded(own) + 64;
-    const int64_t needed = q + scale + sum + tables + rounded(shared) + threads * run.own_bytes;
+    const int64_t copies = (run.tokens == 1 ? threads : 1) * run.copy_bytes;
+    const int64_t needed = copies + rounded(shared) + threads * run.own_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
         const int64_t bytes = needed + needed / 4;  // a longer context asks for a little more each time
@@ -387,11 +420,8 @@ int reserve(Run &run, int threads) {
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
     }
-    run.q = (int8_t *)scratch.memory;
-    run.scale = (float *)(scratch.memory + q);
-    run.sum = (int32_t *)(scratch.memory + q + scale);
-    run.tables = scratch.memory + q + scale + sum;
-    run.shared = run.tables + tables;
+    run.copies = scratch.memory;
+    run.shared = run.copies + copies;
     run.own = run.shared + rounded(shared);
     return NK_OK;
 }

@@ -2,7 +2,8 @@
 //
 // A buffer holds a row of floats for each token. Every operation is shared by all threads and ends
 // at a barrier, unless it is `joined` with the next. One quantized copy of a buffer exists at a
-// time: the operation that makes it stands right before the products that read it.
+// time, of one token one for each thread: the operation that makes it stands right before the
+// products that read it.
 #pragma once
 #include "nk.h"
 
@@ -14,12 +15,12 @@ extern "C" {
 
 enum nk_kind {
     NK_EMBED = 0,     // out = row ids[t] of weights[0] * scale; count 2: + row `position` of weights[1]
-    NK_NORM = 1,      // out = norm of x with weight, epsilon; quantized too where `quantize`
+    NK_NORM = 1,      // out = norm of x with weight, epsilon; where `quantize`, out is another buffer, and quantized
     NK_QUANTIZE = 2,  // x
     NK_LINEAR = 3,    // outs[i] = x * weights[i]; with `activation` only outs[0], gated; `add_to`
     NK_ANGLES = 4,    // out [T, 2 * pairs] = cosines and sines of positions * weight, times scale
     NK_TURN = 5,      // x, y, z are q, k, v: norms of heads, rotation by `out`, cache write
-    NK_ATTEND = 6,    // out = attention of x over the cache
+    NK_ATTEND = 6,    // out = attention of x over the cache; the NK_TURN of its x stands right before it
     NK_GATE = 7,      // out = activation(x) * y; y -1: no factor
     NK_ADD = 8,       // x += y * scale, where y is left scaled
     NK_SOFTCAP = 9,   // x = cap * tanh(x / cap)
@@ -27,11 +28,16 @@ enum nk_kind {
     NK_BIAS = 11,     // x = x + weight [width], column by column
 };
 
+enum nk_joined {
+    NK_APART = 0,
+    NK_JOINED = 1,      // no barrier after: the next reads nothing of this
+    NK_COPY_ALONE = 2,  // none when it is one token: the next reads nothing but the quantized copy
+};
+
 struct nk_op {
     int32_t kind;
-    int32_t joined;      // no barrier after: the next reads nothing of this
+    int32_t joined;      // of nk_joined
     int32_t quantize;    // NK_NORM (or 0), NK_QUANTIZE: columns at once, 16 or 32
-    int32_t tables;      // NK_NORM, NK_QUANTIZE: and sign tables, when it is one token
     int32_t x, y, z, out;
     int32_t count;       // weights
     int32_t activation;  // NK_LINEAR: of nk_activation, or -1

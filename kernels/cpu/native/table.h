@@ -11,7 +11,6 @@ struct nk_act {
     const int8_t *q;       // [tokens, padded]
     const float *scale;    // [tokens, padded / 16]
     const int32_t *sum;    // [tokens, padded / 16] sums of q over 16 columns
-    const uint8_t *tables; // [padded / 4, 32] of one token, as sign_tables makes them, or null
     int64_t tokens, columns, padded;
 };
 
@@ -31,8 +30,6 @@ struct nk_table {
     const char *name;
     // x [columns] → q [padded], scale [padded / 16], sum [padded / 16], `group` columns at once
     void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale, int32_t *sum);
-    // q [padded] → tables [padded / 4, 32], which products with one-bit weights read
-    void (*sign_tables)(const int8_t *q, int64_t padded, uint8_t *tables);
     // How many rows and tokens, of a product with many, one thread does best at once
     void (*linear_piece)(int64_t format, int64_t *rows, int64_t *tokens);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own.
