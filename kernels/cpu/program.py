@@ -222,7 +222,8 @@ class _Lowering:
 
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
         last = self.ops[-1]
-        if last.x in (add_to, *map(self.number, one.outs)):  # some may still be reading it
+        used = (last.x, last.out) if last.kind == _NORM else (last.x,)
+        if not {add_to, *map(self.number, one.outs)}.isdisjoint(used):  # by some still
             last.joined = _APART
         for start in range(0, len(one.weights), _MOST_WEIGHTS):
             some = one.weights[start : start + _MOST_WEIGHTS]

@@ -120,7 +120,8 @@ def test_long_prompts_are_shared_in_pieces(
         (("Q4_0", "Q8_0"), "d", 2),
         (("F16",), "d", 0),  # it reads the floats, which all threads have made
         (("Q4_0", "F16"), "d", 0),
-        (("Q4_0",), "x", 0),  # it writes where others may still be norming
+        (("Q4_0",), "x", 0),  # it writes where others may still read what they norm
+        (("Q4_0",), "n", 0),  # or write it
     ],
 )
 def test_threads_go_on_after_a_norm_where_no_other_is_concerned(
