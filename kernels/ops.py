@@ -17,8 +17,7 @@ from kernels.coded import Coded
 from kernels.cpu import library
 from kernels.dispatch import BACKENDS, find, in_use, only, refuse, watched
 from kernels.formats import Format
-from kernels.program import Program, Recorded
-from kernels.reference import Activation
+from kernels.program import Activation, Program, Recorded
 from kernels.weight import Weight
 
 __all__ = [

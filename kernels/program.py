@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from torch import Tensor
 
-from kernels.reference import Activation
 from kernels.weight import Weight
+
+
+class Activation(Enum):
+    """What a feed-forward does to its gate, or to all of its inner channels."""
+
+    SILU = "silu"  # x * sigmoid(x)
+    GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,23 +17,14 @@ from torch.nn import functional
 
 from kernels.coded import Coded
 from kernels.formats import FORMATS, Format, by_name
+from kernels.program import Activation, Program
 from kernels.weight import Weight
-
-if TYPE_CHECKING:
-    from kernels.program import Program
 
 # Scores of one tile of queries, all heads: bounds memory whatever the lengths.
 _SCORES = 1 << 24  # floats, 64 MiB
 
 # Weights decoded between two looks at the checkpoint: some 5 ms.
 _PIECE = 1 << 21
-
-
-class Activation(Enum):
-    """What a feed-forward does to its gate, or to all of its inner channels."""
-
-    SILU = "silu"  # x * sigmoid(x)
-    GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
 
 
 def prepare(

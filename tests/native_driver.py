@@ -22,7 +22,7 @@ import blocks
 from kernels import reference
 from kernels.coded import hadamard
 from kernels.formats import Format, decode_rows
-from kernels.reference import Activation
+from kernels.program import Activation
 from rotation import rotation
 
 DRIVER = Path(__file__).parent / "native" / "driver.cpp"

@@ -18,7 +18,7 @@ from kernels.cpu import library, program, weights
 from kernels.cpu.library import NativeRows, call, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.program import CACHES
-from kernels.reference import Activation
+from kernels.program import Activation
 from kernels.weight import Weight
 
 # Those native/pack.cpp has a layout for; a format that is not here runs on the reference.

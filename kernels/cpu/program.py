@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kernels.cpu import library, weights
 from kernels.program import (
+    Activation,
     Add,
     Attend,
     Change,
@@ -29,7 +30,6 @@ from kernels.program import (
     Room,
     Softcap,
 )
-from kernels.reference import Activation
 from kernels.weight import Weight
 
 _EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND = range(7)

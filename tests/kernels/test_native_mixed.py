@@ -17,8 +17,18 @@ import blocks
 from kernels import cpu, ops
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
-from kernels.program import Add, Embed, Gate, Instruction, Linear, Norm, Program, Room, Rows
-from kernels.reference import Activation
+from kernels.program import (
+    Activation,
+    Add,
+    Embed,
+    Gate,
+    Instruction,
+    Linear,
+    Norm,
+    Program,
+    Room,
+    Rows,
+)
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

@@ -18,7 +18,7 @@ from engine.cache import Cache
 from engine.messages import CacheType
 from kernels import reference
 from kernels.cpu import library
-from kernels.reference import Activation
+from kernels.program import Activation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

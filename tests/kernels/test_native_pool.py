@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels import cpu
 from kernels.cpu import library, weights
 from kernels.formats import by_name
-from kernels.reference import Activation
+from kernels.program import Activation
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
