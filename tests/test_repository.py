@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -43,6 +44,7 @@ LIGHT_ENGINE = {
     "engine.snapshot_folder",
 }
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels")
+PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (messages.Turn, messages.Sampling, messages.AdapterUse, messages.AdapterInfo)
 
 
@@ -148,15 +150,55 @@ def test_other_types_are_not_plain(hint: object) -> None:
 
 
 def test_pins_are_exact_and_within_the_declared_ranges() -> None:
-    pins = {}
-    for line in (ROOT / "packaging" / "requirements.txt").read_text().splitlines():
-        if stated := line.split("#")[0].strip():
-            name, version = stated.split("==")
-            pins[name.lower()] = version
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = [Requirement(line) for line in project["dependencies"]]
-    wrong = [str(one) for one in declared if pins.get(one.name.lower()) not in one.specifier]
+    pinned = pins()
+    wrong = [str(one) for one in declared() if pinned.get(normal(one.name)) not in one.specifier]
     assert wrong == []
+
+
+def test_every_package_the_program_imports_is_declared_and_pinned() -> None:
+    providers = importlib.metadata.packages_distributions()
+    imported = {
+        normal(name): module
+        for module in imported_modules()
+        if module not in sys.stdlib_module_names and module not in PACKAGES
+        for name in providers.get(module, [module])
+    }
+    assert len(imported) > 8
+    names = {normal(one.name) for one in declared()}
+    assert {name: module for name, module in imported.items() if name not in names} == {}
+    assert {name: module for name, module in imported.items() if name not in pins()} == {}
+
+
+def imported_modules() -> set[str]:
+    """The top-level modules that the program imports anywhere, also within functions."""
+    found: set[str] = set()
+    for path in modules():
+        if name_of(path).split("/")[0] not in PACKAGES:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found
+
+
+def pins() -> dict[str, str]:
+    """Package to version, as requirements.txt pins them."""
+    lines = (ROOT / "packaging" / "requirements.txt").read_text().splitlines()
+    stated = [one for line in lines if (one := line.split("#")[0].strip())]
+    return {normal(name): version for name, version in (one.split("==") for one in stated)}
+
+
+def declared() -> list[Requirement]:
+    """The dependencies that pyproject.toml declares."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [Requirement(line) for line in project["dependencies"]]
+
+
+def normal(name: str) -> str:
+    """A package's name as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_the_version_is_the_same_everywhere() -> None:
