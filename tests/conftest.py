@@ -26,6 +26,8 @@ import pytest
 import fetch
 from engine.library import STARTER, starter_path
 
+pytest_plugins = ["seeding"]  # the option --seed, and random data made from it
+
 STARTER_PLACE = starter_path()
 GEMMA_PLACE = fetch.gemma().path
 THREAD_PATIENCE = 5.0  # seconds a thread gets to end after its test

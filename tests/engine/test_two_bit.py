@@ -37,9 +37,9 @@ def no_choice_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(OVERRIDE, raising=False)
 
 
-def ternary(layout: str) -> bytes:
+def ternary(layout: str, seed: int) -> bytes:
     """A random ternary matrix [ROWS, COLUMNS] in one of the layouts."""
-    random = np.random.default_rng()
+    random = np.random.default_rng(seed)
     block = 64 if layout == "g64" else 128
     count = ROWS * COLUMNS // block
     codes = random.integers(0, 3, (count, block // 4, 4), dtype=np.uint8)
@@ -66,8 +66,10 @@ def holding(data: bytes, *entries: bytes, behind: bool = True, cut: int = 0) -> 
 
 @each_layout
 @pytest.mark.parametrize("behind", [True, False])
-def test_every_layout_is_told_and_read(layout: str, format: str, behind: bool, path: Path) -> None:
-    data = ternary(layout)
+def test_every_layout_is_told_and_read(
+    layout: str, format: str, behind: bool, path: Path, seed: int
+) -> None:
+    data = ternary(layout, seed)
     path.write_bytes(holding(data, behind=behind))
     with GGUFFile.open(path) as file:
         info = file.tensors["matrix"]
@@ -100,8 +102,8 @@ def test_oxibonsais_own_key_tells_its_layout(mark: bytes, path: Path) -> None:
         assert "OxiBonsai" in file.two_bit.by
 
 
-def test_a_mark_that_the_offsets_contradict_is_damage(path: Path) -> None:
-    error = refusal(path, holding(ternary("g64"), OXIBONSAI))
+def test_a_mark_that_the_offsets_contradict_is_damage(path: Path, seed: int) -> None:
+    error = refusal(path, holding(ternary("g64", seed), OXIBONSAI))
     assert "'last' has offset" in str(error)
 
 
@@ -127,10 +129,10 @@ def test_the_override_decides_where_the_file_does_not(
 @each_layout
 @pytest.mark.parametrize("wanted", LAYOUTS)
 def test_a_wrong_override_is_refused(
-    layout: str, format: str, wanted: str, path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: str, format: str, wanted: str, path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVERRIDE, wanted)
-    data = holding(ternary(layout))
+    data = holding(ternary(layout, seed))
     if wanted == layout:
         path.write_bytes(data)
         with GGUFFile.open(path) as file:
@@ -143,10 +145,10 @@ def test_a_wrong_override_is_refused(
 
 
 def test_an_override_that_is_no_layout_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVERRIDE, "g256")
-    error = refusal(path, holding(ternary("g64")))
+    error = refusal(path, holding(ternary("g64", seed)))
     assert "'g256', which is no 2-bit layout" in str(error)
     assert "g64, g128, g128-last" in error.remedy
 
@@ -163,9 +165,9 @@ def test_files_without_two_bits_do_not_ask_for_the_override(
 @groups_of_128
 @pytest.mark.parametrize("cut", [64, ROWS * COLUMNS // 128 * 34])
 def test_groups_of_128_cut_short_are_a_download_to_repeat(
-    layout: str, format: str, cut: int, path: Path
+    layout: str, format: str, cut: int, path: Path, seed: int
 ) -> None:
-    error = refusal(path, holding(ternary(layout), cut=cut))
+    error = refusal(path, holding(ternary(layout, seed), cut=cut))
     assert "The file ends at byte" in str(error)
     assert "download it again" in error.remedy
 

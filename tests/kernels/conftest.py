@@ -1,4 +1,4 @@
-"""Random numbers for kernel tests: fresh on every run, repeatable from the seed a failure shows."""
+"""Fixtures of kernel tests: every instruction set, every backend, and random blocks of all formats."""
 
 from __future__ import annotations
 
@@ -38,14 +38,6 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     with ops.only("cpu"):
         yield "cpu"
     library.use(before)
-
-
-@pytest.fixture
-def random() -> torch.Generator:
-    """A generator with a seed of its own, printed where pytest shows it beside a failure."""
-    generator = torch.Generator()
-    print(f"seed {generator.seed()}")
-    return generator
 
 
 @pytest.fixture

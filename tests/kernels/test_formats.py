@@ -110,8 +110,8 @@ def test_mxfp4_decodes_every_exponent_and_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["TQ1_0", "TQ2_0"])
-def test_ternary_blocks_decode_in_the_order_ggml_packs_them(name: str) -> None:
-    weights = np.random.default_rng().integers(-1, 2, (50, 256)).astype(np.float32)
+def test_ternary_blocks_decode_in_the_order_ggml_packs_them(name: str, seed: int) -> None:
+    weights = np.random.default_rng(seed).integers(-1, 2, (50, 256)).astype(np.float32)
     weights[:, 0] = 1  # the scale is the largest magnitude
     packed = gguf.quantize(weights, gguf.GGMLQuantizationType[name])
     assert torch.equal(by_name(name).decode(torch.from_numpy(packed)), torch.from_numpy(weights))

@@ -1,0 +1,48 @@
+"""A failed test of random data shows its seed, and that seed makes the same data."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+WITH_DATA = """
+import torch
+
+def test_fails(random):
+    assert not torch.randint(0, 1 << 31, (4,), generator=random).tolist()
+"""
+WITHOUT = "def test_fails(seed): assert not [seed]"
+
+
+def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
+    """The seed that a failed test shows, and what it failed on."""
+    (folder / "test_failing.py").write_text(test)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "seeding", "-p", "no:cacheprovider", *options]
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    seed = re.search(r"repeat with --seed (\d+)$", ran.stdout, re.MULTILINE)
+    data = re.search(r"^E +assert not (\[.+\])$", ran.stdout, re.MULTILINE)
+    assert seed, ran.stdout
+    assert data, ran.stdout
+    return seed[1], data[1]
+
+
+def test_the_seed_a_failure_shows_gives_its_data_back(tmp_path: Path) -> None:
+    seed, data = failed(tmp_path, WITH_DATA)
+    assert failed(tmp_path, WITH_DATA, "--seed", seed) == (seed, data)
+
+
+def test_every_run_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    assert failed(tmp_path, WITHOUT) != failed(tmp_path, WITHOUT)
