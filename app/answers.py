@@ -232,6 +232,20 @@ class Answers:
         self._end(MessageState.FAILED, error=f"{event.message} {event.remedy}".strip())
         return True
 
+    def interrupt(self, request: int) -> bool:
+        """End the answer of this request where it stands; False when it is not being written.
+
+        For a fault of our own: the answer ends even where ending it fails, else none would follow.
+        """
+        if self._of(request) is None:
+            return False
+        try:
+            self._end(MessageState.INTERRUPTED)
+        finally:
+            if self._of(request) is not None:
+                self._state.set_generation(None)
+        return True
+
     # --- steps ----------------------------------------------------------------------------------
 
     def _of(self, request: int) -> Generation | None:
@@ -278,18 +292,6 @@ class Answers:
         current = self._state.generation
         assert current is not None, "an answer ended that never began"
         self.save()
-        message = self._state.message(current.message)
-        if message is not None:
-            ended = replace(
-                message,
-                state=state,
-                error=error,
-                prompt_tokens=prompt_tokens,
-                generated_tokens=generated_tokens,
-                seconds=seconds,
-            )
-            self._state.change(ended)
-        self._state.set_generation(None)
         numbers = self._archive.messages
 
         def finish(store: Store) -> None:
@@ -302,7 +304,20 @@ class Answers:
                 seconds=seconds,
             )
 
-        self._archive.write(finish)
+        self._archive.write(finish)  # first: whatever the screen does, the store has the end
+        message = self._state.message(current.message)
+        if message is not None:
+            ended = replace(
+                message,
+                text="".join(self._written),
+                state=state,
+                error=error,
+                prompt_tokens=prompt_tokens,
+                generated_tokens=generated_tokens,
+                seconds=seconds,
+            )
+            self._state.change(ended)
+        self._state.set_generation(None)
         self.go_on()
 
     def _drop(self, job: _Job, state: MessageState, error: str = "") -> None:

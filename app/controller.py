@@ -1,7 +1,7 @@
 """The only caller of the engine and the store: intents in, commands out, events into state.
 
 Every intent returns at once; what it changes is in the state when it returns, and on the disk soon
-after. Engine events arrive in batches and are taken apart in one `match`.
+after. Engine events are taken apart in one `match`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import count
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -70,7 +70,7 @@ class Controller(QObject):
         self.settings = settings
         self._settings_file = settings_file
         self._archive = archive
-        self._link = EngineLink(engine, self.receive, self)
+        self._link = EngineLink(engine, self.receive, self._on_unhandled, self)
         self.sessions = Sessions(
             state,
             states.sessions,
@@ -86,8 +86,8 @@ class Controller(QObject):
         self.library = Library(state, states.library, settings, self)
         self._drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
+        self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
-        self._last_number = 0  # of conversations and messages made here; they count downwards
         self._opening: int | None = None
         archive.fault_changed.connect(self._on_store_fault)
         self._faulted.connect(self.report)
@@ -272,8 +272,8 @@ class Controller(QObject):
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         self.state.cut(old.conversation, place)
-        count = old.siblings + 1
-        self._answer(self._add(old.conversation, old.parent, Role.ASSISTANT, "", count), bare=bare)
+        again = self._add(old.conversation, old.parent, Role.ASSISTANT, "", old.siblings + 1)
+        self._answer(again, bare=bare)
 
     def edit(self, message_id: int, text: str) -> None:
         """Send another wording of an own message; the old one and its answers stay as a branch."""
@@ -345,13 +345,25 @@ class Controller(QObject):
     # --- events ---------------------------------------------------------------------------------
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Take a batch of events; pieces of one answer that came together are shown together."""
-        for (kind, _), group in groupby(events, lambda event: (type(event), event.request)):
-            if kind is Text:
-                self._answers.on_text([event for event in group if isinstance(event, Text)])
-            else:
-                for event in group:
-                    self._on_event(event)
+        """Take events of one kind and request; pieces of an answer that came together are one."""
+        if isinstance(events[0], Text):
+            self._answers.on_text([event for event in events if isinstance(event, Text)])
+        else:
+            for event in events:
+                self._on_event(event)
+
+    def _on_unhandled(self, request: int, error: Exception) -> None:
+        """End a request whose event could not be handled; what came of an answer stays."""
+        self.report(error)
+        self._link.cancel(request)
+        if self._answers.interrupt(request):
+            return
+        failed = Failed(request, f"The app made a mistake of its own ({type(error).__name__}).", "")
+        if self.models.is_loading(request):
+            self._on_load_failed(failed)
+        elif not self.adapters.on_failed(failed):
+            self.sessions.on_failed(failed)
+        self._answers.go_on()
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -368,7 +380,7 @@ class Controller(QObject):
                 self._answers.on_text([event])
             case Finished():
                 self._answers.on_finished(event)
-                self._touch_ended()
+                self.state.conversations_changed.emit()  # its dot in the list goes out
             case AdaptersSet():
                 self.adapters.on_adapters_set(event)
                 self.sessions.on_adapters_set(event)
@@ -401,10 +413,6 @@ class Controller(QObject):
         self._answers.go_on()
 
     # --- steps ----------------------------------------------------------------------------------
-
-    def _number(self) -> int:
-        self._last_number -= 1
-        return self._last_number
 
     def _begin(self, text: str) -> int:
         """A new conversation; it takes along what was set up for it before its first message."""
@@ -463,10 +471,6 @@ class Controller(QObject):
             if message.id == message_id:
                 return place, message
         return -1, None
-
-    def _touch_ended(self) -> None:
-        """The dot of a finished answer goes out."""
-        self.state.conversations_changed.emit()
 
     def _on_settings_saved(self, error: SettingsError | None) -> None:
         self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)

@@ -6,8 +6,10 @@ outstanding. A signal for every token would freeze the window whenever Python is
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from PySide6.QtCore import QObject, Qt, QTimer
@@ -32,6 +34,7 @@ from engine import (
 )
 
 _DRAIN_MILLISECONDS = 16
+_log = logging.getLogger(__name__)
 
 
 class EngineLink(QObject):
@@ -41,12 +44,16 @@ class EngineLink(QObject):
         self,
         engine: Callable[[Callable[[Event], None]], Engine],
         receive: Callable[[Sequence[Event]], None],
+        unhandled: Callable[[int, Exception], None],
         parent: QObject | None = None,
     ) -> None:
+        """`receive` gets events of one kind and request at a time; where it raises, `unhandled`
+        gets the request and the error, and the events after it are delivered all the same.
+        """
         super().__init__(parent)
         self._events: deque[Event] = deque()
         self._engine = engine(self._events.append)
-        self._receive = receive
+        self._receive, self._unhandled = receive, unhandled
         self._last_request = 0
         self._outstanding: dict[int, Command] = {}
         self._cancelled: set[int] = set()
@@ -87,14 +94,25 @@ class EngineLink(QObject):
         batch: list[Event] = []
         while self._events:
             batch.append(self._events.popleft())
-        if batch:
-            self._receive(batch)
-        for event in batch:
-            if self._is_last(event):
-                self._outstanding.pop(event.request, None)
-                self._cancelled.discard(event.request)
+        for (kind, request), group in groupby(batch, lambda each: (type(each), each.request)):
+            events = list(group)
+            try:
+                self._receive(events)
+            except Exception as error:  # noqa: BLE001  (one event must not cost the others)
+                _log.exception("%s could not be handled", kind.__name__)
+                self._end_unhandled(request, error)
+            for event in events:
+                if self._is_last(event):
+                    self._outstanding.pop(event.request, None)
+                    self._cancelled.discard(event.request)
         if not self._outstanding:
             self._timer.stop()
+
+    def _end_unhandled(self, request: int, error: Exception) -> None:
+        try:
+            self._unhandled(request, error)
+        except Exception:  # noqa: BLE001  (as above)
+            _log.exception("request %d did not end as it should", request)
 
     def _is_last(self, event: Event) -> bool:
         """Whether the request is over with this event."""

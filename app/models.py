@@ -51,6 +51,10 @@ class Models:
         self._request = 0
         self._unloading = self._link.send(UnloadModel)
 
+    def is_loading(self, request: int) -> bool:
+        """Whether this request is the load that is under way."""
+        return bool(request) and request == self._request
+
     # --- events ---------------------------------------------------------------------------------
 
     def on_progress(self, event: LoadProgress) -> None:

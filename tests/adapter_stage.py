@@ -24,7 +24,7 @@ from engine import (
     SetAdapters,
 )
 from fakes import MODEL, FakeEngine
-from stage import flush, until
+from stage import flush, reraise, until
 
 FOLDER = Path("/home/mika/adapters")
 PIRATE = FOLDER / "pirate-speech.gguf"
@@ -60,7 +60,7 @@ class AdapterStage:
         self.shown = AdapterState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineLink(self._engine, self._receive)
+        self.link = EngineLink(self._engine, self._receive, reraise)
         self.adapters = Adapters(self.state, self.shown, self.archive, self.link)
         self.settled = 0
         self._answered = 0  # the newest request the engine has answered

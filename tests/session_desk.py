@@ -31,7 +31,7 @@ from engine import (
     SnapshotSaved,
 )
 from fakes import MODEL, FakeEngine
-from stage import flush, until
+from stage import flush, reraise, until
 
 LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
 SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
@@ -49,7 +49,7 @@ class Desk:
         self.state, self.shown = State(), SessionState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineLink(self._engine, self._receive)
+        self.link = EngineLink(self._engine, self._receive, reraise)
         self.sessions = Sessions(
             self.state,
             self.shown,

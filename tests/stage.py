@@ -117,6 +117,11 @@ def flush() -> None:
     QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
 
 
+def reraise(request: int, error: Exception) -> None:
+    """No event may be left unhandled."""
+    raise error
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Run Qt's events until something holds."""
     limit = time.monotonic() + PATIENCE
