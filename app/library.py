@@ -87,7 +87,6 @@ class Library(QObject):
     def start(self) -> None:
         """Look through the folders and take up unfinished downloads, paused; after the first paint."""
         self._started = True
-        self.defaults.start()
         self.shelf.start(self.defaults.has_own)
         self.downloads.start()
         self.catalog.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -34,17 +35,17 @@ class Defaults(QObject):
         self._library, self._work, self._file = library, work, file
         self.settings = settings
         self.reclaimable = 0
-        self._of: dict[Path, ModelDefaults] = {}
         self._predicting = False
         self._again = False  # the values changed while a prediction was made
 
-    def start(self) -> None:
-        """Read the file."""
-        file = self._file
-        self._work.run(lambda: model_defaults.load(file), self._loaded)
+    @cached_property
+    def _of(self) -> dict[Path, ModelDefaults]:
+        """All that is set, read when it is first wanted: the first load must know it.
 
-    def _loaded(self, found: dict[Path, ModelDefaults]) -> None:
-        self._of = {**found, **self._of}
+        Reading it here takes a tenth of a millisecond. On the thread of `Work` it came too late for
+        the model of the last time, which is loaded as soon as the window is there.
+        """
+        return model_defaults.load(self._file)
 
     def own(self, path: Path) -> ModelDefaults:
         """What is set for a model alone."""
