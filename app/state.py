@@ -74,6 +74,13 @@ class Notice:
     action: str = ""  # what the button says; empty: none
 
 
+def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
+    """Whether both tell of one load; the engine tells of it again where a newer one is given up."""
+    if one is None or other is None:
+        return one is other
+    return (one.path, one.seconds) == (other.path, other.seconds)
+
+
 class State(QObject):
     """Observable; every signal is sent after the values have changed."""
 
@@ -209,7 +216,9 @@ class State(QObject):
             self.text_added.emit(message_id, text)
 
     def set_model(self, model: ModelStatus) -> None:
-        """The model came further."""
+        """The model came further; another model has shown no speed yet."""
+        if not is_same_load(self.model.loaded, model.loaded):
+            self.speed = 0.0
         self.model = model
         self.model_changed.emit()
 

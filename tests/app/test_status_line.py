@@ -100,3 +100,32 @@ def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
     stage.drain()
     assert line(stage).words.shown != words(stage)
     assert line(stage).words.shown.endswith("reading 1,234 of 5,678")
+
+
+def test_the_speed_of_a_model_is_not_shown_beside_the_next(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    assert words(stage).endswith("38.5 tokens/s")
+    stage.controller.load_model(MODEL.with_name("Other.gguf"))
+    stage.engine.finish_load("Other")
+    stage.drain()
+    assert words(stage) == "Other · reference"
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    assert words(stage) == "Small Model 135M · reference"
+
+
+def test_the_speed_stays_with_the_model_that_a_failed_load_leaves(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    stage.controller.load_model(MODEL.with_name("Other.gguf"))
+    stage.engine.fail_load("It is not a model.", "Choose another.", model_gone=False)
+    stage.drain()
+    assert words(stage).endswith("38.5 tokens/s")
