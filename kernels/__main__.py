@@ -1,4 +1,4 @@
-"""Prints the support matrix, op by format by backend, as the markdown tables the README holds."""
+"""Prints the support matrix, op by format by backend, as markdown tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one command: run, test, check, bench, shots, fuzz, bundle. Makes .venv first when it must.
+"""The one command: run, test, check, bench, shots, fuzz, map, bundle. Makes .venv first when it must.
 
 Standard library only, because it runs before anything is installed. A step that fails gives its
 last lines and one sentence; no traceback is ever the answer.
@@ -25,8 +25,8 @@ from pathlib import Path
 import bundle
 import environment
 import fetch
+import file_map
 import native
-import readme
 import smoke_frozen
 from environment import ROOT, Trouble, child_environment, say, venv_python
 
@@ -86,8 +86,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("test", test, "Run the tests; what follows -- goes to pytest.").add_argument(
         "--slow", action="store_true", help="also the slow tests and the live oracles"
     )
-    add("check", check, "Format, lint, types, imports, README, then the tests.").add_argument(
-        "--fix", action="store_true", help="repair formats and the generated parts of README.md"
+    add("check", check, "Format, lint, types, imports, then the tests.").add_argument(
+        "--fix", action="store_true", help="repair formats and what the linter can"
     )
     add("bench", bench, "Run the benchmarks, or the one that is named.").add_argument(
         "name", nargs="?", default=""
@@ -96,6 +96,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("fuzz", fuzz, "Feed damaged model files to the reader.").add_argument(
         "--seconds", type=int, default=60
     )
+    add("map", print_map, "List every module with what it is for.")
     bundling = add("bundle", make_bundle, "Build the app as one folder, and see that it works.")
     bundling.add_argument(
         "--out", type=Path, default=bundle.FOLDER, help="where to put it (default: build/bundle)"
@@ -149,14 +150,13 @@ def check(options: argparse.Namespace) -> int:
     environment.ensure()
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
     options.slow = False
-    for name, rest in (("readme", _readme), ("tests", test)):
-        try:
-            good = rest(options) == 0
-        except Trouble as trouble:
-            say(str(trouble))
-            good = False
-        if not good:
-            failed.append(name)
+    try:
+        good = test(options) == 0
+    except Trouble as trouble:
+        say(str(trouble))
+        good = False
+    if not good:
+        failed.append("tests")
     say("")
     if failed:
         say(f"Failed: {', '.join(failed)}.")
@@ -200,6 +200,13 @@ def fuzz(options: argparse.Namespace) -> int:
     """Feed damaged model files to the reader for a while."""
     environment.ensure()
     return _python(str(ROOT / "tests" / "fuzz_gguf.py"), "--seconds", str(options.seconds))
+
+
+def print_map(options: argparse.Namespace) -> int:
+    """Print every module with the first line of its docstring."""
+    del options
+    print(file_map.file_map(ROOT))
+    return 0
 
 
 def make_bundle(options: argparse.Namespace) -> int:
@@ -258,21 +265,6 @@ def _tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         env=child_environment(),
         check=False,
     )
-
-
-def _readme(options: argparse.Namespace) -> int:
-    """Compare the generated parts of README.md with what the code says; `--fix` writes them."""
-    started = time.monotonic()
-    path = ROOT / "README.md"
-    old = path.read_text(encoding="utf-8")
-    new = readme.generated(old, readme.file_map(ROOT), readme.matrix(ROOT, venv_python()))
-    if options.fix and new != old:
-        path.write_text(new, encoding="utf-8")
-    good = options.fix or new == old
-    _report("readme", good, time.monotonic() - started)
-    if not good:
-        say("README.md's file map or support matrix is old; run `packaging/dev.py check --fix`.")
-    return 0 if good else 1
 
 
 def _report(name: str, good: bool, seconds: float) -> None:

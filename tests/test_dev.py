@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 import dev
-import readme
-from environment import Trouble
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
 BUILD_SCRIPT = PACKAGING.parent / "kernels" / "cpu" / "build.py"
@@ -227,17 +225,10 @@ def test_what_follows_the_two_dashes_is_passed_on() -> None:
     assert dev._parse(["run"]).passed == []
 
 
-def test_a_readme_without_markers_is_refused() -> None:
-    with pytest.raises(Trouble, match="markers"):
-        readme.generated("# Title", "map", "matrix")
-
-
-def test_generated_parts_are_replaced_as_they_are() -> None:
-    text = (
-        "a\n<!-- map: generated -->\nold\n<!-- end of map -->\n"
-        "<!-- matrix: generated -->\n<!-- end of matrix -->\nb\n"
-    )
-    once = readme.generated(text, r"m \1 ap", "| x |")
-    assert "old" not in once
-    assert r"m \1 ap" in once
-    assert readme.generated(once, r"m \1 ap", "| x |") == once
+def test_the_map_is_printed_without_setting_anything_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert dev.main(["map"]) == 0
+    printed = capsys.readouterr().out
+    assert "\n  dev.py " in printed
+    assert "\n  __main__.py " in printed

@@ -134,6 +134,6 @@ def test_the_matrix_lists_every_format_and_op() -> None:
     first = [line.split(" | ")[0].removeprefix("| ") for line in printed.splitlines()]
     assert {row.name for row in FORMATS.values()} <= set(first)
     assert set(dispatch.OTHER_OPS) <= set(first)
-    # The same whether or not this machine has the library: the README holds it.
+    # What is supported, whether or not this machine has the library.
     assert "| Q1_0 | 1.125 | 1-bit, groups of 128 | cpu, reference | cpu, reference |" in printed
     assert "| attention | cpu, reference |" in printed
