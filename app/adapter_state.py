@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
+from app.read_only import ReadOnly
 from engine import AdapterInfo, AdapterUse
 
 STRONGEST = 2.0  # either way; below 0 an adapter is subtracted
@@ -55,16 +57,25 @@ class AdapterState(QObject):
     applied_changed = Signal()  # what the engine has, is reading, or refused
     settled = Signal()  # the engine has answered all that was asked of it
 
+    stack = ReadOnly[tuple[AdapterEntry, ...]]()  # the first is applied first
+    known = ReadOnly[tuple[KnownAdapter, ...]]()  # the first added first
+    mixes = ReadOnly[Mapping[str, tuple[AdapterEntry, ...]]]()  # in the order of their names
+    applied = ReadOnly[tuple[AdapterUse, ...]]()  # in the engine
+    infos = ReadOnly[Mapping[Path, AdapterInfo]]()  # of all that were loaded with this model
+    reading = ReadOnly[frozenset[Path]]()  # files the engine is asked to load
+    pending = ReadOnly[bool]()  # the answer being written here does not have the latest change
+    fault = ReadOnly[tuple[str, str]]()  # of no single adapter: sentence and remedy
+
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.stack: tuple[AdapterEntry, ...] = ()  # the first is applied first
-        self.known: tuple[KnownAdapter, ...] = ()  # the first added first
-        self.mixes: Mapping[str, tuple[AdapterEntry, ...]] = {}  # in the order of their names
-        self.applied: tuple[AdapterUse, ...] = ()  # in the engine
-        self.infos: Mapping[Path, AdapterInfo] = {}  # of all that were loaded with this model
-        self.reading: frozenset[Path] = frozenset()  # files the engine is asked to load
-        self.pending = False  # the answer being written here does not have the latest change
-        self.fault: tuple[str, str] = ("", "")  # of no single adapter: sentence and remedy
+        self._stack = tuple[AdapterEntry, ...]()
+        self._known = tuple[KnownAdapter, ...]()
+        self._mixes: Mapping[str, tuple[AdapterEntry, ...]] = MappingProxyType({})
+        self._applied = tuple[AdapterUse, ...]()
+        self._infos: Mapping[Path, AdapterInfo] = MappingProxyType({})
+        self._reading = frozenset[Path]()
+        self._pending = False
+        self._fault = ("", "")
 
     @property
     def mix(self) -> str:
@@ -77,18 +88,19 @@ class AdapterState(QObject):
     def set_stack(self, stack: Sequence[AdapterEntry]) -> None:
         """Show this stack."""
         if tuple(stack) != self.stack:
-            self.stack = tuple(stack)
+            self._stack = tuple(stack)
             self.stack_changed.emit()
 
     def set_known(self, known: Sequence[KnownAdapter]) -> None:
         """Replace the files there are to choose from."""
         if tuple(known) != self.known:
-            self.known = tuple(known)
+            self._known = tuple(known)
             self.known_changed.emit()
 
     def set_mixes(self, mixes: Mapping[str, tuple[AdapterEntry, ...]]) -> None:
         """Replace the saved mixes."""
-        self.mixes = {name: mixes[name] for name in sorted(mixes, key=str.casefold)}
+        ordered = {name: mixes[name] for name in sorted(mixes, key=str.casefold)}
+        self._mixes = MappingProxyType(ordered)
         self.mixes_changed.emit()
 
     def set_applied(
@@ -105,14 +117,14 @@ class AdapterState(QObject):
             self.reading,
             self.fault,
         ):
-            self.applied, self.infos = applied, dict(infos)
-            self.reading, self.fault = reading, fault
+            self._applied, self._infos = applied, MappingProxyType(dict(infos))
+            self._reading, self._fault = reading, fault
             self.applied_changed.emit()
 
     def set_pending(self, pending: bool) -> None:
         """Whether the answer being written here lacks the latest change."""
         if pending != self.pending:
-            self.pending = pending
+            self._pending = pending
             self.applied_changed.emit()
 
 

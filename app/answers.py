@@ -215,7 +215,7 @@ class Answers:
         if self._of(event.request) is None:
             return
         if event.decode_seconds > 0 and event.generated_tokens > 1:
-            self._state.speed = event.generated_tokens / event.decode_seconds
+            self._state.set_speed(event.generated_tokens / event.decode_seconds)
         full = event.reason is FinishReason.CONTEXT
         self._end(
             _ENDS[event.reason],

@@ -28,6 +28,7 @@ class Conversations:
         self._state = state
         self._archive = archive
         self._number = number
+        self._asked = ""  # the newest query; the state has the one whose finds are shown
         self._undo = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
         self._undo.timeout.connect(lambda: state.set_deleted(()))
 
@@ -86,13 +87,13 @@ class Conversations:
     def search(self, query: str) -> None:
         """List the conversations that hold the query's words; an empty one lists all."""
         query = query.strip()
-        self._state.query = query
+        self._asked = query
         if not query:
             self._state.set_found("", ())
             return
 
         def found(conversations: list[Conversation]) -> None:
-            if self._state.query == query:
+            if self._asked == query:
                 self._state.set_found(query, conversations)
 
         self._archive.read(lambda store: self._archive.listed(store.conversations(query)), found)

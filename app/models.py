@@ -68,7 +68,6 @@ class Models:
 
     def on_loaded(self, event: ModelLoaded) -> None:
         """A model answers from now on: the one asked for, or after giving up the one before it."""
-        self._state.layouts[event.path] = event.layout
         if event.request == self._request:
             self._request = 0
             self._state.set_model(

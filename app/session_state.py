@@ -10,6 +10,8 @@ from enum import Enum
 
 from PySide6.QtCore import QObject, Signal
 
+from app.read_only import ReadOnly
+
 
 class ResumePhase(Enum):
     """Where bringing a conversation back stands."""
@@ -53,21 +55,24 @@ class SessionState(QObject):
     resume_changed = Signal()
     saved_changed = Signal()
 
+    resume = ReadOnly[Resume | None]()  # of the shown conversation; None: nothing to say
+    saved = ReadOnly[SavedReading]()
+
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.resume: Resume | None = None  # of the shown conversation; None: nothing to say
-        self.saved = SavedReading()
+        self._resume: Resume | None = None
+        self._saved = SavedReading()
 
     # --- changing: app.sessions only ------------------------------------------------------------
 
     def set_resume(self, resume: Resume | None) -> None:
         """The shown conversation is being brought back, is there, or needs nothing."""
         if resume != self.resume:
-            self.resume = resume
+            self._resume = resume
             self.resume_changed.emit()
 
     def set_saved(self, saved: SavedReading) -> None:
         """What saved reading takes now."""
         if saved != self.saved:
-            self.saved = saved
+            self._saved = saved
             self.saved_changed.emit()

@@ -6,13 +6,15 @@ are immutable, so a widget can keep what it was given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
+from app.read_only import ReadOnly, changed
 from app.store import Conversation, Message, MessageState
 from engine import ModelLoaded
 
@@ -94,26 +96,42 @@ class State(QObject):
     model_changed = Signal()
     generation_changed = Signal()
     notices_changed = Signal()
+    draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # typed last time for a conversation not begun
     deleted_changed = Signal()  # what Undo would bring back
 
+    conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
+    query = ReadOnly[str]()
+    found = ReadOnly[tuple[Conversation, ...]]()  # what the query finds
+    current = ReadOnly[int | None]()  # None: a conversation not begun yet
+    branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
+    model = ReadOnly[ModelStatus]()
+    generation = ReadOnly[Generation | None]()
+    queued = ReadOnly[Mapping[int, int]]()  # answer that waits to be written: its conversation
+    waiting = ReadOnly[Mapping[int, str]]()  # the same answers: what each waits for
+    drafts = ReadOnly[Mapping[int | None, str]]()  # typed and not sent, by conversation
+    installed = ReadOnly[tuple[ModelFile, ...]]()
+    layouts = ReadOnly[Mapping[Path, str]]()  # in words, of every model loaded so far
+    speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
+    notices = ReadOnly[Mapping[str, Notice]]()
+    deleted = ReadOnly[tuple[int, ...]]()
+
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.conversations: tuple[Conversation, ...] = ()  # the last active first
-        self.query = ""
-        self.found: tuple[Conversation, ...] = ()  # what the query finds
-        self.current: int | None = None  # None: a conversation not begun yet
-        self.branches: dict[int, list[Message]] = {}  # of every conversation opened so far
-        self.model = ModelStatus()
-        self.generation: Generation | None = None
-        self.queued: dict[int, int] = {}  # answer that waits to be written: its conversation
-        self.waiting: dict[int, str] = {}  # the same answers: what each waits for
-        self.drafts: dict[int | None, str] = {}  # typed and not sent, by conversation
-        self.installed: tuple[ModelFile, ...] = ()
-        self.layouts: dict[Path, str] = {}  # in words, of every model loaded so far
-        self.speed = 0.0  # tokens/s of the last answer, or of the one being written
-        self.notices: dict[str, Notice] = {}
-        self.deleted: tuple[int, ...] = ()
+        self._conversations = self._found = tuple[Conversation, ...]()
+        self._query = ""
+        self._current: int | None = None
+        self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
+        self._model = ModelStatus()
+        self._generation: Generation | None = None
+        self._queued: Mapping[int, int] = MappingProxyType({})
+        self._waiting: Mapping[int, str] = MappingProxyType({})
+        self._drafts: Mapping[int | None, str] = MappingProxyType({})
+        self._installed = tuple[ModelFile, ...]()
+        self._layouts: Mapping[Path, str] = MappingProxyType({})
+        self._speed = 0.0
+        self._notices: Mapping[str, Notice] = MappingProxyType({})
+        self._deleted = tuple[int, ...]()
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -165,104 +183,108 @@ class State(QObject):
     def show(self, conversation_id: int | None, messages: Sequence[Message] | None = None) -> None:
         """Show a conversation; with `messages` these are its branch now."""
         if messages is not None and conversation_id is not None:
-            self.branches[conversation_id] = list(messages)
-        self.current = conversation_id
+            self._branches = changed(self._branches, conversation_id, tuple(messages))
+        self._current = conversation_id
         self.conversation_changed.emit()
         self.generation_changed.emit()
 
     def set_conversations(self, conversations: Sequence[Conversation]) -> None:
         """Replace the list of conversations."""
-        self.conversations = tuple(conversations)
+        self._conversations = tuple(conversations)
         self.conversations_changed.emit()
 
     def set_found(self, query: str, found: Sequence[Conversation]) -> None:
         """Show what a query finds, or with an empty query the whole list again."""
-        self.query, self.found = query, tuple(found)
+        self._query, self._found = query, tuple(found)
         self.conversations_changed.emit()
 
     def add(self, message: Message) -> None:
         """Add a message to the end of its conversation's branch."""
-        self.branches.setdefault(message.conversation, []).append(message)
+        branch = (*self._branches.get(message.conversation, ()), message)
+        self._branches = changed(self._branches, message.conversation, branch)
         if message.conversation == self.current:
             self.message_added.emit(message)
 
     def cut(self, conversation_id: int, keep: int) -> None:
         """Drop all but the first `keep` messages of a branch; another branch begins there."""
-        branch = self.branches.get(conversation_id, [])
+        branch = self._branches.get(conversation_id, ())
         gone = branch[keep:]
-        del branch[keep:]
+        self._branches = changed(self._branches, conversation_id, branch[:keep])
         if conversation_id == self.current:
             for message in reversed(gone):
                 self.message_removed.emit(message.id)
 
     def change(self, message: Message) -> None:
         """Put a message in the place of the one with its id."""
-        branch = self.branches.get(message.conversation, [])
-        for place in range(len(branch) - 1, -1, -1):
-            if branch[place].id == message.id:
-                branch[place] = message
-                break
+        self._put(message.conversation, message.id, lambda _: message)
         if message.conversation == self.current:
             self.message_changed.emit(message)
 
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
         """Add a piece to a message that is being written."""
-        branch = self.branches.get(conversation_id, [])
-        for place in range(len(branch) - 1, -1, -1):
-            if branch[place].id == message_id:
-                branch[place] = replace(branch[place], text=branch[place].text + text)
-                break
+        self._put(conversation_id, message_id, lambda old: replace(old, text=old.text + text))
         if conversation_id == self.current:
             self.text_added.emit(message_id, text)
 
     def set_model(self, model: ModelStatus) -> None:
         """The model came further; another model has shown no speed yet."""
         if not is_same_load(self.model.loaded, model.loaded):
-            self.speed = 0.0
-        self.model = model
+            self._speed = 0.0
+        if model.loaded is not None:
+            self._layouts = changed(self._layouts, model.loaded.path, model.loaded.layout)
+        self._model = model
         self.model_changed.emit()
 
     def set_generation(self, generation: Generation | None) -> None:
         """An answer began, came further, or ended."""
-        self.generation = generation
+        self._generation = generation
         if generation and generation.tokens_per_second:
-            self.speed = generation.tokens_per_second
+            self._speed = generation.tokens_per_second
+        self.generation_changed.emit()
+
+    def set_speed(self, tokens_per_second: float) -> None:
+        """How fast the answer was written that just ended."""
+        self._speed = tokens_per_second
         self.generation_changed.emit()
 
     def set_waiting(self, message_id: int, conversation_id: int, note: str) -> None:
         """Say what an answer waits for; an empty note ends the waiting."""
-        if note:
-            self.queued[message_id], self.waiting[message_id] = conversation_id, note
-        else:
-            self.queued.pop(message_id, None)
-            self.waiting.pop(message_id, None)
+        self._queued = changed(self._queued, message_id, conversation_id if note else None)
+        self._waiting = changed(self._waiting, message_id, note or None)
         self.generation_changed.emit()
         if conversation_id == self.current:
             self.waiting_changed.emit(message_id, note)
 
     def set_installed(self, installed: Sequence[ModelFile]) -> None:
         """The models there are to choose from."""
-        self.installed = tuple(installed)
+        self._installed = tuple(installed)
         self.model_changed.emit()
 
     def set_draft(self, conversation_id: int | None, text: str) -> None:
         """Keep what is typed and not sent."""
-        self.drafts[conversation_id] = text
+        self._drafts = changed(self._drafts, conversation_id, text)
+        self.draft_changed.emit(conversation_id)
 
     def set_notice(self, kind: str, notice: Notice | None) -> None:
         """Show one line for a kind of trouble, or take it away."""
         if self.notices.get(kind) == notice:
             return
-        if notice is None:
-            self.notices.pop(kind, None)
-        else:
-            self.notices[kind] = notice
+        self._notices = changed(self._notices, kind, notice)
         self.notices_changed.emit()
 
     def set_deleted(self, conversation_ids: Sequence[int]) -> None:
         """Remember what Undo would bring back."""
-        self.deleted = tuple(conversation_ids)
+        self._deleted = tuple(conversation_ids)
         self.deleted_changed.emit()
+
+    def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
+        """Put another value in the place of a message; one that is not there is left out."""
+        branch = list(self._branches.get(conversation, ()))
+        for place in range(len(branch) - 1, -1, -1):
+            if branch[place].id == message:
+                branch[place] = new(branch[place])
+                self._branches = changed(self._branches, conversation, tuple(branch))
+                return
 
 
 UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED, MessageState.FAILED)

@@ -133,14 +133,15 @@ class Desk:
         loaded = replace(LOADED)  # another value, as every load gives
         self.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=loaded))
 
-    def branch(self, conversation: int) -> list[Message]:
+    def branch(self, conversation: int) -> Sequence[Message]:
         if conversation not in self.state.branches:
             found: list[list[Message]] = []
             self.archive.read(
                 lambda store: self.archive.here(store.branch(conversation)), found.append
             )
             until(lambda: bool(found))
-            self.state.branches[conversation] = found[0]
+            for message in found[0]:
+                self.state.add(message)
         return self.state.branches[conversation]
 
     def open(self, conversation: int | None) -> None:

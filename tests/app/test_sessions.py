@@ -182,8 +182,7 @@ def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(desk: 
     desk.archive.write(
         lambda store: desk.archive.conversations.pair(-1, store.create_conversation("new").id)
     )
-    desk.state.branches[-1] = []
-    desk.state.show(-1)
+    desk.state.show(-1, [])
     desk.answer(-1)
     desk.settle()
     desk.sessions.leave()
@@ -242,7 +241,8 @@ def test_a_question_while_it_comes_back_queues_behind_it(desk: Desk) -> None:
 
 def test_a_new_conversation_asks_for_nothing_before_its_first_answer(desk: Desk) -> None:
     desk.load_model()
-    desk.state.branches[desk.ids[0]] = []
+    desk.state.show(desk.ids[0], [])
+    desk.state.show(None)
     desk.ask(desk.ids[0])
     assert [type(c) for c in desk.commands] == [Generate]
 

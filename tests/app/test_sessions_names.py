@@ -28,8 +28,7 @@ def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_n
     desk: Desk,
 ) -> None:
     desk.load_model()
-    desk.state.branches[-1] = []
-    desk.state.show(-1)
+    desk.state.show(-1, [])
     desk.answer(-1)
     desk.settle()
     desk.sessions.leave()
@@ -94,8 +93,7 @@ def _begin_on_a_slow_disk(desk: Desk) -> Event:
         desk.archive.conversations.pair(-1, store.create_conversation("new").id)
 
     desk.archive.write(create)
-    desk.state.branches[-1] = []
-    desk.state.show(-1)
+    desk.state.show(-1, [])
     return disk
 
 
