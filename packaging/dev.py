@@ -34,6 +34,7 @@ QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a run that takes longer hangs
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
+SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # the table that native/nk.h is written from
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ STEPS = (
     Step("lint", ("ruff", "check", "."), ("ruff", "check", "--fix", ".")),
     Step("types", ("basedpyright", "--level", "error")),
     Step("imports", ("lint-imports", "--no-cache", "--no-logo")),
+    Step("header", ("python", SCHEMA, "--check"), ("python", SCHEMA)),
 )
 
 

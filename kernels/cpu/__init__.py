@@ -15,9 +15,10 @@ from torch import Tensor
 from kernels import reference
 from kernels.coded import Coded
 from kernels.cpu import library, program, weights
-from kernels.cpu.library import NativeRows, call, pointer
+from kernels.cpu.library import call, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.program import CACHES
+from kernels.cpu.schema import NativeActivation, NativeRows
 from kernels.program import Activation
 from kernels.weight import Weight
 
@@ -27,7 +28,6 @@ FORMATS = (
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
     *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"),
 )
-_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}  # enum nk_activation
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
@@ -140,7 +140,8 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     up = None if up is None else up.contiguous()
     y = torch.empty_like(gate)
     factor = None if up is None else pointer(up)
-    call("gated", pointer(gate), factor, gate.numel(), _ACTIVATIONS[activation], pointer(y))
+    function = NativeActivation[activation.name]
+    call("gated", pointer(gate), factor, gate.numel(), function, pointer(y))
     return y
 
 

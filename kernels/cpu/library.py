@@ -1,8 +1,8 @@
-"""The native library: finding it, its C interface, and exceptions for its status codes.
+"""The native library: finding and loading it, calling it, and exceptions for its status codes.
 
-The one module that knows ctypes signatures. Without a library it still imports: `reason()` then
-says why in words for people, and nothing else here may be called. Calls release the GIL; the
-library is written for one caller at a time, so all that share its threads pass one lock.
+Without a library this module still imports: `reason()` then says why in words for people, and
+nothing else here may be called. Calls release the GIL; the library is written for one caller at a
+time, so all that share its threads pass one lock.
 """
 
 from __future__ import annotations
@@ -16,99 +16,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kernels.cpu import build
+from kernels.cpu import build, schema
+from kernels.cpu.schema import NativeRows, Status
 from kernels.program import Rows
 
-_ABI = 1
-_ERRORS: dict[int, tuple[type[Exception], str]] = {  # enum nk_status
-    1: (ValueError, "there is no packed layout for this format"),
-    2: (ValueError, "it cannot do this size"),
-    3: (MemoryError, "the system refused memory"),
-    4: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
-    5: (ValueError, "this processor cannot run that instruction set"),
+_ERRORS: dict[Status, tuple[type[Exception], str]] = {
+    Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),
+    Status.BAD_SHAPE: (ValueError, "it cannot do this size"),
+    Status.NO_MEMORY: (MemoryError, "the system refused memory"),
+    Status.NO_THREADS: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
+    Status.BAD_ISA: (ValueError, "this processor cannot run that instruction set"),
 }
 _MENDS = "`python packaging/dev.py run` builds it"
 
 
-class NativeWeight(ctypes.Structure):
-    """struct nk_weight of nk.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("format", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        ("columns", ctypes.c_int64),
-    )
-
-
-class NativeRows(ctypes.Structure):
-    """struct nk_rows of nk.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("capacity", ctypes.c_int64),
-    )
-
-
-_INT, _LONG, _FLOAT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
-_WEIGHT, _ROWS = ctypes.POINTER(NativeWeight), ctypes.POINTER(NativeRows)
-
-# Name without nk_: what it returns, what it takes.
-_SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
-    "abi": (_INT, ()),
-    "isa_count": (_INT, ()),
-    "isa_name": (ctypes.c_char_p, (_INT,)),
-    "use_isa": (_INT, (_INT,)),
-    "set_threads": (_INT, (_INT,)),
-    "threads": (_INT, ()),
-    "active_threads": (_INT, ()),
-    "idle": (None, ()),
-    "group_rows": (_LONG, (_LONG,)),
-    "activation_group": (_INT, (_LONG,)),
-    "packed_bytes": (_LONG, (_LONG, _LONG, _LONG)),
-    "pack": (_INT, (_LONG, _POINTER, _LONG, _LONG, _LONG, _LONG, _POINTER)),
-    "rows_of": (_INT, (_WEIGHT, _POINTER, _LONG, _POINTER)),
-    "linear": (_INT, (_WEIGHT, _POINTER, _LONG, _POINTER)),
-    "rms_norm": (_INT, (_POINTER, _POINTER, _FLOAT, _LONG, _LONG, _POINTER)),
-    "layer_norm": (_INT, (_POINTER, _POINTER, _POINTER, _FLOAT, _LONG, _LONG, _POINTER)),
-    "rope": (
-        _INT,
-        (_POINTER, _POINTER, _POINTER, _LONG, _LONG, _LONG, _LONG, _INT, _FLOAT, _POINTER),
-    ),
-    "gated": (_INT, (_POINTER, _POINTER, _LONG, _INT, _POINTER)),
-    "softcap": (_INT, (_POINTER, _FLOAT, _LONG, _POINTER)),
-    "cache_write": (_INT, (_POINTER, _LONG, _LONG, _LONG, _LONG, _INT, _ROWS)),
-    "attention": (
-        _INT,
-        (
-            *(_POINTER, _LONG, _LONG, _LONG, _LONG, _LONG, _INT, _ROWS, _ROWS),
-            *(_FLOAT, _LONG, _FLOAT, _POINTER, _POINTER),
-        ),
-    ),
-    "attention_bytes": (_LONG, (_INT, _LONG, _LONG, _LONG, _LONG, _LONG, _INT)),
-    "argmax": (_LONG, (_POINTER, _LONG)),
-    "read_bandwidth": (ctypes.c_double, (_LONG, _INT)),
-    "huge_alloc": (_POINTER, (_LONG,)),
-    "huge_free": (None, (_POINTER, _LONG)),
-    "run": (_INT, (_POINTER, _LONG, _LONG, _LONG, _LONG, _POINTER)),
-    "scratch_bytes": (_LONG, ()),
-    "free_scratch": (None, ()),
-}
-# What shares the pool of threads or the instruction set in use, and returns a status.
-_SERIAL = frozenset(
-    (
-        "use_isa",
-        "set_threads",
-        "linear",
-        "rms_norm",
-        "layer_norm",
-        "rope",
-        "gated",
-        "softcap",
-        "cache_write",
-    )
-) | {"attention", "run"}
+# Functions that share the pool of threads or the instruction set in use.
+_SERIAL = frozenset(function.name for function in schema.FUNCTIONS if function.serial)
 
 
 @dataclass(slots=True)
@@ -154,7 +77,7 @@ def call(name: str, *arguments: object) -> None:
     else:
         status = function(*arguments)
     if status:
-        error, words = _ERRORS[status]
+        error, words = _ERRORS[Status(status)]
         raise error(f"nk_{name}: {words}")
 
 
@@ -254,12 +177,12 @@ def load(path: Path | None, wanted: str = "") -> str:
         return f"The library of native kernels is not there; {_MENDS}."
     try:
         handle = ctypes.CDLL(str(path))
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(handle, f"nk_{name}")
-            function.restype, function.argtypes = result, arguments
+        for declared in schema.FUNCTIONS:
+            function = getattr(handle, f"nk_{declared.name}")
+            function.restype, function.argtypes = schema.signature(declared)
     except (OSError, AttributeError) as error:
         return f"The library of native kernels does not load ({error}); {_MENDS} again."
-    if handle.nk_abi() != _ABI:
+    if handle.nk_abi() != schema.ABI:
         return f"The library of native kernels is of another version; {_MENDS} again."
     sets = tuple(handle.nk_isa_name(at).decode() for at in range(handle.nk_isa_count()))
     if wanted and wanted not in sets:

@@ -16,8 +16,17 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import library, weights
+from kernels.cpu.schema import (
+    MOST_WEIGHTS,
+    Joined,
+    NativeActivation,
+    NativeCacheType,
+    NativeOp,
+    NativeProgram,
+    NativeRows,
+    OpKind,
+)
 from kernels.program import (
-    Activation,
     Add,
     Attend,
     Change,
@@ -32,47 +41,11 @@ from kernels.program import (
 )
 from kernels.weight import Weight
 
-_EMBED, _NORM, _QUANTIZE, _LINEAR, _ANGLES, _TURN, _ATTEND = range(7)
-_GATE, _ADD, _SOFTCAP, _COLUMNS, _BIAS = range(7, 12)
-_APART, _JOINED, _COPY_ALONE = range(3)  # enum nk_joined
-_ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}
-CACHES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}  # enum nk_cache
-_MOST_WEIGHTS = 3  # of one operation
-_EXACT = ("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # multiplied without quantizing
-
-
-class _Op(ctypes.Structure):
-    """struct nk_op of step.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int32) for name in ("kind", "joined", "quantize")),
-        *((name, ctypes.c_int32) for name in ("x", "y", "z", "out")),
-        *((name, ctypes.c_int32) for name in ("count", "activation", "add_to")),
-        *((name, ctypes.c_int32) for name in ("interleaved", "layer", "pairs")),
-        *((name, ctypes.c_int64) for name in ("width", "heads", "kv_heads", "head_width")),
-        ("window", ctypes.c_int64),
-        *((name, ctypes.c_float) for name in ("epsilon", "scale", "cap")),
-        ("centred", ctypes.c_int32),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("weight", "bias", "query_norm", "key_norm", "sinks")
-        ),
-        ("weights", library.NativeWeight * _MOST_WEIGHTS),
-        ("outs", ctypes.c_int32 * 4),
-    )
-
-
-class _NativeProgram(ctypes.Structure):
-    """struct nk_program of step.h."""
-
-    _fields_ = (
-        ("ops", ctypes.POINTER(_Op)),
-        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-        ("keys", ctypes.POINTER(library.NativeRows)),
-        ("values", ctypes.POINTER(library.NativeRows)),
-        ("cache_type", ctypes.c_int64),
-        ("op_bytes", ctypes.c_int64),
-    )
+CACHES = {
+    torch.float32: NativeCacheType.F32,
+    torch.float16: NativeCacheType.F16,
+    torch.int8: NativeCacheType.Q8,
+}
 
 
 def record(program: Program) -> Recorded | None:
@@ -95,7 +68,7 @@ class _Lowering:
     """The operations so far, and the numbers and widths of their buffers."""
 
     widths: dict[str, int]
-    ops: list[_Op] = field(default_factory=list)
+    ops: list[NativeOp] = field(default_factory=list)
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
     kept: list[Tensor | Weight] = field(default_factory=list)  # what operations point at
     quantized: tuple[str, int] = ("", 0)  # the buffer whose copy is there, its columns at once
@@ -107,8 +80,8 @@ class _Lowering:
             self.widths[name] = width
         return list(self.widths).index(name)
 
-    def add(self, kind: int, **fields: object) -> _Op:
-        op = _Op(kind=kind, activation=-1, add_to=-1)
+    def add(self, kind: OpKind, **fields: object) -> NativeOp:
+        op = NativeOp(kind=kind, activation=-1, add_to=-1)
         for name, value in fields.items():
             setattr(op, name, value)
         self.ops.append(op)
@@ -139,12 +112,14 @@ class _Lowering:
                 self._gate(one)
             case Add():
                 names = {"x": self.number(one.x), "y": self.number(one.y)}
-                self.add(_ADD, **names, width=self.widths[one.x], scale=one.scale)
+                self.add(OpKind.ADD, **names, width=self.widths[one.x], scale=one.scale)
                 self._changed(one.x)
                 if one.scale != 1.0:
                     self._changed(one.y)
             case Softcap():
-                self.add(_SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x])
+                self.add(
+                    OpKind.SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x]
+                )
                 self._changed(one.x)
         return 1
 
@@ -157,7 +132,9 @@ class _Lowering:
             self.quantized = ("", 0)
 
     def _embed(self, one: Embed) -> None:
-        op = self.add(_EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns)
+        op = self.add(
+            OpKind.EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns
+        )
         for table in filter(None, (one.table, one.positions)):
             self._point(op, op.count, table)
             op.count += 1
@@ -165,7 +142,7 @@ class _Lowering:
 
     def _norm(self, one: Norm, then: Instruction | None) -> None:
         op = self.add(
-            _NORM,
+            OpKind.NORM,
             x=self.number(one.x),
             out=self.number(one.out),
             width=self.widths[one.x],
@@ -178,7 +155,7 @@ class _Lowering:
         if isinstance(then, Linear) and one.x != one.out == then.x:
             first = _alike(then)[0]
             op.quantize = _group(first)
-            op.joined = _COPY_ALONE if _reads_copy_alone(first) else _APART
+            op.joined = Joined.COPY_ALONE if _reads_copy_alone(first) else Joined.APART
             self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
@@ -192,7 +169,7 @@ class _Lowering:
         plain = not any(one.changes) and all(bias is None for bias in one.biases)
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _gates(one, then):
-            self._products(one, activation=_ACTIVATIONS[then.activation])
+            self._products(one, activation=NativeActivation[then.activation.name])
             return 2
         if plain and alone and isinstance(then, Add) and (then.y, then.scale) == (one.outs[0], 1.0):
             self._products(one, add_to=self.number(then.x))
@@ -205,31 +182,31 @@ class _Lowering:
         for out, bias in zip(one.outs, one.biases, strict=False):
             if bias is not None:
                 held = self.pointer(bias)
-                self.add(_BIAS, x=self.number(out), width=self.widths[out], weight=held)
+                self.add(OpKind.BIAS, x=self.number(out), width=self.widths[out], weight=held)
         return 1
 
     def _quantize(self, one: Linear) -> None:
         wanted = (one.x, _group(one))
         if self.quantized != wanted and wanted[1]:
             self.add(
-                _QUANTIZE,
+                OpKind.QUANTIZE,
                 x=self.number(one.x),
                 width=self.widths[one.x],
                 quantize=wanted[1],
-                joined=_COPY_ALONE,
+                joined=Joined.COPY_ALONE,
             )
             self.quantized = wanted
 
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
         last = self.ops[-1]
-        used = (last.x, last.out) if last.kind == _NORM else (last.x,)
+        used = (last.x, last.out) if last.kind == OpKind.NORM else (last.x,)
         if not {add_to, *map(self.number, one.outs)}.isdisjoint(used):  # by some still
-            last.joined = _APART
-        for start in range(0, len(one.weights), _MOST_WEIGHTS):
-            some = one.weights[start : start + _MOST_WEIGHTS]
-            outs = one.outs[start : start + _MOST_WEIGHTS]
+            last.joined = Joined.APART
+        for start in range(0, len(one.weights), MOST_WEIGHTS):
+            some = one.weights[start : start + MOST_WEIGHTS]
+            outs = one.outs[start : start + MOST_WEIGHTS]
             op = self.add(
-                _LINEAR,
+                OpKind.LINEAR,
                 x=self.number(one.x),
                 width=self.widths[one.x],
                 count=len(some),
@@ -250,7 +227,7 @@ class _Lowering:
         down, up = weights.prepare(change.down), weights.prepare(change.up)
         self._products(Linear(x, (down,), (middle,)))
         scales = self.pointer(change.scales)
-        self.add(_COLUMNS, x=self.number(middle), width=rank, weight=scales)
+        self.add(OpKind.COLUMNS, x=self.number(middle), width=rank, weight=scales)
         self._products(Linear(middle, (up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
@@ -262,7 +239,7 @@ class _Lowering:
         }
         turning = self.angles[_turning(one)]
         self.add(
-            _TURN,
+            OpKind.ROPE,
             x=self.number(one.q),
             y=self.number(one.k),
             z=self.number(one.v),
@@ -275,7 +252,7 @@ class _Lowering:
             **shape,
         )
         self.add(
-            _ATTEND,
+            OpKind.ATTEND,
             x=self.number(one.q),
             out=self.number(one.out),
             scale=one.scale,
@@ -288,12 +265,12 @@ class _Lowering:
 
     def _gate(self, one: Gate) -> None:
         self.add(
-            _GATE,
+            OpKind.GATE,
             x=self.number(one.gate),
             y=self.number(one.up) if one.up else -1,
             out=self.number(one.out),
             width=self.widths[one.gate],
-            activation=_ACTIVATIONS[one.activation],
+            activation=NativeActivation[one.activation.name],
         )
         self._changed(one.out)
 
@@ -306,17 +283,27 @@ class _Lowering:
         self.angles[key] = name
         # Where nothing turns there are no angles, but a buffer has to have some width.
         out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
-        self.add(_ANGLES, joined=_JOINED, out=out, pairs=pairs, weight=weight, scale=one.rope_scale)
+        self.add(
+            OpKind.ANGLES,
+            joined=Joined.JOINED,
+            out=out,
+            pairs=pairs,
+            weight=weight,
+            scale=one.rope_scale,
+        )
 
-    def _point(self, op: _Op, at: int, weight: Weight) -> None:
+    def _point(self, op: NativeOp, at: int, weight: Weight) -> None:
         self.kept.append(weight)
         op.weights[at] = weights.native(weight)
 
 
 def _group(one: Linear) -> int:
     """Columns of x that are quantized at once for these products; 0: they read x itself."""
-    ids = [weight.format.id for weight in one.weights if weight.format.name not in _EXACT]
-    return library.native().nk_activation_group(ids[0]) if ids else 0
+    return max(map(_weight_group, one.weights))
+
+
+def _weight_group(weight: Weight) -> int:
+    return library.native().nk_activation_group(weight.format.id)
 
 
 def _alike(one: Linear) -> list[Linear]:
@@ -343,7 +330,7 @@ def _alike(one: Linear) -> list[Linear]:
 
 def _reads_copy_alone(one: Linear) -> bool:
     """Whether these products read nothing of x itself."""
-    return not any(weight.format.name in _EXACT for weight in one.weights)
+    return all(map(_weight_group, one.weights))
 
 
 def _gates(one: Linear, gate: Gate) -> bool:
@@ -379,15 +366,15 @@ class Recorded:
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
-        self._ops = (_Op * len(lowering.ops))(*lowering.ops)
+        self._ops = (NativeOp * len(lowering.ops))(*lowering.ops)
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # rows there is room for
         self._pointers = (ctypes.c_void_p * len(self._names))()
         self._room = -1
-        self._native = _NativeProgram(
+        self._native = NativeProgram(
             ops=self._ops,
-            buffers=ctypes.cast(self._pointers, ctypes.POINTER(ctypes.c_void_p)),
-            op_bytes=ctypes.sizeof(_Op),
+            buffers=ctypes.addressof(self._pointers),
+            op_bytes=ctypes.sizeof(NativeOp),
         )
 
     def hidden(
@@ -449,8 +436,8 @@ class Recorded:
         if room.number == self._room:
             return
         layers = len(room.keys)
-        self._keys = (library.NativeRows * layers)(*map(library.native_rows, room.keys))
-        self._values = (library.NativeRows * layers)(*map(library.native_rows, room.values))
+        self._keys = (NativeRows * layers)(*map(library.native_rows, room.keys))
+        self._values = (NativeRows * layers)(*map(library.native_rows, room.values))
         self._native.keys = self._keys
         self._native.values = self._values
         self._native.cache_type = CACHES[room.keys[0].data.dtype]

@@ -21,6 +21,7 @@ from torch import Tensor
 from kernels import reference
 from kernels.cpu import library
 from kernels.cpu.memory import allocated
+from kernels.cpu.schema import NativeWeight
 from kernels.formats import Format
 from kernels.weight import Weight
 
@@ -73,11 +74,11 @@ def held_bytes(format: Format, shape: Sequence[int]) -> int:
     return _room(_packed_bytes(format, shape))
 
 
-def native(weight: Weight) -> library.NativeWeight:
+def native(weight: Weight) -> NativeWeight:
     """A packed weight as native code takes it; valid while `weight` is."""
     assert is_packed(weight)
     rows = math.prod(weight.shape[:-1])
-    return library.NativeWeight(weight.data.data_ptr(), weight.format.id, rows, weight.columns)
+    return NativeWeight(weight.data.data_ptr(), weight.format.id, rows, weight.columns)
 
 
 def _packed_bytes(format: Format, shape: Sequence[int]) -> int:

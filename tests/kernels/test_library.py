@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kernels import ops
-from kernels.cpu import build, library
+from kernels.cpu import build, library, schema
 
 REPOSITORY = Path(__file__).parents[2]
 needs_library = pytest.mark.skipif(not library.available(), reason=library.reason())
@@ -46,8 +46,8 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
         pytest.skip(str(error))
     (tmp_path / "native").mkdir()
     stubs = "".join(
-        f'extern "C" __attribute__((visibility("default"))) int nk_{name}() {{ return 999; }}\n'
-        for name in library._SIGNATURES
+        f'extern "C" __attribute__((visibility("default"))) int nk_{declared.name}() {{ return 999; }}\n'
+        for declared in schema.FUNCTIONS
     )
     (tmp_path / "native" / "nk.cpp").write_text(stubs)
     other = build.build_library(compiler, tmp_path / "lib", native=tmp_path / "native")

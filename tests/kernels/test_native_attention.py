@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library
+from kernels.cpu.schema import NativeRows
 from rotation import rotation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -64,9 +65,9 @@ class Cache:
             width = self.data.shape[-1]
             self.exact = self.exact * each[..., :width] @ rotation(width)
 
-    def rows(self) -> library.NativeRows:
+    def rows(self) -> NativeRows:
         scales = None if self.scales is None else self.scales.data_ptr()
-        return library.NativeRows(self.data.data_ptr(), scales, self.data.shape[1])
+        return NativeRows(self.data.data_ptr(), scales, self.data.shape[1])
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 import blocks
 from kernels.cpu import FORMATS as PACKED
-from kernels.cpu import build, library
+from kernels.cpu import build, library, schema
 from kernels.formats import FORMATS, Format
 
 REPOSITORY = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def test_the_library_needs_nothing_but_the_systems_own_c() -> None:
     listed = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True)
     if listed.returncode == 0:
         exported = {line.split()[-1] for line in listed.stdout.splitlines()}
-        assert exported == {f"nk_{name}" for name in library._SIGNATURES}
+        assert exported == {f"nk_{declared.name}" for declared in schema.FUNCTIONS}
 
 
 # --- names and files

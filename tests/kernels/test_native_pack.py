@@ -14,7 +14,7 @@ from torch import Tensor
 import tiles
 from blocks import PACKED
 from kernels.cpu import library
-from kernels.cpu.library import NativeWeight
+from kernels.cpu.schema import NativeWeight
 from kernels.formats import Format, by_name, decode_rows
 
 Rows = Callable[[Format, int, int], Tensor]

@@ -1,11 +1,10 @@
-"""Native norms, rotations, gates, caps, arg-max and cache rows, on every instruction set.
+"""Native norms, rotations, gates, caps and cache rows, on every instruction set.
 
 Outputs lie inside memory filled with NaN, so what a kernel leaves out or writes too much of shows.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
 
@@ -17,8 +16,11 @@ from torch.nn import functional
 from engine.cache import Cache
 from engine.messages import CacheType
 from kernels import reference
-from kernels.cpu import library
-from kernels.program import Activation
+from kernels.cpu import library, program, weights
+from kernels.cpu.schema import NativeActivation
+from kernels.formats import by_name
+from kernels.program import Activation, Attend, Embed, Program, Room, Rows
+from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -27,8 +29,9 @@ WIDTHS = (1, 3, 15, 16, 17, 64, 80, 100, 576, 2049)
 COUNTS = (1, 7, 16, 33, 1000, 70_001)
 NAN, INF = math.nan, math.inf
 SPECIAL = (0.0, -0.0, INF, -INF, NAN, 1e38, -1e38, 1e20, -1e20, 89.0, -89.0, 104.0, -104.0, 1e-30)
-CACHE_TYPES = {CacheType.F32: 0, CacheType.F16: 1, CacheType.Q8_0: 2}  # enum nk_cache
-ACTIVATIONS = {Activation.SILU: 0, Activation.GELU_TANH: 1}  # enum nk_activation
+CACHE_DTYPES = {type: Cache.held_type(type) for type in CacheType}
+ACTIVATIONS = {one: NativeActivation[one.name] for one in Activation}
+BITS = {4: torch.int32, 2: torch.int16, 1: torch.int8}
 
 pointer = library.pointer
 
@@ -208,62 +211,43 @@ def test_elements_do_not_depend_on_threads(threads: int, random: torch.Generator
     assert all(torch.equal(run(x), y) for run, y in zip(ELEMENTWISE.values(), alone, strict=True))
 
 
-# --- arg-max ------------------------------------------------------------------------------------
-
-
-def argmax(x: Tensor) -> int:
-    return library.native().nk_argmax(pointer(x), len(x))
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 1023, 1024, 1025, 5000, 150_001])
-def test_argmax_is_the_lowest_index_of_the_largest(
-    count: int, threads: int, random: torch.Generator
-) -> None:
-    library.set_threads(threads)
-    x = torch.randint(-50, 50, (count,), generator=random).float()  # ties
-    assert argmax(x) == int(x.argmax())
-    x = torch.full((count,), -INF)
-    assert argmax(x) == 0
-    at = int(torch.randint(0, count, (1,), generator=random))
-    x[at:] = -7.0
-    assert argmax(x) == at
-    x[-1] = INF
-    assert argmax(x) == count - 1
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("count", [1, 16, 1500, 150_001])
-def test_argmax_finds_the_first_nan_as_torch_does(
-    count: int, threads: int, random: torch.Generator
-) -> None:
-    library.set_threads(threads)
-    x = torch.randn(count, generator=random)
-    for at in torch.randint(0, count, (5,), generator=random).tolist():
-        x[at] = NAN
-        assert argmax(x) == int(x.argmax())
-    x[0] = INF
-    assert argmax(x) == int(x.argmax())
-
-
-def test_argmax_takes_both_zeros_as_equal() -> None:
-    assert argmax(torch.tensor([-1.0, -0.0, 0.0])) == 1
-
-
 # --- cache rows ---------------------------------------------------------------------------------
 
 
 def cached(x: Tensor, type: CacheType, position: int, capacity: int) -> list[Tensor]:
-    """x [T, K, C] as the native kernel holds it: all rows [K, capacity, ...], the others of ones."""
-    _, heads, width = x.shape
-    dtype = {CacheType.F32: torch.float32, CacheType.F16: torch.float16}.get(type, torch.int8)
+    """x [T, K, C] as a recorded pass holds it: all rows [K, capacity, ...], the others of ones.
+
+    The pass looks its values up in a table that holds them, turns no channel, and attends.
+    """
+    tokens, heads, width = x.shape
+    table = Weight(x.reshape(tokens, -1).view(torch.uint8), by_name("F32"), (tokens, heads * width))
+    held = CACHE_DTYPES[type]
+    keys, values = (_ones(heads, capacity, width, held) for _ in "kv")
+    packed, still = weights.prepare(table), torch.ones(0)  # no frequencies: no rotation
+    names = ("q", "k", "v", "y")
+    body = (
+        *(Embed(packed, name) for name in names[:3]),
+        Attend(*names, 0, width, None, None, 0.0, still, False, 1.0, scale=1.0),
+    )
+    widths = dict.fromkeys((*names, "logits"), heads * width)
+    recorded = program.record(Program(body, (0,), (), "y", "logits", widths))
+    assert recorded
+    recorded.hidden(range(tokens), Room(1, capacity, (keys,), (values,)), position)
+    for one, other in zip(_parts(keys), _parts(values), strict=True):
+        bits = BITS[one.itemsize]
+        assert torch.equal(one.view(bits), other.view(bits))
+    return _parts(keys)
+
+
+def _ones(heads: int, capacity: int, width: int, dtype: torch.dtype) -> Rows:
     data = torch.ones(heads, capacity, width, dtype=dtype)
-    scales = torch.ones(heads, capacity, -(-width // 32), dtype=torch.float16)
-    used = scales.data_ptr() if type is CacheType.Q8_0 else None
-    rows = library.NativeRows(data.data_ptr(), used, capacity)
-    kind = CACHE_TYPES[type]
-    library.call("cache_write", pointer(x), *x.shape, position, kind, ctypes.byref(rows))
-    return [data, scales] if used else [data]
+    blocks = -(-width // 32)
+    coded = dtype is torch.int8
+    return Rows(data, torch.ones(heads, capacity, blocks, dtype=torch.float16) if coded else None)
+
+
+def _parts(rows: Rows) -> list[Tensor]:
+    return [rows.data] if rows.scales is None else [rows.data, rows.scales]
 
 
 def held(x: Tensor, type: CacheType) -> list[Tensor]:
@@ -288,20 +272,20 @@ def hostile_rows(tokens: int, width: int, random: torch.Generator) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("type", CACHE_TYPES)
+@pytest.mark.parametrize("type", CACHE_DTYPES)
 @pytest.mark.parametrize("width", [1, 16, 31, 32, 33, 48, 80, 100, 128])
 def test_cache_holds_the_bits_the_engine_would(
     type: CacheType, width: int, random: torch.Generator
 ) -> None:
     x = hostile_rows(40, width, random)
     for native, engine in zip(cached(x, type, 3, 50), held(x, type), strict=True):
-        bits = {4: torch.int32, 2: torch.int16, 1: torch.int8}[native.itemsize]
+        bits = BITS[native.itemsize]
         assert torch.equal(native[:, 3:43].contiguous().view(bits), engine.contiguous().view(bits))
         assert (native[:, :3] == 1).all()  # rows before and after stay
         assert (native[:, 43:] == 1).all()
 
 
-@pytest.mark.parametrize("type", CACHE_TYPES)
+@pytest.mark.parametrize("type", CACHE_DTYPES)
 def test_nan_is_not_lost_on_the_way_into_a_cache(type: CacheType) -> None:
     x = torch.ones(1, 1, 100)
     x[0, 0, 70] = NAN

@@ -96,12 +96,6 @@ def token_attention(numbers: Rows, _: object) -> Callable[[], Tensor]:
     return lambda: cpu.attention(q, k.transpose(0, 1), v.transpose(0, 1), 3000, 0.1, 0, 0.0)
 
 
-def largest(numbers: Rows, _: object) -> Callable[[], Tensor]:
-    x = numbers(150_001)
-    x[77_777] = x[140_000] = 50.0
-    return lambda: torch.tensor(library.native().nk_argmax(x.data_ptr(), x.numel()))
-
-
 OPERATIONS = {
     "linear Q4_0": products("Q4_0"),
     "linear F32": products("F32"),
@@ -112,7 +106,6 @@ OPERATIONS = {
     "cap": cap,
     "attention of a prompt": prompt_attention,
     "attention of a token": token_attention,
-    "largest": largest,
 }
 
 
@@ -132,19 +125,6 @@ def test_any_number_of_threads_gives_the_same_bits(
             torch.testing.assert_close(operation(), alone, rtol=0, atol=0)
 
 
-def test_the_lowest_of_equal_largest_and_the_first_nan_are_found(numbers: Rows) -> None:
-    x = numbers(200_000)
-    library.set_threads(3)
-    argmax = library.native().nk_argmax
-    assert argmax(x.data_ptr(), x.numel()) == x.argmax().item()
-    x[150_001] = x[66_667] = 99.0
-    assert argmax(x.data_ptr(), x.numel()) == 66_667
-    x[199_999] = x[133_334] = torch.nan
-    assert argmax(x.data_ptr(), x.numel()) == 133_334
-    x.fill_(-torch.inf)
-    assert argmax(x.data_ptr(), x.numel()) == 0
-
-
 def test_the_number_may_change_between_any_two_jobs(numbers: Rows) -> None:
     operation = norm(numbers, None)
     library.set_threads(1)
@@ -153,7 +133,6 @@ def test_the_number_may_change_between_any_two_jobs(numbers: Rows) -> None:
         library.set_threads(threads)
         assert library.threads() == threads
         assert torch.equal(operation(), alone)
-        assert 1 <= library.native().nk_active_threads() <= threads
 
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="only Linux lists the threads of a process")

@@ -14,13 +14,12 @@
 
 #include "layout.h"
 #include "nk.h"
-#include "step.h"
 
 namespace {
 
 constexpr int kMostParameters = 16, kMostOperands = 14, kMostBlocks = 64;
 constexpr uint8_t kPoison = 0xFF;
-enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, ARGMAX, RUN };
+enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
 
 [[noreturn]] void fail(const char *what) {
     fprintf(stderr, "driver: %s\n", what);
@@ -172,38 +171,16 @@ int softcap(const Case &c, Result &y) {
     return nk_softcap((const float *)c.operand[0], float_of(c.p[1]), c.p[0], (float *)y.data);
 }
 
-// Keys or values [positions, heads, width] written to a cache that ends with its capacity.
-int fill(const Case &c, const void *rows, int64_t positions, nk_rows &cache) {
-    const int64_t heads = c.p[2], width = c.p[3], type = c.p[5], capacity = c.p[9];
-    const int64_t count = heads * capacity, each = type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
-    cache.data = guarded((size_t)(count * width * each));
-    cache.scales = type == NK_CACHE_Q8 ? (uint16_t *)guarded((size_t)(count * ((width + 31) / 32) * 2)) : nullptr;
-    cache.capacity = capacity;
-    // In two parts, as a session writes it.
-    const int64_t first = positions / 2, row = heads * width;
-    const float *x = (const float *)rows;
-    const int status = first ? nk_cache_write(x, first, heads, width, 0, (int)type, &cache) : NK_OK;
-    return status ? status : nk_cache_write(x + first * row, positions - first, heads, width, first, (int)type, &cache);
-}
-
-// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, values, sinks
+// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, their scales,
+// values, their scales, sinks
 int attention(const Case &c, Result &y) {
-    nk_rows keys, values;
-    const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3], positions = c.p[4] + tokens;
-    int status = fill(c, c.operand[1], positions, keys);
-    if (!status) status = fill(c, c.operand[2], positions, values);
+    const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3];
+    const nk_rows keys = {c.operand[1], c.bytes[2] ? (uint16_t *)c.operand[2] : nullptr, c.p[9]};
+    const nk_rows values = {c.operand[3], c.bytes[4] ? (uint16_t *)c.operand[4] : nullptr, c.p[9]};
     y = floats(tokens * heads * width);
-    const float *sinks = c.bytes[3] ? (const float *)c.operand[3] : nullptr;
-    return status ? status
-                  : nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4], (int)c.p[5], &keys,
-                                 &values, float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
-}
-
-// count; x
-int argmax(const Case &c, Result &y) {
-    y = {guarded(sizeof(int64_t)), sizeof(int64_t)};
-    *(int64_t *)y.data = nk_argmax((const float *)c.operand[0], c.p[0]);
-    return NK_OK;
+    const float *sinks = c.bytes[5] ? (const float *)c.operand[5] : nullptr;
+    return nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4], (int)c.p[5], &keys, &values,
+                        float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
 }
 
 // --- a recorded program: one layer of a model, and its head
@@ -237,15 +214,11 @@ nk_op op_of(int kind, int x, int out, int64_t width) {
     return op;
 }
 
-bool reads_copies(int64_t format) {
-    return format != NK_F32 && format != NK_F16 && format != NK_BF16 && format != NK_F8_E4M3 && format != NK_F8_E5M2;
-}
-
 nk_op norm_of(const Model &m, int number) {
     nk_op op = op_of(NK_NORM, STREAM, NORMED, m.width);
     op.weight = m.norms + number * m.width;
     op.quantize = nk_activation_group(m.format);
-    op.joined = reads_copies(m.format) ? NK_COPY_ALONE : NK_APART;
+    op.joined = op.quantize ? NK_COPY_ALONE : NK_APART;
     return op;
 }
 
@@ -256,7 +229,7 @@ nk_op quantize_of(const Model &m, int x, int64_t width) {
     return op;
 }
 
-nk_op product_of(const Model &m, int x, int64_t width, int out, const nk_weight &weight) {
+nk_op product_of(int x, int64_t width, int out, const nk_weight &weight) {
     nk_op op = op_of(NK_LINEAR, x, 0, width);
     op.count = 1;
     op.weights[0] = weight;
@@ -271,6 +244,7 @@ void also(nk_op &op, int out, const nk_weight &weight) {
 
 int record(const Model &m, nk_op *ops) {
     const int64_t query = m.heads * m.head_width;
+    const bool reads_copies = nk_activation_group(m.format) != 0;
     nk_op *op = ops;
     *op = op_of(NK_ANGLES, 0, ANGLES, 0);
     op->joined = 1;
@@ -279,12 +253,12 @@ int record(const Model &m, nk_op *ops) {
     *op = op_of(NK_EMBED, 0, STREAM, m.width);
     op++->weights[0] = m.table;
     *op++ = norm_of(m, 0);
-    *op = product_of(m, NORMED, m.width, QUERY, m.query);
+    *op = product_of(NORMED, m.width, QUERY, m.query);
     also(*op, KEY, m.key);
     also(*op++, VALUE, m.value);
-    const int kinds[] = {NK_TURN, NK_ATTEND};
+    const int kinds[] = {NK_ROPE, NK_ATTEND};
     for (const int kind : kinds) {
-        *op = op_of(kind, QUERY, kind == NK_TURN ? ANGLES : ATTENDED, 0);
+        *op = op_of(kind, QUERY, kind == NK_ROPE ? ANGLES : ATTENDED, 0);
         op->y = KEY;
         op->z = VALUE;
         op->pairs = (int32_t)(m.head_width / 2);
@@ -295,18 +269,18 @@ int record(const Model &m, nk_op *ops) {
         op->key_norm = m.key_norm;
         op++->scale = 0.125f;
     }
-    *op++ = quantize_of(m, ATTENDED, query);
-    *op = product_of(m, ATTENDED, query, MADE, m.output);
+    if (reads_copies) *op++ = quantize_of(m, ATTENDED, query);
+    *op = product_of(ATTENDED, query, MADE, m.output);
     op++->add_to = STREAM;
     *op++ = norm_of(m, 1);
-    *op = product_of(m, NORMED, m.width, GATE, m.gate);
+    *op = product_of(NORMED, m.width, GATE, m.gate);
     also(*op, UP, m.up);
     op++->activation = 0;
-    *op++ = quantize_of(m, GATE, m.inner);
-    *op = product_of(m, GATE, m.inner, MADE, m.down);
+    if (reads_copies) *op++ = quantize_of(m, GATE, m.inner);
+    *op = product_of(GATE, m.inner, MADE, m.down);
     op++->add_to = STREAM;
     *op++ = norm_of(m, 2);
-    *op++ = product_of(m, NORMED, m.width, LOGITS, m.table);
+    *op++ = product_of(NORMED, m.width, LOGITS, m.table);
     *op = op_of(NK_SOFTCAP, LOGITS, 0, m.vocabulary);
     op++->cap = m.cap;
     return (int)(op - ops);
@@ -360,7 +334,6 @@ int run(const Case &c, Result &y) {
     case GATED: return gated(c, y);
     case SOFTCAP: return softcap(c, y);
     case ATTENTION: return attention(c, y);
-    case ARGMAX: return argmax(c, y);
     case RUN: return run_program(c, y);
     }
     fail("no such op");

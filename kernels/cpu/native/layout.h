@@ -27,12 +27,13 @@ enum nk_format : int64_t {
 
 typedef uint16_t half_t;
 
-// Columns that share one scale of the activations, which are rounded to 8 bits. One large channel
-// spoils fewer others in groups of 16: that halves the distance of a small model's answers from
-// exact ones. Weights of one and two bits are coarser than that, and their products, bound by
-// arithmetic, need one sum where they would need two.
+// Columns that share one scale of the activations, which are rounded to 8 bits; 0: they stay floats.
+// One large channel spoils fewer others in groups of 16: that halves the distance of a small model's
+// answers from exact ones. Weights of one and two bits are coarser than that, and their products,
+// bound by arithmetic, need one sum where they would need two.
 static inline int nk_columns_at_once(int64_t format) {
     switch (format) {
+    case NK_F32: case NK_F16: case NK_BF16: case NK_F8_E4M3: case NK_F8_E5M2: return 0;
     case NK_Q1_0: case NK_Q2_0: case NK_TQ1_0: case NK_TQ2_0:
     case NK_PQ2_0: case NK_PTQ1_0: case NK_TQ2_0_G128: return 32;
     default: return 16;

@@ -43,7 +43,6 @@ int nk_use_isa(int index) {
 
 int nk_set_threads(int threads) { return nk_pool_set(threads); }
 int nk_threads(void) { return nk_pool_size(); }
-int nk_active_threads(void) { return nk_pool_active(); }
 
 void nk_idle(void) {
     nk_pool_idle();

@@ -159,50 +159,11 @@ void elements_job(void *context, int thread, int threads) {
     op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation, op.y + first);
 }
 
-struct Largest {
-    const nk_table *table;
-    const float *x;
-    int64_t count;
-    int64_t found[NK_MOST_THREADS];  // of each thread, -1: had nothing to look at
-};
-
-void largest_job(void *context, int thread, int threads) {
-    Largest &op = *(Largest *)context;
-    int64_t first, end;
-    nk_share(op.count, kLine, thread, threads, &first, &end);
-    op.found[thread] = first < end ? first + op.table->argmax(op.x + first, end - first) : -1;
-}
-
 // --- the cache
-
-int64_t element_bytes(int type) { return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1; }
 
 bool sound(const nk_rows &rows, int type) {
     if (type != NK_CACHE_F32 && type != NK_CACHE_F16 && type != NK_CACHE_Q8) return false;
     return rows.data && (type != NK_CACHE_Q8 || rows.scales);
-}
-
-struct CacheWrite {
-    const nk_table *table;
-    const float *x;
-    int64_t tokens, heads, width, position;
-    int type;
-    nk_rows cache;
-};
-
-void cache_write_job(void *context, int thread, int threads) {
-    const CacheWrite &op = *(CacheWrite *)context;
-    const int64_t row_bytes = op.width * element_bytes(op.type), blocks = (op.width + 31) / 32;
-    int64_t first, end;
-    nk_share(op.tokens, 1, thread, threads, &first, &end);
-    for (int64_t t = first; t < end; ++t) {
-        for (int64_t h = 0; h < op.heads; ++h) {
-            const int64_t row = h * op.cache.capacity + op.position + t;
-            op.table->cache_row(op.x + (t * op.heads + h) * op.width, op.width, op.type,
-                                (uint8_t *)op.cache.data + row * row_bytes,
-                                op.cache.scales ? op.cache.scales + row * blocks : nullptr);
-        }
-    }
 }
 
 struct Attention {
@@ -254,12 +215,13 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
     const int64_t padded = (columns + 31) / 32 * 32, pass = least(tokens, kPass);
     Linear op = {table, weight, x, y, tokens, padded, group, (rows + group - 1) / group, true,
                  nullptr, nullptr, nullptr, nullptr, 0};
-    op.quantized = weight->format != NK_F32 && weight->format != NK_F16 && weight->format != NK_BF16;
+    op.quantized = nk_columns_at_once(weight->format) > 0;
     op.own_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
     // The last pass may be shorter than the others, and one token may need more than many.
     const int64_t last = rounded(table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
     if (last > op.own_bytes) op.own_bytes = last;
-    const int64_t q = rounded(pass * padded), scale = rounded(pass * padded / 4), sum = rounded(pass * padded / 4);
+    const int64_t rounds = op.quantized ? pass * padded : 0;
+    const int64_t q = rounded(rounds), scale = rounded(rounds / 4), sum = rounded(rounds / 4);
     uint8_t *memory = scratch.take(q + scale + sum + nk_pool_size() * op.own_bytes);
     if (!memory) return NK_NO_MEMORY;
     op.q = (int8_t *)memory;
@@ -311,29 +273,6 @@ int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     if (!possible(count) || cap == 0) return NK_BAD_SHAPE;
     Elements op = {nk_current(), x, nullptr, count, 0, cap, y};
     run(elements_job, &op, 16 * count);
-    return NK_OK;
-}
-
-int64_t nk_argmax(const float *x, int64_t count) {
-    if (!possible(count)) return -1;
-    Largest op = {nk_current(), x, count, {}};
-    for (int64_t &found : op.found) found = -1;
-    run(largest_job, &op, 4 * count);
-    int64_t best = op.found[0];
-    for (const int64_t found : op.found) {
-        if (found < 0 || x[best] != x[best]) continue;  // the first NaN counts as largest
-        if (x[found] > x[best] || x[found] != x[found]) best = found;
-    }
-    return best;
-}
-
-int nk_cache_write(const float *x, int64_t tokens, int64_t heads, int64_t width, int64_t position, int type,
-                   const nk_rows *cache) {
-    if (tokens == 0) return NK_OK;
-    if (!possible(tokens, heads, width) || !possible(cache->capacity, heads, width)) return NK_BAD_SHAPE;
-    if (position < 0 || position > cache->capacity - tokens || !sound(*cache, type)) return NK_BAD_SHAPE;
-    CacheWrite op = {nk_current(), x, tokens, heads, width, position, type, *cache};
-    run(cache_write_job, &op, 8 * tokens * heads * width);
     return NK_OK;
 }
 

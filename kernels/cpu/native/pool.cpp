@@ -80,7 +80,6 @@ struct Pool {
     // Thread 0's own.
     alignas(kLine) int size = 1;  // as set, the caller included
     int created = 0;              // workers that exist
-    int active = 1;               // threads that ended the last job
     int limit = 1;                // threads that may be tried now
     int proven = 1;               // threads that went well
     int step = 1;                 // how many to drop at the next trouble
@@ -406,7 +405,6 @@ void await_leaving() {
     for (int i = 0; i < pool.size - 1; ++i)
         while (load(workers[i].state) == kGoing) wait.once();
     const uint64_t now = wait.waited() ? nk_now() : arrived_at;
-    pool.active = me.threads;
     const uint64_t work = arrived_at > me.began_at ? arrived_at - me.began_at : 0;
     const int late = 1;  // some other thread, if any
     if (me.threads > 1 && too_late(me, late, false, now, work)) retreat(now, fallback(me.threads));
@@ -466,7 +464,6 @@ void nk_pool_run(nk_job job, void *context) {
     __atomic_store_n(&pool.running, 1u, __ATOMIC_SEQ_CST);
     if (pool.size == 1 || __atomic_load_n(&pool.closing, __ATOMIC_SEQ_CST)) {
         nk_pool_alone(job, context);
-        pool.active = 1;
     } else {
         run_together(job, context);
     }
@@ -507,11 +504,10 @@ int nk_pool_barrier(int thread) {
 int nk_pool_set(int threads) {
     if (threads < 1 || threads > NK_MOST_THREADS) return NK_NO_THREADS;
     end_workers(threads - 1);
-    pool.size = pool.active = threads;
+    pool.size = threads;
     forget_trouble();
     return NK_OK;
 }
 
 int nk_pool_size(void) { return pool.size; }
-int nk_pool_active(void) { return pool.active; }
 void nk_pool_idle(void) { note(pool.rest, 1u); }

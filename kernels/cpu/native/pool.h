@@ -28,5 +28,4 @@ static inline void nk_share(int64_t count, int64_t step, int thread, int threads
 // are lacking start with the next job, and if the system refuses some, the number becomes less.
 int nk_pool_set(int threads);
 int nk_pool_size(void);    // as set
-int nk_pool_active(void);  // that ended the last shared job; as set, before there was one
 void nk_pool_idle(void);   // the threads sleep until the next job

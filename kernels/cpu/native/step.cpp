@@ -4,7 +4,7 @@
 // prefetchers read each other's lines. Cores are not equally fast, so of large products the last
 // eighth is taken in pieces as threads come free. Many tokens at once are bound by arithmetic
 // instead, so there all is, by rows and where that pays by tokens too.
-#include "step.h"
+#include "nk.h"
 
 #include <math.h>
 
@@ -261,7 +261,7 @@ void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
 // Whether a turn is left to the attention after it: where an item of that is all of one key head, who
 // takes it turns what it reads, and no barrier is needed between them.
 bool left_to_next(const Run &run, const nk_op *op, int threads) {
-    if (op->kind != NK_TURN || run.tokens > 1 || op->kv_heads < threads) return false;
+    if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
     const nk_attend a = attention_of(run, op[1]);
     return run.table->attention_items(&a) == a.kv_heads;
 }
@@ -361,7 +361,7 @@ void part(Run &run, int64_t index, int thread, int threads) {
     case NK_QUANTIZE: return quantize(run, op, thread, threads);
     case NK_LINEAR: return linear(run, op, taken, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
-    case NK_TURN: return turn(run, op, thread, threads);
+    case NK_ROPE: return turn(run, op, thread, threads);
     case NK_ATTEND: return attend(run, op, taken, thread, threads);
     default: return elementwise(run, op, thread, threads);
     }
@@ -443,8 +443,6 @@ int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens
     nk_pool_run(job, &run);
     return NK_OK;
 }
-
-int64_t nk_scratch_bytes(void) { return scratch.bytes; }
 
 void nk_free_scratch(void) {
     if (scratch.memory) nk_huge_free(scratch.memory, scratch.bytes);

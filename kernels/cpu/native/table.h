@@ -48,7 +48,6 @@ struct nk_table {
     void (*softcap)(const float *x, float cap, int64_t count, float *y);
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x
     void (*multiply)(const float *x, float factor, int64_t count, float *out);
-    int64_t (*argmax)(const float *x, int64_t count);
 
     // one head's row x [width] → the cache's row
     void (*cache_row)(const float *x, int64_t width, int type, void *row, uint16_t *scales);
@@ -67,8 +66,6 @@ struct nk_table {
 // Whether this processor fetches what lies in a row from far by itself, better than when it is told;
 // set when the instruction sets are looked for.
 extern bool nk_follows_rows;
-
-enum nk_activation { NK_SILU = 0, NK_GELU_TANH = 1 };
 
 extern const struct nk_table nk_table_zen4, nk_table_avx512, nk_table_avxvnni, nk_table_avx2,
     nk_table_i8mm, nk_table_neon, nk_table_scalar;

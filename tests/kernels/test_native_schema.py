@@ -1,0 +1,51 @@
+"""The table of the C interface, the header made from it, and what a compiler makes of that."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernels.cpu import build, schema
+from kernels.program import Activation
+
+STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "nk_weight": schema.NativeWeight,
+    "nk_rows": schema.NativeRows,
+    "nk_op": schema.NativeOp,
+    "nk_program": schema.NativeProgram,
+}
+
+
+def test_the_header_is_what_the_table_makes() -> None:
+    found = schema.HEADER.read_text(encoding="utf-8")
+    assert found == schema.header(), "run kernels/cpu/schema.py, or dev.py check --fix"
+
+
+def test_a_compiler_sees_the_numbers_and_offsets_that_python_uses(tmp_path: Path) -> None:
+    try:
+        compiler = build.find_compiler()
+    except build.NoCompiler as absent:
+        pytest.skip(str(absent))
+    lines = [f'#include "{schema.HEADER.name}"', f"static_assert(NK_ABI == {schema.ABI});"]
+    for enum, (_, prefix) in schema.ENUMS.items():
+        lines += [f"static_assert({prefix}{one.name} == {int(one)});" for one in enum]
+    for name, struct in STRUCTS.items():
+        lines.append(f"static_assert(sizeof({name}) == {ctypes.sizeof(struct)});")
+        for field, *_ in struct._fields_:
+            offset = getattr(struct, field).offset
+            lines.append(f"static_assert(offsetof({name}, {field}) == {offset});")
+    assert len(lines) > 60
+    source = tmp_path / "agree.cpp"
+    source.write_text("\n".join(lines) + "\n")
+    flags = "-std=c++17", "-fsyntax-only", "-I", schema.HEADER.parent
+    ran = subprocess.run(
+        [*compiler.command, *flags, source], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_activation_has_a_number() -> None:
+    assert {one.name for one in Activation} == {one.name for one in schema.NativeActivation}
