@@ -12,9 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any, cast
 
-from tokenizers import Regex, models, pre_tokenizers
-from tokenizers import Tokenizer as LibraryTokenizer
-
 from engine.added_tokens import AddedTokens
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.pretokenizers import PRE_TOKENIZERS, PreTokenizer
@@ -30,6 +27,7 @@ from engine.special_tokens import (
 )
 from engine.text_stream import TextStream
 from engine.tokenizer_json import Words
+from engine.tokenizer_library import SubwordEncoder
 
 Metadata = Mapping[str, object]
 _AGAIN = "Download the file again, or choose another one."
@@ -268,20 +266,19 @@ def _byte_level_encoder(
     if not complete:  # a byte without a token keeps its neighbours apart, then is dropped
         absent = "\0"  # never in text: the byte alphabet has no control characters
         vocabulary[absent] = size
-    library = LibraryTokenizer(
-        models.BPE(vocabulary, pairs, unk_token=absent, ignore_merges=rule.whole_words)
-    )
-    steps: list[Any] = [
-        pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns
-    ]
-    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    library.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    encode_all = SubwordEncoder.from_merges(
+        vocabulary,
+        pairs,
+        rule.patterns,
+        unknown=absent,
+        whole_words=rule.whole_words,
+        remedy=_AGAIN,
+    ).encode
 
     def encode(text: str) -> list[int]:
-        found = cast("list[int]", library.encode(text, add_special_tokens=False).ids)
-        return found if complete else [token for token in found if token < size]
+        return [token for token in encode_all(text) if token < size]
 
-    return encode
+    return encode_all if complete else encode
 
 
 def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:

@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
-
-from tokenizers import Tokenizer as LibraryTokenizer
 
 from engine.added_tokens import Habits
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.special_tokens import TokenKind
+from engine.tokenizer_library import SubwordEncoder
 
 _MOST_BYTES = 1 << 27
 _MOST_TOKENS = 1 << 22
@@ -93,21 +91,7 @@ def _encoder(described: dict[str, Any], name: str) -> Callable[[str], list[int]]
         "truncation": None,
         "padding": None,
     }
-    try:
-        library = LibraryTokenizer.from_str(json.dumps(bare))
-    except BaseException as fault:  # the library also panics, which is no Exception
-        if isinstance(fault, KeyboardInterrupt | SystemExit):
-            raise
-        words = " ".join(str(fault).split())[:200]
-        raise ModelFileError(
-            f"{name} is not a vocabulary the tokenizers library reads: {words}.",
-            "Get the tokenizer.json that belongs to the model.",
-        ) from None
-    return partial(_encoded, library)
-
-
-def _encoded(library: LibraryTokenizer, text: str) -> list[int]:
-    return cast("list[int]", library.encode(text, add_special_tokens=False).ids)
+    return SubwordEncoder.from_json(json.dumps(bare), name).encode
 
 
 def _without_first_space(part: Any) -> Any:
