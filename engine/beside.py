@@ -31,15 +31,15 @@ class Beside(Generic[T]):
         """What the work has raised, if it has."""
         return self._failed
 
-    def wait(self) -> None:
-        """Wait until the work has ended, however it has."""
-        self._thread.join()
-
-    def result(self, checkpoint: Callable[[], None] = lambda: None) -> T:
-        """What the work returned or raised; `checkpoint` may raise `Cancelled` while it is awaited."""
+    def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
+        """Wait until the work has ended, however it has; raises what `checkpoint` raises."""
         while self._thread.is_alive():
             checkpoint()
             self._thread.join(_PATIENCE)
+
+    def result(self, checkpoint: Callable[[], None] = lambda: None) -> T:
+        """What the work returned or raised; `checkpoint` may raise `Cancelled` while it is awaited."""
+        self.wait(checkpoint)
         if self._failed is not None:
             raise self._failed
         return self._done[0]

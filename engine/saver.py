@@ -29,9 +29,9 @@ class Saver:
         self._work: Beside[None] | None = None
 
     def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
-        """Until nothing is being written; raises what `checkpoint` raises."""
+        """Until nothing is being written; raises what `checkpoint` raises and nothing else."""
         if self._work is not None:
-            self._work.result(checkpoint)
+            self._work.wait(checkpoint)
             self._work = None
 
     def save(
@@ -66,7 +66,10 @@ class Saver:
         def work() -> None:
             outcome = _outcome(request, write)
             give_back_memory()
-            self._deliver(outcome)
+            try:
+                self._deliver(outcome)
+            except BaseException:
+                log.exception("the end of save %d cannot be delivered", request)
 
         self._work = Beside(work, "snapshot")
 
@@ -83,7 +86,7 @@ def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved 
             f"The conversation's reading could not be saved: {error.strerror or error}.",
             "Check the disk; the conversation itself is not affected.",
         )
-    except Exception as error:
+    except BaseException as error:
         log.exception("a snapshot could not be written")
         return Failed(
             request,

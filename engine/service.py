@@ -1,8 +1,8 @@
 """Engine: owns the thread, takes commands, delivers events.
 
 Everything heavy is imported inside functions that run on the engine's thread, so the window paints
-before torch is loaded. This is the one place that catches every exception: it is logged, told as
-`Failed`, and the engine goes on.
+before torch is loaded. This is the one place that catches everything, panics of Rust libraries
+included, which are no `Exception`: it is logged, answered with `Failed`, and the thread lives on.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._commands: deque[Command] = deque()
         self._wake = threading.Condition()
-        self._running: int | None = None  # the request being carried out
+        self._running: Command | None = None  # the one being carried out
         self._cancelled: set[int] = set()  # of those that run or wait
         self._stopping = False
         self._desk: Desk | None = None
@@ -104,9 +104,7 @@ class Engine:
             if not isinstance(command, Cancel):
                 self._commands.append(command)
                 self._wake.notify()
-            elif command.request == self._running or any(
-                command.request == waiting.request for waiting in self._commands
-            ):
+            elif any(command.request == unanswered.request for unanswered in self._unanswered()):
                 self._cancelled.add(command.request)
 
     def stop(self) -> None:
@@ -127,22 +125,61 @@ class Engine:
     def _run(self) -> None:
         try:
             _load_torch_library()
-        except Exception:  # told by each command, whose own import of torch fails again
+        except BaseException:  # told by each command, whose own import of torch fails again
             log.exception("torch cannot be loaded")
-        while (command := self._next()) is not None:
+        while self._is_on():
             try:
-                self._handle(command)
-            except Cancelled:
-                self._on_cancelled(command)
-            except EngineError as error:
+                while (command := self._next()) is not None:
+                    self._carry_out(command)
+                    self._forget(command)
+            except BaseException as fault:  # noqa: BLE001  nothing may end this thread unanswered
+                self._fail_all(fault)
+        self._shut_down()
+
+    def _carry_out(self, command: Command) -> None:
+        """Handle a command to its last event; a fault in handling it is that event."""
+        try:
+            self._handle(command)
+        except Cancelled:
+            self._on_cancelled(command)
+        except EngineError as error:
+            self._fail(command, error)
+        except BaseException as fault:  # noqa: BLE001  a panic is no Exception
+            self._fail(command, memory_error(fault) or _unexpected(fault))
+
+    def _is_on(self) -> bool:
+        with self._wake:
+            return not self._stopping or bool(self._commands)
+
+    def _unanswered(self) -> list[Command]:
+        """The command that runs and those that wait; the caller has the lock."""
+        return [*([] if self._running is None else [self._running]), *self._commands]
+
+    def _forget(self, command: Command) -> None:
+        with self._wake:
+            self._running = None
+            self._cancelled.discard(command.request)
+
+    def _fail_all(self, fault: BaseException) -> None:
+        """Answer what runs and what waits, after a fault outside of any one command."""
+        error = _unexpected(fault)
+        with self._wake:
+            unanswered = self._unanswered()
+            self._commands.clear()
+        for command in unanswered:
+            try:
                 self._fail(command, error)
-            except Exception as error:  # noqa: BLE001  the engine must outlive any fault
-                self._fail(command, memory_error(error) or _unexpected(error))
-            with self._wake:
-                self._running = None
-                self._cancelled.discard(command.request)
-        self._wait_for_saver()
-        self._unload()
+            except BaseException:
+                log.exception("request %d cannot be answered", command.request)
+            self._forget(command)
+
+    def _shut_down(self) -> None:
+        """Let what is being saved be written, and give everything back."""
+        try:
+            self._wait_for_saver()
+            self._unload()
+        except BaseException:
+            log.exception("the engine did not give everything back")
 
     def _next(self) -> Command | None:
         """The next command; None when the engine is to stop and nothing waits."""
@@ -151,8 +188,7 @@ class Engine:
                 self._wake.wait()
             if not self._commands:
                 return None
-            command = self._commands.popleft()
-            self._running = command.request
+            self._running = command = self._commands.popleft()
             return command
 
     def _handle(self, command: Command) -> None:
@@ -314,7 +350,7 @@ def _nothing_said(request: int, context_used: int) -> Finished:
     )
 
 
-def _unexpected(error: Exception) -> EngineError:
+def _unexpected(error: BaseException) -> EngineError:
     log.error("unexpected fault", exc_info=error)
     return EngineError(
         f"The engine hit a fault of its own ({type(error).__name__}: {error}).",

@@ -21,6 +21,10 @@ PATIENCE = 60  # seconds for an event, on a busy machine
 MODEL = "0" * 64
 
 
+class Panic(BaseException):
+    """What a panic of a Rust library is to Python: no `Exception`."""
+
+
 def copied() -> Snapshot:
     metadata = {"conversation": "talk", "stack": "", "cache": "f32", "tokens": "3"}
     return Snapshot(metadata, {"tokens": torch.tensor([1, 2, 3], dtype=torch.int32)})
@@ -55,3 +59,30 @@ def test_a_copy_is_let_go_of_before_the_event_says_that_it_is_written(
     saver.wait()
     assert isinstance(event, Failed if fails else SnapshotSaved)
     assert gone
+
+
+def test_a_panic_while_saving_is_answered_and_the_next_save_works(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def panic() -> str:
+        raise Panic("index out of bounds")
+
+    events: queue.Queue[Event] = queue.Queue()
+    saver = Saver(events.put)
+    for request, identify in ((1, panic), (2, lambda: MODEL)):
+        saver.wait()
+        saver.save(
+            request,
+            copied(),
+            Snapshots(tmp_path),
+            identify=identify,
+            budget_bytes=1 << 30,
+            saved=lambda path: None,
+        )
+    saver.wait()
+    first, second = events.get(timeout=PATIENCE), events.get(timeout=PATIENCE)
+    assert isinstance(first, Failed)
+    assert "index out of bounds" in first.message
+    assert first.remedy
+    assert isinstance(second, SnapshotSaved)
+    assert "index out of bounds" in caplog.text

@@ -1,0 +1,125 @@
+"""Faults that are no `Exception`: the engine thread answers every request and lives on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tiny
+from engine import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    LoadModel,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    SaveSnapshot,
+    SnapshotSaved,
+    UnloadModel,
+)
+from engine_bench import GREEDY, PLENTY, Bench, turns_of
+from hostile_vocabulary import hostile
+
+
+class Panic(BaseException):
+    """What a panic of a Rust library is to Python: no `Exception`."""
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.react = lambda event: None
+    made.engine.stop()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny.write(tmp_path / "tiny.gguf")
+
+
+def test_a_vocabulary_that_makes_its_library_panic_is_refused(
+    bench: Bench, model: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "hostile.json"
+    file.write_text(hostile(bytes(4)), encoding="utf-8")
+    bench.engine.send(LoadModel(1, model, tokenizer=file))
+    bench.engine.send(Generate(2, turns_of("hello"), sampling=GREEDY))
+    failed = bench.until(Failed, ModelLoaded)[-1]
+    assert isinstance(failed, Failed)
+    assert failed.request == 1
+    assert "hostile.json" in failed.message
+    assert failed.remedy
+    waiting = bench.until(Failed, Finished)[-1]
+    assert isinstance(waiting, Failed)
+    assert waiting.request == 2
+    bench.load(model, request=3)
+    assert isinstance(bench.ask(4, "hello", max_tokens=2)[-1], Finished)
+
+
+def test_a_panic_in_a_command_fails_that_command_alone(
+    bench: Bench, model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.load(model)
+
+    def react(event: Event) -> None:
+        if isinstance(event, PromptProgress) and event.request == 2:
+            raise Panic("index out of bounds")
+
+    bench.react = react
+    for request in (2, 3):
+        bench.engine.send(Generate(request, turns_of("hello"), sampling=GREEDY, max_tokens=request))
+    failed = bench.until(Failed, Finished)[-1]
+    assert isinstance(failed, Failed)
+    assert failed.request == 2
+    assert "index out of bounds" in failed.message
+    assert "index out of bounds" in caplog.text
+    finished = bench.until(Failed, Finished)[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.request, finished.generated_tokens) == (3, 3)
+
+
+def test_a_panic_in_the_loop_itself_answers_all_that_waits(
+    bench: Bench, model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.load(model)
+    faults = iter(range(2))  # as the event is delivered, and again as its failure is
+
+    def react(event: Event) -> None:
+        if event.request == 2 and next(faults, None) is not None:
+            raise Panic("no room in the queue")
+
+    bench.react = react
+    for request in (2, 3):
+        bench.engine.send(Generate(request, turns_of("hello"), sampling=GREEDY, max_tokens=2))
+    bench.engine.send(SaveSnapshot(4, "talk", budget_bytes=PLENTY))
+    bench.engine.send(UnloadModel(5))
+    answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
+    assert [event.request for event in answers] == [2, 3, 4, 5]
+    assert isinstance(answers[0], Failed)
+    assert "no room in the queue" in caplog.text
+    if any(isinstance(event, ModelUnloaded) for event in answers):
+        bench.load(model, request=6)
+    assert isinstance(bench.ask(7, "hello", max_tokens=2)[-1], Finished)
+
+
+def test_a_stop_after_a_panic_ends_the_thread(
+    model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Bench()
+    made.load(model)
+
+    def react(event: Event) -> None:
+        if isinstance(event, PromptProgress):
+            raise Panic
+
+    made.react = react
+    assert isinstance(made.ask(2, "hello")[-1], Failed)
+    made.engine.stop()
+    assert not any(thread.name == "engine" for thread in threading.enumerate())
+    assert "Panic" in caplog.text
