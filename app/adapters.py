@@ -1,8 +1,8 @@
 """Adapters: a stack for every conversation, and bringing the engine to the one an answer needs.
 
-The engine has one stack, so before an answer begins its conversation's stack must be in force:
-`ensure` says whether it is, and asks the engine otherwise; `AdapterState.settled` then says when to
-ask again. What the engine refuses is switched off where it was used, with the reason beside it.
+The engine has one stack, so before an answer begins its conversation's stack must be in force.
+`aim` says which that is, and `AdapterState.settled` comes when the engine has answered all that was
+asked of it. What it refuses is switched off where it was used, with the reason beside it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,22 @@ from app.adapter_state import (
 )
 from app.archive import Archive
 from app.engine_link import EngineLink
-from app.state import ModelPhase, State
+from app.engine_plan import Uses
+from app.engine_runner import Runner
+from app.state import ModelPhase, State, is_same_load
 from app.store import AdapterMark, Store, StoredAdapters, StoredUse, StoreError
-from engine import AdapterInfo, AdaptersSet, AdapterUse, Failed, ModelLoaded, SetAdapters
+from engine import (
+    AdapterInfo,
+    AdaptersSet,
+    AdapterUse,
+    Failed,
+    Generate,
+    ModelLoaded,
+    SetAdapters,
+)
 
 SEND_MILLISECONDS = 150  # a slider that is dragged is followed this closely
 _DIGEST = 12  # characters of a hash that are kept with an answer
-
-Uses = tuple[AdapterUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +54,24 @@ class Adapters:
     """Changes the stacks as the person wants, and keeps engine and store in step."""
 
     def __init__(
-        self, state: State, adapter_state: AdapterState, archive: Archive, link: EngineLink
+        self,
+        state: State,
+        adapter_state: AdapterState,
+        archive: Archive,
+        link: EngineLink,
+        runner: Runner,
     ) -> None:
         self._state = state
         self._shown = adapter_state
         self._archive = archive
         self._link = link
+        self._runner = runner
         self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: not begun yet
         self._unsaved: set[int | None] = set()
         self._has_read = False
         self._loaded: ModelLoaded | None = None  # the model all below is about
         self._aim: tuple[int | None, bool] = (None, False)  # conversation, and whether bare
         self._applied: Uses = ()
-        self._asked: Uses = ()  # what the engine has once it has answered all requests
         self._requests: dict[int, _Request] = {}
         self._infos: dict[Path, AdapterInfo] = {}
         self._carefully = False  # one new file at a time: several were refused together
@@ -71,6 +84,7 @@ class Adapters:
         state.conversation_changed.connect(lambda: self.apply(state.current))
         state.generation_changed.connect(self._show_pending)
         archive.fault_changed.connect(self._on_store)
+        runner.sent.connect(self._on_sent)
 
     # --- the store ------------------------------------------------------------------------------
 
@@ -137,10 +151,6 @@ class Adapters:
         if 0 <= index < len(stack):
             self._change([*stack[:index], *stack[index + 1 :]])
 
-    def pop(self) -> None:
-        """Take the last adapter out of the stack."""
-        self.remove(len(self._shown.stack) - 1)
-
     def clear(self) -> None:
         """Take all adapters out of the stack."""
         self._change(())
@@ -200,18 +210,13 @@ class Adapters:
         self._send()
         self._show_pending()
 
-    def ensure(self, conversation_id: int, *, bare: bool = False) -> bool:
-        """Whether an answer of this conversation can begin now: the engine has its stack.
+    def aim(self, conversation_id: int | None, *, bare: bool = False) -> Uses:
+        """The stack that an answer of this conversation needs; a `bare` one wants no adapters.
 
-        If not, the engine is asked for it, and `AdapterState.settled` comes when it has answered.
-        A `bare` answer wants no adapters.
+        What is sent to the engine from here on leads there, until another conversation is shown.
         """
         self._aim = (conversation_id, bare)
-        self._send()
-        ready = not self._requests and self._wanted() in (self._applied, self._refused)
-        if ready:
-            self._began = self._applied
-        return ready
+        return self._target()
 
     def mark(self, message_id: int) -> None:
         """Keep with an answer that begins which adapters it is written with."""
@@ -257,24 +262,32 @@ class Adapters:
         stack = () if bare else self._stacks.get(conversation_id, ())
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
-    def _send(self) -> None:
-        """Ask the engine for the stack that is wanted, unless it is on its way there."""
-        if self._state.model.phase is not ModelPhase.READY:
-            return
+    def _target(self) -> Uses:
+        """The stack to ask for next: the wanted one, unless the engine has refused it."""
         uses = self._wanted()
         if self._carefully:
             new = [use.path for use in uses if use.path not in self._infos]
             uses = tuple(use for use in uses if use.path not in new[1:])
-        if uses not in (self._asked, self._refused):
-            request = self._link.send(lambda number: SetAdapters(number, uses))
-            self._requests[request] = _Request(self._aim[0], uses)
-            self._asked = uses
-        self._tell()
+        return self._runner.held.adapters if uses == self._refused else uses
+
+    def _send(self) -> None:
+        """Ask the engine for the stack that is wanted, unless it is on its way there."""
+        if self._state.model.phase is ModelPhase.READY:
+            self._runner.bring(self._aim[0], self._target())
+            self._tell()
+
+    def _on_sent(self, step: object, _: object) -> None:
+        """A step of whatever plan is on its way to the engine."""
+        if isinstance(step, SetAdapters):
+            self._requests[step.request] = _Request(self._aim[0], step.adapters)
+            self._tell()
+        elif isinstance(step, Generate):
+            self._began = self._applied
 
     def _go_on(self) -> None:
         """The engine has answered: ask for what is wanted by now, or say that all is settled."""
         if not self._requests:
-            self._asked = self._applied
+            self._runner.set_adapters(self._applied, settled=True)
             self._send()
         self._tell()
         if not self._requests:
@@ -316,7 +329,8 @@ class Adapters:
         if loaded is before or self._is_kept(before, loaded):
             self._send()  # what was changed while another was on its way
             return
-        self._applied = self._asked = self._began = ()
+        self._applied = self._began = ()
+        self._runner.set_adapters((), settled=not self._requests)
         self._infos, self._fault = {}, ("", "")
         self._carefully, self._refused = False, None
         for conversation_id, stack in self._stacks.items():
@@ -328,7 +342,7 @@ class Adapters:
         """Whether a load was given up, and the engine tells of the model it still has."""
         if before is None or loaded is None or not self._link.gave_up(loaded.request):
             return False
-        return (before.path, before.seconds) == (loaded.path, loaded.seconds)
+        return is_same_load(before, loaded)
 
     def _digest(self, path: Path) -> str:
         info = self._infos.get(path)

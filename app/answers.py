@@ -15,7 +15,8 @@ from PySide6.QtCore import QTimer
 from app.adapters import Adapters
 from app.archive import Archive
 from app.engine_link import EngineLink
-from app.sessions import Sessions
+from app.engine_plan import Branch
+from app.engine_runner import Runner
 from app.state import Generation, ModelPhase, State
 from app.store import Message, MessageState, Store
 from engine import (
@@ -47,14 +48,12 @@ _CONTEXT_FULL = (
 class _Job:
     """An answer that waits for the model, or for the answer before it."""
 
+    branch: Branch  # that ends with it
     conversation: int
     message: int
     text: str  # that is there already
-    turns: tuple[Turn, ...]
-    sampling: Sampling
-    max_tokens: int
+    command: Generate
     bare: bool  # without the conversation's adapters
-    thinking: bool | None
 
 
 class Answers:
@@ -66,13 +65,13 @@ class Answers:
         archive: Archive,
         link: EngineLink,
         adapters: Adapters,
-        sessions: Sessions,
+        runner: Runner,
     ) -> None:
         self._state = state
         self._archive = archive
         self._link = link
         self._adapters = adapters
-        self._sessions = sessions
+        self._runner = runner
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
         self._written: list[str] = []  # all of the answer that is being written
@@ -96,17 +95,11 @@ class Answers:
         A `bare` one is written without adapters, whatever the conversation has. `thinking` says
         whether the model is to think first; None leaves that to it.
         """
+        ids = tuple(each.id for each in self._state.branches[message.conversation])
+        branch = Branch(message.conversation, ids)
+        command = Generate(0, turns, sampling, most, thinking=thinking)
         self._jobs.append(
-            _Job(
-                message.conversation,
-                message.id,
-                message.text,
-                turns,
-                sampling,
-                most,
-                bare,
-                thinking,
-            )
+            _Job(branch, message.conversation, message.id, message.text, command, bare)
         )
         self._state.set_waiting(message.id, message.conversation, self._note())
         self.go_on()
@@ -115,9 +108,7 @@ class Answers:
         """Begin the next answer if one can be written; otherwise say what each waits for."""
         ready = self._state.model.phase is ModelPhase.READY
         if self._jobs and ready and self._state.generation is None:
-            self._sessions.make_way(self._jobs[0].conversation)
-            if self._adapters.ensure(self._jobs[0].conversation, bare=self._jobs[0].bare):
-                self._begin(self._jobs.popleft())
+            self._begin(self._jobs[0])
         for job in self._jobs:
             if self._state.waiting.get(job.message) != self._note():
                 self._state.set_waiting(job.message, job.conversation, self._note())
@@ -264,15 +255,15 @@ class Answers:
                 return "Choose a model to get an answer"
 
     def _begin(self, job: _Job) -> None:
+        """Have an answer written, unless its adapters are to be settled first."""
+        adapters = self._adapters.aim(job.conversation, bare=job.bare)
+        request = self._runner.answer(job.branch, adapters, job.command)
+        if not request:
+            return
+        self._jobs.popleft()
         self._unsaved.clear()
         self._written = [job.text]
         self._first_text, self._speed_at = None, 0.0
-        self._sessions.begin(job.conversation, job.turns)
-        request = self._link.send(
-            lambda number: Generate(
-                number, job.turns, job.sampling, job.max_tokens, thinking=job.thinking
-            )
-        )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, context_used=0)
         )

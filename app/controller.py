@@ -21,6 +21,7 @@ from app.archive import Archive
 from app.conversations import Conversations
 from app.drafts import Drafts
 from app.engine_link import EngineLink
+from app.engine_runner import Runner
 from app.library import Library
 from app.models import Models, first_model
 from app.sessions import Sessions
@@ -71,17 +72,19 @@ class Controller(QObject):
         self._settings_file = settings_file
         self._archive = archive
         self._link = EngineLink(engine, self.receive, self._on_unhandled, self)
+        runner = Runner(state, archive, self._link, lambda: self.settings, self)
         self.sessions = Sessions(
             state,
             states.sessions,
             archive,
             self._link,
+            runner,
             lambda: self.settings,
             size=snapshots_size,
             delete=delete_snapshots,
         )
-        self.adapters = Adapters(state, states.adapters, archive, self._link)
-        self._answers = Answers(state, archive, self._link, self.adapters, self.sessions)
+        self.adapters = Adapters(state, states.adapters, archive, self._link, runner)
+        self._answers = Answers(state, archive, self._link, self.adapters, runner)
         states.adapters.settled.connect(self._answers.go_on)
         self.library = Library(state, states.library, settings, self)
         self._drafts = Drafts(state, archive)
@@ -382,8 +385,8 @@ class Controller(QObject):
                 self._answers.on_finished(event)
                 self.state.conversations_changed.emit()  # its dot in the list goes out
             case AdaptersSet():
+                self.sessions.on_adapters_set(event)  # what is lost, before what is sent next
                 self.adapters.on_adapters_set(event)
-                self.sessions.on_adapters_set(event)
             case SnapshotLoaded():
                 self.sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

@@ -1,8 +1,8 @@
-"""When what the model has read of a conversation is saved, and when it is brought back.
+"""When the cached context of a conversation is saved, and when it is brought back.
 
-The engine holds the reading of one conversation. Before anything else takes its place it is saved,
-and the shown conversation's is brought back in the background, so the next answer begins at once.
-Commands are carried out in the order they are sent: that order is what most of this file is about.
+The shown conversation's context is brought back in the background, so that the next answer begins
+at once, and saved some seconds after an answer. `app.engine_runner` sends the commands, and saves
+what another conversation replaces; here is when to ask it, and what the window shows of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from PySide6.QtCore import QTimer
 
 from app.archive import Archive
 from app.engine_link import EngineLink
+from app.engine_plan import Branch, Wanted
+from app.engine_runner import Runner
 from app.session_state import Resume, ResumePhase, SessionState
 from app.settings import Settings
 from app.state import Generation, ModelPhase, State
@@ -21,26 +23,17 @@ from app.turns import turns_of
 from engine import (
     AdaptersSet,
     Failed,
+    Generate,
     LoadSnapshot,
     ModelLoaded,
     Role,
     SaveSnapshot,
     SnapshotLoaded,
     SnapshotSaved,
-    Turn,
 )
 
 OPEN_MILLISECONDS = 60  # other commands of opening go first, and who only passes by costs nothing
 QUIET_MILLISECONDS = 10_000  # after an answer, before it is saved unasked
-_GIGABYTE = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """One way through a conversation, as far as it goes now."""
-
-    conversation: int
-    messages: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +41,11 @@ class _Load:
     """A conversation on its way back."""
 
     request: int
-    branch: _Branch
+    branch: Branch
 
 
 class Sessions:
-    """Listens to the state; made before `app.adapters`, whose commands must come after a save."""
+    """Listens to the state and to what is sent; in which order it is told makes no difference."""
 
     def __init__(
         self,
@@ -60,6 +53,7 @@ class Sessions:
         session_state: SessionState,
         archive: Archive,
         link: EngineLink,
+        runner: Runner,
         settings: Callable[[], Settings],
         *,
         size: Callable[[], int],
@@ -72,16 +66,13 @@ class Sessions:
         self._shown = session_state
         self._archive = archive
         self._link = link
+        self._runner = runner
         self._settings = settings
         self._size, self._delete = size, delete
-        self._names: dict[int, str] = {}  # conversations begun in this run: the engine's name
         self._model: ModelLoaded | None = None
         self._ready = False
         self._current = state.current
         self._writing: Generation | None = None
-        self._held: _Branch | None = None  # what the engine was last brought to
-        self._held_since = 0  # the request that did
-        self._unsaved: int | None = None  # conversation the engine holds more of than the disk
         self._loading: _Load | None = None
         self._saves: set[int] = set()  # requests whose events are still to come
         self._overtaken: set[int] = set()  # loads nobody waits for any more
@@ -92,33 +83,10 @@ class Sessions:
         state.conversation_changed.connect(self._on_shown)
         state.model_changed.connect(self._on_model)
         state.generation_changed.connect(self._on_generation)
+        runner.sent.connect(self._on_sent)
+        runner.named.connect(self._on_named)
 
     # --- what others ask for --------------------------------------------------------------------
-
-    def make_way(self, conversation_id: int) -> None:
-        """An answer of this conversation is next: save another one's reading.
-
-        To be called before its adapters are asked for, since those may make the engine forget.
-        """
-        if self._unsaved not in (None, conversation_id):
-            self.save()
-
-    def begin(self, conversation_id: int, turns: tuple[Turn, ...]) -> None:
-        """To be called right before an answer to `turns` is asked of the engine, after `make_way`."""
-        self._soon.stop()
-        self._learn_name(conversation_id)
-        held = self._held is not None and self._held.conversation == conversation_id
-        if held:
-            self._unsaved = None  # and more of it after this answer
-            self._quiet.stop()
-            if self._loading:
-                self._overtaken.add(self._loading.request)
-        else:
-            self._give_up()
-            self._unsaved = None  # what has no name yet is lost with it
-            self._bring_back_unseen(conversation_id, turns)
-        self._held, self._loading = None, None
-        self._shown.set_resume(None)
 
     def leave(self) -> None:
         """The model is about to go, or the app: save what the engine holds, the answer too.
@@ -128,27 +96,13 @@ class Sessions:
         """
         self._soon.stop()
         self._give_up()
-        if self._writing is not None:
-            self._unsaved = self._writing.conversation
         self.save()
-        self._unsaved = None  # the model does not wait for a name
+        self._runner.drop_unsaved()  # the model does not wait for a name
 
     def save(self) -> None:
-        """Have the engine write what is not saved yet; nothing is written twice.
-
-        A conversation that a slow disk has given no number yet waits for its name, for as long as
-        the engine holds it.
-        """
-        conversation_id, self._unsaved = self._unsaved, None
+        """Have the engine save its context now, or else as soon as the store has named it."""
         self._quiet.stop()
-        budget = self._budget_bytes()
-        if conversation_id is None or conversation_id in self._state.deleted or not budget:
-            return
-        name = self._name(conversation_id)
-        if name:
-            self._saves.add(self._link.send(lambda number: SaveSnapshot(number, name, budget)))
-        else:
-            self._unsaved = conversation_id
+        self._runner.save()
 
     def restore(self) -> None:
         """Bring the shown conversation back, unless the engine is busy or has it already."""
@@ -156,22 +110,17 @@ class Sessions:
         if shown is None or not self._may() or self._state.generation or self._state.queued:
             return  # an answer that ends asks again
         branch = self._branch(shown)
-        if branch == self._held:
+        if branch == self._runner.held.branch:
             return
-        turns = turns_of(self._state.branches.get(shown, []), self._settings().system_prompt)
+        turns = turns_of(self._state.branches.get(shown, ()), self._settings().system_prompt)
         if not any(turn.role is not Role.SYSTEM for turn in turns):
             return
-        name = self._name(shown)
+        name = self._runner.name(shown)
         if not name:
-            self._learn_name(shown)
+            self._runner.learn_name(shown)
             return
         self._give_up()
-        self.save()
-        self._unsaved = None  # what has no name yet is lost, as in `begin`
-        request = self._link.send(lambda number: LoadSnapshot(number, turns, name))
-        self._loading = _Load(request, branch)
-        self._held, self._held_since = branch, request
-        self._shown.set_resume(Resume(shown))
+        self._runner.restore(branch, turns, name)
 
     def measure(self) -> None:
         """Look how much room saved reading takes; `SessionState.saved` gets it."""
@@ -194,8 +143,7 @@ class Sessions:
 
     def forget(self, conversation_ids: Sequence[int]) -> None:
         """Conversations were deleted: what was read of them goes too; Undo costs reading again."""
-        if self._unsaved in conversation_ids:
-            self._unsaved = None
+        self._runner.drop_unsaved(conversation_ids)
         numbers = self._archive.conversations
 
         def delete(stored: list[int]) -> None:
@@ -215,8 +163,9 @@ class Sessions:
         if loading is None or event.request != loading.request:
             return False
         self._loading = None
-        if self._state.current == loading.branch.conversation:
-            self._shown.set_resume(_resume(loading.branch.conversation, event))
+        shown = self._state.current
+        if shown is not None and shown == loading.branch.conversation:
+            self._shown.set_resume(_resume(shown, event))
         return True
 
     def on_snapshot_saved(self, event: SnapshotSaved) -> bool:
@@ -238,7 +187,8 @@ class Sessions:
         elif event.request in self._overtaken:
             self._overtaken.discard(event.request)
         elif self._loading and event.request == self._loading.request:
-            self._loading, self._held = None, None
+            self._loading = None
+            self._runner.lost(event.request)
             self._shown.set_resume(None)
         else:
             return False
@@ -246,11 +196,38 @@ class Sessions:
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
         """With other adapters the engine forgets what it held; say what that costs."""
-        if event.changed and event.request > self._held_since:
-            self._held = self._unsaved = None
+        if self._runner.on_adapters_set(event):
             self._quiet.stop()
             if not self._loading or self._loading.request < event.request:
                 self._soon.start()
+
+    # --- what was sent --------------------------------------------------------------------------
+
+    def _on_sent(self, step: object, wanted: Wanted) -> None:
+        """A step of whatever plan is on its way to the engine."""
+        match step:
+            case SaveSnapshot():
+                self._quiet.stop()
+                self._saves.add(step.request)
+            case LoadSnapshot() if wanted.answer is not None:
+                self._overtaken.add(step.request)  # its answer says more than how it went
+            case LoadSnapshot() if wanted.branch.conversation is not None:
+                self._loading = _Load(step.request, wanted.branch)
+                self._shown.set_resume(Resume(wanted.branch.conversation))
+            case Generate():
+                self._soon.stop()
+                self._quiet.stop()
+                self._overtake(wanted.branch.conversation)
+                self._shown.set_resume(None)
+            case _:
+                pass
+
+    def _on_named(self, conversation_id: int) -> None:
+        idle = self._state.generation is None and not self._quiet.isActive()
+        if idle and self._runner.held.unsaved == conversation_id:
+            self.save()
+        if self._state.current == conversation_id:
+            self._soon.start()
 
     # --- the state ------------------------------------------------------------------------------
 
@@ -262,7 +239,7 @@ class Sessions:
         if self._loading and (shown is None or self._branch(shown) != self._loading.branch):
             self._give_up()
         resume = self._shown.resume
-        if resume and (shown is None or self._held != self._branch(shown)):
+        if resume and (shown is None or self._runner.held.branch != self._branch(shown)):
             self._shown.set_resume(None)
         self._soon.start()
 
@@ -272,9 +249,8 @@ class Sessions:
         if model.loaded is not self._model:
             self._model = model.loaded
             self._give_up()
-            self._unsaved, self._ready = None, False
+            self._ready = False
             self._shown.set_resume(None)
-            self._held = None
         if ready and not self._ready:
             self._soon.start()
         self._ready = ready
@@ -284,8 +260,6 @@ class Sessions:
         self._writing = now
         if before is None or (now is not None and now.request == before.request):
             return
-        self._unsaved = before.conversation
-        self._held, self._held_since = self._branch(before.conversation), before.request
         self._quiet.start()
         if before.conversation != self._state.current:
             self._soon.start()
@@ -306,50 +280,26 @@ class Sessions:
 
     def _may(self) -> bool:
         """Whether there is a model to bring anything back into, and leave to keep anything."""
-        return self._state.model.phase is ModelPhase.READY and self._budget_bytes() > 0
+        return self._state.model.phase is ModelPhase.READY and self._runner.budget_bytes > 0
 
-    def _budget_bytes(self) -> int:
-        return round(self._settings().snapshot_budget_gb * _GIGABYTE)
-
-    def _branch(self, conversation_id: int) -> _Branch:
-        messages = self._state.branches.get(conversation_id, [])
-        return _Branch(conversation_id, tuple(message.id for message in messages))
-
-    def _bring_back_unseen(self, conversation_id: int, turns: tuple[Turn, ...]) -> None:
-        """Begin an answer where a saved reading ends, for a conversation that was not shown."""
-        name = self._name(conversation_id)
-        said = sum(turn.role is not Role.SYSTEM for turn in turns)
-        if name and said > 1 and self._may():
-            self._overtaken.add(self._link.send(lambda number: LoadSnapshot(number, turns, name)))
+    def _branch(self, conversation_id: int) -> Branch:
+        messages = self._state.branches.get(conversation_id, ())
+        return Branch(conversation_id, tuple(message.id for message in messages))
 
     def _give_up(self) -> None:
         """Another conversation is wanted before this one was back."""
         if self._loading:
             self._link.cancel(self._loading.request)
             self._overtaken.add(self._loading.request)
-            self._loading, self._held = None, None
+            self._runner.lost(self._loading.request)
+            self._loading = None
 
-    def _name(self, conversation_id: int) -> str:
-        """What the engine is to call a conversation, the same in every run; "" while not known."""
-        if conversation_id >= 0:
-            return str(conversation_id)
-        return self._names.get(conversation_id, "")
-
-    def _learn_name(self, conversation_id: int) -> None:
-        """Look up the number the store has given a conversation of this run."""
-        if self._name(conversation_id):
-            return
-        numbers = self._archive.conversations
-
-        def found(stored: int) -> None:
-            if stored:
-                self._names[conversation_id] = str(stored)
-                if self._unsaved == conversation_id and not self._quiet.isActive():
-                    self.save()
-                if self._state.current == conversation_id:
-                    self._soon.start()
-
-        self._archive.read(lambda store: numbers.known(conversation_id), found)
+    def _overtake(self, conversation_id: int | None) -> None:
+        """An answer begins: it waits for its own conversation's load, and needs no other."""
+        if self._loading and self._loading.branch.conversation == conversation_id:
+            self._overtaken.add(self._loading.request)
+            self._loading = None
+        self._give_up()
 
 
 def _resume(conversation_id: int, event: SnapshotLoaded) -> Resume:

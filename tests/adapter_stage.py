@@ -10,6 +10,9 @@ from app.adapter_state import AdapterState
 from app.adapters import Adapters
 from app.archive import Archive
 from app.engine_link import EngineLink
+from app.engine_plan import Branch
+from app.engine_runner import Runner
+from app.settings import Settings
 from app.state import Generation, ModelPhase, ModelStatus, State
 from app.store import Message, MessageState, Store
 from engine import (
@@ -18,10 +21,12 @@ from engine import (
     AdapterUse,
     Event,
     Failed,
+    Generate,
     LoadModel,
     ModelLoaded,
     Role,
     SetAdapters,
+    Turn,
 )
 from fakes import MODEL, FakeEngine
 from stage import flush, reraise, until
@@ -61,7 +66,8 @@ class AdapterStage:
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.link = EngineLink(self._engine, self._receive, reraise)
-        self.adapters = Adapters(self.state, self.shown, self.archive, self.link)
+        self.runner = Runner(self.state, self.archive, self.link, Settings)
+        self.adapters = Adapters(self.state, self.shown, self.archive, self.link, self.runner)
         self.settled = 0
         self._answered = 0  # the newest request the engine has answered
         self._closed = False
@@ -103,6 +109,12 @@ class AdapterStage:
         self.link.send(lambda number: LoadModel(number, MODEL))
         self.engine.finish_load()
         self.drain()
+
+    def ensure(self, conversation: int | None, *, bare: bool = False) -> bool:
+        """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
+        adapters = self.adapters.aim(conversation, bare=bare)
+        turns = (Turn(Role.USER, "Hello"),)
+        return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
 
     def drain(self) -> None:
         """Show what the engine has delivered."""
@@ -161,7 +173,7 @@ class AdapterStage:
         self._closed = True
         self.adapters.settle()
         self.archive.close()
-        for part in (self.link, self.archive, self.shown, self.state):
+        for part in (self.runner, self.link, self.archive, self.shown, self.state):
             part.deleteLater()
         flush()
 

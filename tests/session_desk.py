@@ -10,6 +10,8 @@ from PySide6.QtCore import QTimer
 
 from app.archive import Archive
 from app.engine_link import EngineLink
+from app.engine_plan import Branch
+from app.engine_runner import Runner
 from app.session_state import Resume, SessionState
 from app.sessions import OPEN_MILLISECONDS, Sessions
 from app.settings import Settings
@@ -50,11 +52,13 @@ class Desk:
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.link = EngineLink(self._engine, self._receive, reraise)
+        self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
         self.sessions = Sessions(
             self.state,
             self.shown,
             self.archive,
             self.link,
+            self.runner,
             lambda: self.settings,
             size=lambda: self.size,
             delete=self._delete,
@@ -155,9 +159,9 @@ class Desk:
         self.add(conversation, Role.USER, text)
         turns = turns_of(self.state.branches[conversation], self.settings.system_prompt)
         answer = self.add(conversation, Role.ASSISTANT, "")
-        self.sessions.make_way(conversation)
-        self.sessions.begin(conversation, turns)
-        request = self.link.send(lambda number: Generate(number, turns))
+        messages = tuple(each.id for each in self.state.branches[conversation])
+        branch = Branch(conversation, messages)
+        request = self.runner.answer(branch, (), Generate(0, turns))
         self.state.set_generation(Generation(request, conversation, answer))
 
     def add(self, conversation: int, role: Role, text: str) -> int:
@@ -184,6 +188,6 @@ class Desk:
     def close(self) -> None:
         self.link.drain()
         self.archive.close()
-        for each in (self.link, self.archive, self.state, self.shown):
+        for each in (self.runner, self.link, self.archive, self.state, self.shown):
             each.deleteLater()
         flush()

@@ -131,7 +131,7 @@ def test_during_an_answer_it_says_that_a_change_waits(bench: Bench) -> None:
     bench.archive.write(lambda store: store.create_conversation("Sky"))
     bench.adapters.begin(1)
     bench.state.show(1, [])
-    assert bench.adapters.ensure(1)
+    assert bench.ensure(1)
     bench.write(1)
     bench.panel.list.rows[0].switch.click()
     assert bench.panel.note.text() == "Takes effect with the next answer."

@@ -97,9 +97,9 @@ def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
     stage.refuse("There is no memory left.")
     assert stage.shown.fault == ("There is no memory left.", REMEDY)
     assert [entry.on for entry in stage.shown.stack] == [False]
-    assert not stage.adapters.ensure(shown)
+    assert not stage.ensure(shown)
     stage.grant()
-    assert stage.adapters.ensure(shown)
+    assert stage.ensure(shown)
     assert stage.shown.applied == ()
 
 
@@ -110,9 +110,9 @@ def test_an_engine_that_refuses_everything_is_not_asked_for_ever(stage: AdapterS
     stage.grant()
     stage.adapters.set_on(0, False)
     stage.refuse("No.")
-    assert stage.adapters.ensure(shown)
+    assert stage.ensure(shown)
     count = stage.engine.count(SetAdapters)
-    assert stage.adapters.ensure(shown)
+    assert stage.ensure(shown)
     assert stage.engine.count(SetAdapters) == count
 
 
@@ -132,7 +132,7 @@ def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> Non
     left = stage.state.model
     stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
     stage.state.set_model(replace(left, error="Not a model."))
-    assert stage.adapters.ensure(shown)
+    assert stage.ensure(shown)
     assert stage.shown.applied == uses((PIRATE, 1.0))
 
 
@@ -148,7 +148,7 @@ def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: Adapter
     stage.drain()
     assert stage.asked[-1] == ()
     stage.grant()
-    assert stage.adapters.ensure(None)
+    assert stage.ensure(None)
 
 
 def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
@@ -198,15 +198,17 @@ def test_whatever_is_done_the_engine_ends_with_what_is_shown(
                 stage.play(bad)
             case "show":
                 stage.state.show(*values)
+            case "ensure":
+                stage.ensure(*values)
             case _:
                 getattr(stage.adapters, name)(*values)
     stage.adapters.settle()
     shown = stage.state.current
     for _ in range(9):
         has = stage.play(bad)
-        if stage.adapters.ensure(shown):
+        if stage.ensure(shown):
             break
-    assert stage.adapters.ensure(shown)
+    assert stage.ensure(shown)
     wanted = tuple(AdapterUse(e.path, e.strength) for e in stage.shown.stack if e.acts)
     assert has == wanted == stage.shown.applied
     assert not {use.path for use in wanted} & bad
