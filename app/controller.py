@@ -87,7 +87,7 @@ class Controller(QObject):
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
         states.adapters.settled.connect(self._answers.go_on)
         self.library = Library(state, states.library, settings, self)
-        self._drafts = Drafts(state, archive)
+        self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
@@ -101,7 +101,7 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
         self.conversations.read()
-        self._drafts.read_first()
+        self.drafts.read_first()
         self.adapters.read()
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
@@ -245,10 +245,6 @@ class Controller(QObject):
         if len(ids) == 1:
             self.open_conversation(ids[0])
 
-    def keep_draft(self, conversation_id: int | None, text: str) -> None:
-        """Keep what is typed in a conversation and not sent."""
-        self._drafts.keep(conversation_id, text)
-
     # --- messages -------------------------------------------------------------------------------
 
     def send(self, text: str) -> bool:
@@ -260,7 +256,7 @@ class Controller(QObject):
         parent = self.state.messages[-1].id if self.state.messages else None
         conversation_id = self._begin(text) if shown is None else shown
         self._ask(conversation_id, parent, text)
-        self.keep_draft(shown, "")  # behind the message, so that a crash between them loses none
+        self.drafts.keep(shown, "")  # behind the message, so that a crash between them loses none
         if shown is None:
             self.state.show(conversation_id)
         return True
@@ -496,7 +492,7 @@ class Controller(QObject):
             self.state.set_notice("store", None)
             self.state.set_notice("quit", None)
             self.conversations.read()
-            self._drafts.read_first()
+            self.drafts.read_first()
             return
         action = "Move it aside" if isinstance(error, DamagedStore) else ""
         self.state.set_notice("store", Notice(str(error), error.remedy, action))

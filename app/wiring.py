@@ -38,7 +38,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             controller.act_on_notice(kind)
 
     def keep_draft(text: str) -> None:
-        controller.keep_draft(controller.state.current, text)
+        controller.drafts.keep(controller.state.current, text)
 
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
@@ -62,7 +62,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.stopped.connect(controller.stop)
     composer.edited.connect(keep_draft)
     window.chat.empty_view.suggested.connect(send)
-    window.chat.draft_left.connect(controller.keep_draft)
+    window.chat.draft_left.connect(controller.drafts.keep)
 
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)

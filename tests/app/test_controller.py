@@ -397,8 +397,8 @@ def test_drafts_are_kept_for_each_conversation(stage: Stage) -> None:
     ask(stage)
     answer(stage)
     current = stage.state.current
-    stage.controller.keep_draft(current, "half a thought")
-    stage.controller.keep_draft(None, "another")
+    stage.controller.drafts.keep(current, "half a thought")
+    stage.controller.drafts.keep(None, "another")
     stage.settle()
     drafts: list[str] = []
     stage.archive.read(lambda store: store.draft(None), drafts.append)

@@ -24,7 +24,7 @@ class _Stop:
 def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.composer.insert("Why is the sky blue?")
-    stage.controller.keep_draft(None, "Why is the sky blue?")
+    stage.controller.drafts.keep(None, "Why is the sky blue?")
     stage.settle()
     stage.archive.write(stop := _Stop())
     stage.window.composer.submitted.emit("Why is the sky blue?")
@@ -53,7 +53,7 @@ def test_what_was_typed_before_the_store_opened_joins_what_was_typed_last_time(
     stage.start()
     until(lambda: "store" in stage.state.notices)
     stage.window.composer.insert("Typed today")
-    stage.controller.keep_draft(None, "Typed today")
+    stage.controller.drafts.keep(None, "Typed today")
     store.close()
     until(lambda: stage.window.composer.text() == "Typed yesterday\nTyped today")
     stage.settle()

@@ -146,7 +146,7 @@ def test_a_sent_message_leaves_no_draft_behind(qtbot: QtBot, stage: Stage) -> No
 
 def test_a_draft_is_there_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
-    stage.controller.keep_draft(None, "not sent yet")
+    stage.controller.drafts.keep(None, "not sent yet")
     stage.settle()
     again = Stage(stage.folder / "other")
     again.archive.path = stage.archive.path
