@@ -125,7 +125,10 @@ class Answer:
         """Bring the session to the end of the prompt; returns the logits [V] after it."""
         session, prompt = self._session, self._prompt
         started = time.perf_counter()
-        self._resume()
+        continued = session.held == list(prompt)
+        chosen = session.chosen if continued else []
+        if continued:
+            self._resume()
         reused = session.common_prefix(prompt)
         logits = session.last_logits if reused == len(session.tokens) == len(prompt) else None
         if logits is None:
@@ -136,7 +139,11 @@ class Answer:
         yield PromptProgress(self._request, reused, len(prompt), reused)
         try:
             self._checkpoint()
-            for hidden in session.read(prompt[reused:], self._checkpoint):
+            if chosen:
+                # The bits it would have had if the answer had not been cut.
+                logits = session.step(*chosen, self._checkpoint)
+                yield PromptProgress(self._request, len(prompt), len(prompt), reused)
+            for hidden in session.read(prompt[len(session.tokens) :], self._checkpoint):
                 if len(session.tokens) == len(prompt):
                     logits = session.logits_after(hidden)
                 yield PromptProgress(self._request, len(session.tokens), len(prompt), reused)
@@ -147,11 +154,9 @@ class Answer:
         return logits
 
     def _resume(self) -> None:
-        """Take up the random numbers of an answer that was cut, if this request goes on with it."""
+        """Take up the random numbers of an answer that was cut, where it is drawn in the same way."""
         drawing = self._session.drawing
-        if drawing is None or drawing.sampling != self._sampler.sampling:
-            return
-        if self._session.held == list(self._prompt):
+        if drawing is not None and drawing.sampling == self._sampler.sampling:
             self._sampler.resume(drawing.random)
 
     def _leave(self) -> None:

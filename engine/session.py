@@ -137,24 +137,34 @@ class Session:
         """Append `tokens` chunk by chunk, yielding each chunk's hidden states [T, D].
 
         `checkpoint` may raise `Cancelled` between layers: the session then holds the chunks before.
-        The chunk size depends on model and kernels alone, so equal prompts give equal bits.
+
+        With native kernels, the bits computed for a token that is read depend on the tokens before
+        it, and on which of these were read and which were appended by `step`; not on where the
+        reading was cut, and not on what was held and trimmed before. Reading and `step` themselves
+        round differently, each being fast at what it is for: a session that holds an answer as the
+        model wrote it may differ in the last bits from one that has read the same tokens. The torch
+        reference promises only that equal calls give equal bits.
         """
         for start in range(0, len(tokens), self._chunk):
             chunk = list(tokens[start : start + self._chunk])
-            with torch.inference_mode():
-                hidden = self._hidden(chunk, checkpoint)
+            # Attention rounds one token by itself differently: a copy after it makes it one of two.
+            # A prompt never fills the context, so there is a position left for the copy.
+            copies = 2 if len(chunk) == 1 and self.cache.length + 2 <= self.context else 1
+            hidden = self._hidden(chunk * copies, checkpoint)[: len(chunk)]
             self.tokens += chunk
+            self.cache.trim(len(self.tokens))
             self.last_logits = None
             yield hidden
 
     def _hidden(self, chunk: list[int], checkpoint: Callable[[], None]) -> Tensor:
         """Hidden states [T, D] of tokens whose keys and values the cache then holds."""
-        if self._recorded is None:
-            return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
-        # Nobody may hold the room: what a layer outgrows is given back before the next one grows.
-        hidden = self._recorded.hidden(
-            chunk, self.cache.room(len(chunk)), self.cache.length, checkpoint
-        )
+        with torch.inference_mode():
+            if self._recorded is None:
+                return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
+            # Nobody may hold the room: what a layer outgrows is given back before the next grows.
+            hidden = self._recorded.hidden(
+                chunk, self.cache.room(len(chunk)), self.cache.length, checkpoint
+            )
         self.cache.advance(len(chunk))
         return hidden
 
@@ -171,14 +181,17 @@ class Session:
         return self.last_logits
 
     def step(self, token: int, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
-        """Append one token; returns the logits [V] for the next."""
-        if self._recorded is None or not self._steps_at_once:
-            (hidden,) = self.read((token,), checkpoint)
-            return self.logits_after(hidden)
+        """Append one token; returns the logits [V] for the next.
+
+        Faster than `read`, which may round it differently.
+        """
         checkpoint()
-        with torch.inference_mode():
-            logits = self._recorded.step(token, self.cache.room(1), self.cache.length)
-        self.cache.advance(1)
+        if self._recorded is None or not self._steps_at_once:
+            logits = self.logits(self._hidden([token], checkpoint))[0]
+        else:
+            with torch.inference_mode():
+                logits = self._recorded.step(token, self.cache.room(1), self.cache.length)
+            self.cache.advance(1)
         self.tokens.append(token)
         self.last_logits = logits
         return logits
