@@ -16,8 +16,9 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import closing
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -25,7 +26,7 @@ import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
 from app import __version__, log, paths, smoke
-from app.archive import Archive
+from app.archive import CLOSE_SECONDS, Archive
 from app.controller import Controller
 from app.instance import FileOpens, Instance
 from app.settings import Settings, load
@@ -37,6 +38,7 @@ from app.wiring import connect
 from engine import bundled_models_folder, starter_path
 
 _SWITCH_SECONDS = 0.0005  # how long the engine's Python may hold up the window
+_FORCED_SECONDS = 2.0  # that each thread gets to end once the user quits without saving
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,13 +141,32 @@ async def _session(
         controller.change_settings(window_geometry=window.geometry_text())
     instance.close()
     window.hide()
-    loop = asyncio.get_running_loop()
     controller.leave()
-    await loop.run_in_executor(None, controller.stop_engine)
+    forced = controller.quitting.forced
+    await _in_time(controller.stop_engine, _FORCED_SECONDS if forced else None)
     controller.save()
-    await loop.run_in_executor(None, controller.close_store)
+    archive.end()
+    limit = _FORCED_SECONDS if forced else CLOSE_SECONDS
+    await _in_time(lambda: archive.join(limit))
     window.finish()
     return status
+
+
+async def _in_time(call: Callable[[], object], seconds: float | None = None) -> None:
+    """Do something that may block on a thread that need not end; with a limit, wait no longer."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        try:
+            call()
+        finally:
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="quit", daemon=True).start()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await done.wait()
 
 
 def _parser() -> argparse.ArgumentParser:

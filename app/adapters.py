@@ -26,6 +26,7 @@ from app.archive import Archive
 from app.engine_link import EngineLink
 from app.engine_plan import Uses
 from app.engine_runner import Runner
+from app.library_work import BackgroundWorker
 from app.state import ModelPhase, State, is_same_load
 from app.store import AdapterMark, Store, StoredAdapters, StoredUse, StoreError
 from engine import (
@@ -60,12 +61,15 @@ class Adapters:
         archive: Archive,
         link: EngineLink,
         runner: Runner,
+        files: BackgroundWorker,
     ) -> None:
+        """`files` works on the files of all drives."""
         self._state = state
         self._shown = adapter_state
         self._archive = archive
         self._link = link
         self._runner = runner
+        self._files = files
         self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: not begun yet
         self._unsaved: set[int | None] = set()
         self._has_read = False
@@ -107,7 +111,7 @@ class Adapters:
                 [replace(known, missing=known.path not in there) for known in self._shown.known]
             )
 
-        self._archive.background(lambda: {path for path in paths if path.exists()}, found)
+        self._files.run(lambda: {path for path in paths if path.exists()}, found)
 
     def begin(self, conversation_id: int) -> None:
         """The conversation not begun yet has begun: it takes its stack along."""

@@ -1,4 +1,4 @@
-"""Runs the store on a thread of its own: in order, never awaited, and repeated while it fails.
+"""Runs the store on its own thread: in order, never awaited, and repeated while it fails.
 
 The window shows what is in memory; this brings it to the disk behind it. New conversations and
 messages get a number below zero at once and their number in the store later, and only this file
@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
+from app.library_work import BackgroundWorker
 from app.store import Conversation, Message, Salvaged, Store, StoreError
 from app.store_schema import Gone
 
@@ -24,6 +24,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _RETRY_MILLISECONDS = 2000
 _KEEP_DELETED_SECONDS = 30 * 24 * 3600
+CLOSE_SECONDS = 20.0  # that closing waits for the disk
 
 
 class Numbers:
@@ -63,20 +64,17 @@ class Archive(QObject):
     """The store behind a queue. Everything but the operations themselves runs on the window's thread."""
 
     fault_changed = Signal(object)  # StoreError, or None when writing works again
-    _posted = Signal(object)  # a callable for the window's thread
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.path = path
         self.conversations, self.messages = Numbers(), Numbers()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._worker = BackgroundWorker("store", self)  # nothing but the store runs on it
         self._writes: deque[Callable[[Store], object]] = deque()
         self._store: Store | None = None  # the store thread's
         self._failing = False  # the store thread's
-        self._closed = False
         self._retry = QTimer(self, singleShot=True, interval=_RETRY_MILLISECONDS)
         self._retry.timeout.connect(self._drain_soon)
-        self._posted.connect(self._run_posted, Qt.ConnectionType.QueuedConnection)
 
     def write(self, operation: Callable[[Store], object]) -> None:
         """Queue a change; it is tried until it succeeds, and later ones wait for it."""
@@ -102,16 +100,7 @@ class Archive(QObject):
         def run() -> None:
             self._drain()
             left = len(self._writes)
-            self._post(lambda: then(left))
-
-        self._submit(run)
-
-    def background(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Run something else that may touch the disk; `then` gets its result."""
-
-        def run() -> None:
-            result = call()
-            self._post(lambda: then(result))
+            self._worker.post(lambda: then(left))
 
         self._submit(run)
 
@@ -143,14 +132,22 @@ class Archive(QObject):
 
         self.write(write)
 
-    def close(self) -> None:
-        """Bring what is queued to the disk, if that works, and end the thread; may block."""
-        if not self._closed:
-            self._closed = True
-            self._retry.stop()
-            closing: Future[object] = self._thread.submit(self._close)
-            closing.add_done_callback(_log_fault)
-            self._thread.shutdown(wait=True)
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> bool:
+        """Bring what is queued to the disk and end the thread; False when it takes longer."""
+        self.end()
+        return self.join(timeout_seconds)
+
+    def end(self) -> None:
+        """Begin to close: save what is queued, if that works, then end; returns at once."""
+        self._retry.stop()
+        self._worker.end(self._close)
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the end after `end`, on any thread; False when it takes longer than this."""
+        ended = self._worker.join(timeout_seconds)
+        if not ended:
+            _log.error("the store does not answer: the last changes could not be saved")
+        return ended
 
     # --- rows with the numbers of this run (store thread) ---------------------------------------
 
@@ -192,7 +189,7 @@ class Archive(QObject):
             return False
         if self._failing:
             self._failing = False
-            self._post(lambda: self.fault_changed.emit(None))
+            self._worker.post(lambda: self.fault_changed.emit(None))
         return True
 
     def _write_next(self, store: Store) -> None:
@@ -216,7 +213,7 @@ class Archive(QObject):
         except StoreError as error:
             self._report(error)
             return
-        self._post(lambda: then(result))
+        self._worker.post(lambda: then(result))
 
     def _repair(
         self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]
@@ -232,7 +229,7 @@ class Archive(QObject):
         except StoreError as error:
             self._report(error)
             return
-        self._post(lambda: then(aside, found))
+        self._worker.post(lambda: then(aside, found))
         self._drain()
 
     def _report(self, error: StoreError) -> None:
@@ -244,17 +241,17 @@ class Archive(QObject):
             self.fault_changed.emit(error)
             self._retry.start()
 
-        self._post(tell)
+        self._worker.post(tell)
 
     def _close(self) -> None:
-        left = len(self._writes)
-        try:
-            self._drain()
-        finally:
-            if len(self._writes) < left and self._writes:
-                self._close()  # a mistake of ours ended the drain, and is out of the queue
-            else:
-                self._close_store()
+        left = len(self._writes) + 1
+        while left > len(self._writes):  # a mistake of ours ends a drain, and is out of the queue
+            left = len(self._writes)
+            try:
+                self._drain()
+            except Exception:  # noqa: BLE001  (what is queued behind it is saved all the same)
+                _log.exception("closing the store failed")
+        self._close_store()
 
     def _close_store(self) -> None:
         if self._writes:
@@ -266,9 +263,20 @@ class Archive(QObject):
                 _log.warning("the store did not close cleanly")
             self._store = None
 
-    def _post(self, call: Callable[[], None]) -> None:
-        if not self._closed:
-            self._posted.emit(call)
+    def _run(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  (the thread must live on: it owns the database)
+            self._surface(error)
+
+    def _surface(self, error: Exception) -> None:
+        """Raise our own mistakes where the window can report them."""
+
+        def fail() -> None:
+            self._retry.start()  # what was queued behind it
+            raise error
+
+        self._worker.post(fail)
 
     # --- the window's thread --------------------------------------------------------------------
 
@@ -276,25 +284,4 @@ class Archive(QObject):
         self._submit(self._drain)
 
     def _submit(self, call: Callable[[], object]) -> None:
-        if not self._closed:
-            self._thread.submit(call).add_done_callback(self._surface)
-
-    def _surface(self, future: Future[object]) -> None:
-        """Raise our own mistakes where the window can report them."""
-        error = future.exception()
-        if error is not None:
-
-            def fail() -> None:
-                self._retry.start()  # what was queued behind it
-                raise error
-
-            self._post(fail)
-
-    def _run_posted(self, call: Callable[[], None]) -> None:
-        if not self._closed:
-            call()
-
-
-def _log_fault(future: Future[object]) -> None:
-    if (error := future.exception()) is not None:
-        _log.error("closing the store failed", exc_info=error)
+        self._worker.run(lambda: self._run(call))

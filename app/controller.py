@@ -23,7 +23,9 @@ from app.drafts import Drafts
 from app.engine_link import EngineLink
 from app.engine_runner import Runner
 from app.library import Library
+from app.library_work import BackgroundWorker
 from app.models import Models, first_model
+from app.quitting import Quitting
 from app.sessions import Sessions
 from app.settings import Settings, SettingsError, sampling, save, thinking
 from app.state import UNFINISHED, ModelPhase, Notice
@@ -54,7 +56,7 @@ class Controller(QObject):
     """Carries out what the window asks for."""
 
     settings_changed = Signal()
-    may_quit = Signal()  # all is saved, or the person does not mind
+    may_quit = Signal()  # all is saved, or the user does not mind
     _faulted = Signal(object)  # an exception nobody caught, from any thread
 
     def __init__(
@@ -73,25 +75,31 @@ class Controller(QObject):
         self._archive = archive
         self._link = EngineLink(engine, self.receive, self._on_unhandled, self)
         runner = Runner(state, archive, self._link, lambda: self.settings, self)
+        # The user's files may lie on a drive that does not answer; settings must not wait for it.
+        user_files = BackgroundWorker("user files", self)
+        self._own_files = BackgroundWorker("own files", self)
         self.sessions = Sessions(
             state,
             states.sessions,
             archive,
             self._link,
             runner,
+            self._own_files,
             lambda: self.settings,
             size=snapshots_size,
             delete=delete_snapshots,
         )
-        self.adapters = Adapters(state, states.adapters, archive, self._link, runner)
+        self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
         states.adapters.settled.connect(self._answers.go_on)
-        self.library = Library(state, states.library, settings, self)
+        self.library = Library(state, states.library, settings, user_files, self)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
         self._opening: int | None = None
+        self.quitting = Quitting(state, archive, self)
+        self.quitting.may_quit.connect(self.may_quit)
         archive.fault_changed.connect(self._on_store_fault)
         self._faulted.connect(self.report)
 
@@ -120,23 +128,16 @@ class Controller(QObject):
         self._archive.close()
 
     def ask_to_quit(self) -> None:
-        """Say `may_quit` when all is saved, or tell the person that it is not."""
-
-        def flushed(left: int) -> None:
-            if left:
-                sentence = "Quitting now would lose the last changes, which could not be saved."
-                self.state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
-            else:
-                self.may_quit.emit()
-
+        """Say `may_quit` when all is saved, or ask the user when it is not, or takes too long."""
         self.save()
-        self._archive.flush(flushed)
+        self.quitting.ask()
 
     def leave(self) -> None:
         """Stop the answer being written and the downloads, and have what was read saved."""
         self._answers.stop_writing()
         self.sessions.leave()
         self.library.close()
+        self._own_files.close()
 
     def stop_engine(self) -> None:
         """End the engine's thread; a step of `close` that another thread may take."""
@@ -147,10 +148,6 @@ class Controller(QObject):
         self._link.drain()
         self.adapters.settle()
         self._answers.save()
-
-    def close_store(self) -> None:
-        """Bring everything to the disk and end the store's thread; may block, on any thread."""
-        self._archive.close()
 
     def report_soon(self, error: BaseException) -> None:
         """Have `report` called on the window's thread; may be called on any."""
@@ -167,7 +164,9 @@ class Controller(QObject):
         )
 
     def close_notice(self, kind: str) -> None:
-        """The person has read a line of trouble."""
+        """The user has read a line of trouble; closing the question about quitting means no."""
+        if kind == "quit":
+            self.quitting.stay()
         self.state.set_notice(kind, None)
 
     def act_on_notice(self, kind: str) -> None:
@@ -180,7 +179,7 @@ class Controller(QObject):
             )
             self._archive.repair(known, self._on_repaired)
         elif kind == "quit":
-            self.may_quit.emit()
+            self.quitting.quit_anyway()
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them."""
@@ -195,7 +194,7 @@ class Controller(QObject):
                 return error
             return None
 
-        self._archive.background(write, self._on_settings_saved)
+        self._own_files.run(write, self._on_settings_saved)
 
     # --- conversations --------------------------------------------------------------------------
 

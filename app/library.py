@@ -22,7 +22,7 @@ from app.library_files import folder_of
 from app.library_hub import HubPages
 from app.library_shelf import Shelf
 from app.library_state import LibraryState, Line, Offer
-from app.library_work import Work
+from app.library_work import BackgroundWorker
 from app.model_defaults import ModelDefaults, applied
 from app.settings import Settings
 from app.state import ModelPhase, State
@@ -45,6 +45,7 @@ class Library(QObject):
         state: State,
         library: LibraryState,
         settings: Settings,
+        files: BackgroundWorker,
         parent: QObject | None = None,
         *,
         places_file: Path | None = None,
@@ -52,10 +53,11 @@ class Library(QObject):
         limits: Limits | None = None,
         free: Callable[[Path], int] = free_bytes,
     ) -> None:
+        """`files` works on the files of all drives; it ends with the library."""
         super().__init__(parent)
         self._state, self.state = state, library
         self._limits, self._free = limits or Limits(), free
-        self._files = Work("library", self)
+        self._files = files
         self.defaults = Defaults(
             library, self._files, defaults_file or model_defaults.file(), settings, self
         )

@@ -12,7 +12,7 @@ from app.catalog import CatalogError, CatalogModel
 from app.hub import Source
 from app.library_offers import RUNS
 from app.library_state import CatalogRow, LibraryState, Line, Memory, Offer
-from app.library_work import Work
+from app.library_work import BackgroundWorker
 from engine import MemoryPlan, predict_memory
 
 
@@ -22,7 +22,7 @@ class Recommendations(QObject):
     def __init__(
         self,
         library: LibraryState,
-        work: Work,
+        work: BackgroundWorker,
         here: Callable[[Source], Path | None],
         coming: Callable[[Source], bool],
         reclaimable: Callable[[], int],

@@ -12,7 +12,7 @@ from app import model_defaults
 from app.json_file import JsonFileError
 from app.library_shelf import memory_of, tried
 from app.library_state import DefaultsView, LibraryState, Line
-from app.library_work import Work
+from app.library_work import BackgroundWorker
 from app.model_defaults import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
 from app.settings import Settings
 from engine import DEFAULT_CACHE, ModelFacts, inspect_model, model_name
@@ -26,7 +26,7 @@ class Defaults(QObject):
     def __init__(
         self,
         library: LibraryState,
-        work: Work,
+        work: BackgroundWorker,
         file: Path,
         settings: Settings,
         parent: QObject | None = None,

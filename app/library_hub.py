@@ -17,7 +17,7 @@ from app import hub
 from app.hub import HUB, HubError, HubFile, Repository, Source
 from app.library_offers import in_words, layout_of, offers
 from app.library_state import Hub, HubPhase, LibraryState, Offer
-from app.library_work import Work
+from app.library_work import BackgroundWorker
 from engine import available_memory, model_name
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class HubPages(QObject):
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self.endpoint, self.proxy = HUB, ""
         self._question = 0  # the newest one's number
-        self._asking: list[Work] = []
+        self._asking: list[BackgroundWorker] = []
         self._files: tuple[HubFile, ...] = ()  # of the open repository
         self._wanted = ""  # the file a link named
 
@@ -97,14 +97,14 @@ class HubPages(QObject):
         """Wait for nobody."""
         self._question += 1
         for work in self._asking:
-            work.close(patience=0.0)
+            work.close(timeout_seconds=0.0)
 
     # --- answers --------------------------------------------------------------------------------
 
     def _ask(self, call: Callable[[], T], then: Callable[[T | HubError], None]) -> None:
         self._question += 1
         number = self._question
-        work = Work("hub", self)
+        work = BackgroundWorker("hub", self)
         self._asking.append(work)
 
         def asked() -> T | HubError:
@@ -115,7 +115,7 @@ class HubPages(QObject):
 
         def answered(result: T | HubError) -> None:
             self._asking.remove(work)
-            work.close(patience=0.0)
+            work.close(timeout_seconds=0.0)
             work.deleteLater()
             if number == self._question:
                 then(result)

@@ -17,7 +17,7 @@ from app.json_file import JsonFileError
 from app.library_files import Found, Look, PutAway
 from app.library_places import Places
 from app.library_state import FileState, FolderRow, InstalledRow, LibraryState, Line, Memory, Place
-from app.library_work import Work
+from app.library_work import BackgroundWorker
 from app.model_defaults import ModelDefaults
 from app.state import ModelFile, ModelPhase, State
 from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
@@ -37,7 +37,7 @@ class Shelf(QObject):
         self,
         state: State,
         library: LibraryState,
-        work: Work,
+        work: BackgroundWorker,
         places_file: Path,
         defaults: Callable[[Path], ModelDefaults],
         parent: QObject | None = None,

@@ -16,6 +16,7 @@ from app.archive import Archive
 from app.engine_link import EngineLink
 from app.engine_plan import Branch, Wanted
 from app.engine_runner import Runner
+from app.library_work import BackgroundWorker
 from app.session_state import Resume, ResumePhase, SessionState
 from app.settings import Settings
 from app.state import Generation, ModelPhase, State
@@ -54,19 +55,21 @@ class Sessions:
         archive: Archive,
         link: EngineLink,
         runner: Runner,
+        files: BackgroundWorker,
         settings: Callable[[], Settings],
         *,
         size: Callable[[], int],
         delete: Callable[[Sequence[str] | None], int],
     ) -> None:
         """`size` measures the bytes of all that is saved, `delete` frees those of the conversations
-        it is given the names of, or all; both on a thread.
+        it is given the names of, or all; both run on `files`.
         """
         self._state = state
         self._shown = session_state
         self._archive = archive
         self._link = link
         self._runner = runner
+        self._files = files
         self._settings = settings
         self._size, self._delete = size, delete
         self._model: ModelLoaded | None = None
@@ -128,7 +131,7 @@ class Sessions:
         def measured(size_bytes: int) -> None:
             self._shown.set_saved(replace(self._shown.saved, size_bytes=size_bytes))
 
-        self._archive.background(self._size, measured)
+        self._files.run(self._size, measured)
 
     def delete_saved(self) -> None:
         """Delete all saved reading; conversations stay as they are."""
@@ -139,7 +142,7 @@ class Sessions:
             self._on_forgotten(error)
             self.measure()
 
-        self._archive.background(lambda: self._try_to_delete(None), deleted)
+        self._files.run(lambda: self._try_to_delete(None), deleted)
 
     def forget(self, conversation_ids: Sequence[int]) -> None:
         """Conversations were deleted: what was read of them goes too; Undo costs reading again."""
@@ -148,7 +151,7 @@ class Sessions:
 
         def delete(stored: list[int]) -> None:
             names = [str(number) for number in stored if number]
-            self._archive.background(lambda: self._try_to_delete(names), self._on_forgotten)
+            self._files.run(lambda: self._try_to_delete(names), self._on_forgotten)
 
         self._archive.read(lambda store: [numbers.known(each) for each in conversation_ids], delete)
 

@@ -12,6 +12,7 @@ from app.archive import Archive
 from app.engine_link import EngineLink
 from app.engine_plan import Branch
 from app.engine_runner import Runner
+from app.library_work import BackgroundWorker
 from app.settings import Settings
 from app.state import Generation, ModelPhase, ModelStatus, State
 from app.store import Message, MessageState, Store
@@ -29,7 +30,7 @@ from engine import (
     Turn,
 )
 from fakes import MODEL, FakeEngine
-from stage import flush, reraise, until
+from stage import flush, reraise, until, wait_for_workers
 
 FOLDER = Path("/home/mika/adapters")
 PIRATE = FOLDER / "pirate-speech.gguf"
@@ -66,8 +67,11 @@ class AdapterStage:
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.link = EngineLink(self._engine, self._receive, reraise)
+        self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
-        self.adapters = Adapters(self.state, self.shown, self.archive, self.link, self.runner)
+        self.adapters = Adapters(
+            self.state, self.shown, self.archive, self.link, self.runner, self.files
+        )
         self.settled = 0
         self._answered = 0  # the newest request the engine has answered
         self._closed = False
@@ -122,9 +126,10 @@ class AdapterStage:
         flush()
 
     def settle(self) -> None:
-        """Wait until the store has done what it was given."""
-        done: list[bool] = []
-        self.archive.background(lambda: True, done.append)
+        """Wait until store and files are done with what they were given."""
+        wait_for_workers(self.link)
+        done: list[int] = []
+        self.archive.flush(done.append)
         until(lambda: bool(done))
         flush()
 
@@ -173,6 +178,7 @@ class AdapterStage:
         self._closed = True
         self.adapters.settle()
         self.archive.close()
+        self.files.close()
         for part in (self.runner, self.link, self.archive, self.shown, self.state):
             part.deleteLater()
         flush()

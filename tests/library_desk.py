@@ -10,6 +10,7 @@ from app.downloads import Source
 from app.hub import HUB
 from app.library import Library
 from app.library_state import LibraryState, Offer
+from app.library_work import BackgroundWorker
 from app.settings import Settings
 from app.state import ModelPhase, ModelStatus, State
 from engine import ModelLoaded
@@ -26,10 +27,12 @@ class Desk:
     def __init__(self, folder: Path, endpoint: str = HUB, free: int = FREE) -> None:
         self.folder, self.free = folder, free
         self.state, self.library_state = State(), LibraryState()
+        self.files = BackgroundWorker("files", self.state)
         self.library = Library(
             self.state,
             self.library_state,
             Settings(),
+            self.files,
             places_file=folder / "library.json",
             defaults_file=folder / "models.json",
             limits=LIMITS,
@@ -49,7 +52,7 @@ class Desk:
 
     def _wait(self) -> None:
         done: list[bool] = []
-        self.library._files.run(lambda: True, done.append)
+        self.files.run(lambda: True, done.append)
         until(lambda: bool(done))
         flush()
 

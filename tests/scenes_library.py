@@ -33,7 +33,7 @@ from app.settings import Settings
 from app.state import ModelPhase, ModelStatus, State
 from app.ui.library_page import LibraryPage
 from engine import ModelLoaded
-from stage import Stage, flush, until
+from stage import Stage, flush, wait_for_workers
 
 OWN = Path("/home/ada/.local/share/Tokonoma/models")
 DRIVE = Path("/media/ada/Models")
@@ -305,9 +305,7 @@ def library_keyboard(state: State, library: LibraryState, page: LibraryPage) -> 
 
 def wait_for_files(stage: Stage) -> None:
     """Until the thread of files has done what it was given so far."""
-    done: list[bool] = []
-    stage.controller.library._files.run(lambda: True, done.append)
-    until(lambda: bool(done))
+    wait_for_workers(stage.controller)
     flush()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from app.archive import Archive
 from app.engine_link import EngineLink
 from app.engine_plan import Branch
 from app.engine_runner import Runner
+from app.library_work import BackgroundWorker
 from app.session_state import Resume, SessionState
 from app.sessions import OPEN_MILLISECONDS, Sessions
 from app.settings import Settings
@@ -33,7 +35,7 @@ from engine import (
     SnapshotSaved,
 )
 from fakes import MODEL, FakeEngine
-from stage import flush, reraise, until
+from stage import flush, reraise, until, wait_for_workers
 
 LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
 SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
@@ -46,6 +48,8 @@ class Desk:
         self.folder = folder
         self.settings = Settings(system_prompt="Be brief.")
         self.size = 700
+        self.disk_answers = threading.Event()  # while not set, measuring takes
+        self.disk_answers.set()
         self.deletes: list[tuple[str, ...] | None] = []
         self.delete_error: OSError | None = None
         self.state, self.shown = State(), SessionState()
@@ -53,14 +57,16 @@ class Desk:
         self.engines: list[FakeEngine] = []
         self.link = EngineLink(self._engine, self._receive, reraise)
         self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
+        self.files = BackgroundWorker("files", self.link)
         self.sessions = Sessions(
             self.state,
             self.shown,
             self.archive,
             self.link,
             self.runner,
+            self.files,
             lambda: self.settings,
-            size=lambda: self.size,
+            size=self._measure,
             delete=self._delete,
         )
         self.taken: list[bool] = []
@@ -86,6 +92,10 @@ class Desk:
                     self.sessions.on_adapters_set(event)
                 case _:
                     pass
+
+    def _measure(self) -> int:
+        assert self.disk_answers.wait(60)
+        return self.size
 
     def _delete(self, names: Sequence[str] | None) -> int:
         if self.delete_error:
@@ -123,9 +133,11 @@ class Desk:
 
     def settle(self) -> None:
         """Wait for the store, the engine's events, and for a restore that is about to begin."""
-        done: list[bool] = []
-        self.archive.background(lambda: True, done.append)
-        until(lambda: bool(done))
+        for _ in range(2):  # what the store answers may have more for the files to do
+            done: list[int] = []
+            self.archive.flush(done.append)
+            until(lambda done=done: bool(done))
+            wait_for_workers(self.link)
         self.link.drain()
         until(lambda: not any(t.isActive() for t in self.timers(OPEN_MILLISECONDS)))
         flush()
@@ -188,6 +200,7 @@ class Desk:
     def close(self) -> None:
         self.link.drain()
         self.archive.close()
+        self.files.close()
         for each in (self.runner, self.link, self.archive, self.state, self.shown):
             each.deleteLater()
         flush()

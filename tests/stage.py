@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QPropertyAnimation
+from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QObject, QPropertyAnimation
 from PySide6.QtWidgets import QApplication
 
 from app.archive import Archive
 from app.controller import Controller
+from app.library_work import BackgroundWorker
 from app.settings import Settings
 from app.states import States
 from app.ui.preferences import Preferences
@@ -74,11 +75,12 @@ class Stage:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the engine's events are shown and the store has done what it was given."""
+        """Wait until the engine's events are shown, and store and files are done with their work."""
         until(lambda: not self.window.sidebar.typing)
         self.drain()
-        done: list[bool] = []
-        self.archive.background(lambda: True, done.append)
+        wait_for_workers(self.controller)
+        done: list[int] = []
+        self.archive.flush(done.append)
         until(lambda: bool(done))
         flush()
 
@@ -108,6 +110,14 @@ class Stage:
         ):
             each.deleteLater()
         flush()
+
+
+def wait_for_workers(owner: QObject) -> None:
+    """Wait until the workers of files have done what they were given."""
+    for worker in owner.findChildren(BackgroundWorker):
+        done: list[bool] = []
+        worker.run(lambda: True, done.append)
+        until(lambda done=done: bool(done))
 
 
 def flush() -> None:

@@ -111,7 +111,7 @@ def test_closing_saves_what_is_behind_mistakes_of_ours_and_frees_the_file(
     archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
-    archive.background(gate.wait, lambda _: None)
+    archive.read(lambda store: gate.wait(), lambda _: None)
     for title in ("One", "Two"):
         archive._writes.append(lambda store: store.rename(2**70, "Wrong"))
         archive._writes.append(lambda store, title=title: store.create_conversation(title))
@@ -135,7 +135,7 @@ def test_a_mistake_of_ours_is_raised_on_the_windows_thread(
     qtbot, archive: Archive, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
     with qtbot.captureExceptions() as caught:
-        archive.background(lambda: 1 // 0, lambda _: None)
+        archive.read(lambda store: 1 // 0, lambda _: None)
         until(lambda: bool(caught))
     assert caught[0][0] is ZeroDivisionError
     archive.close()

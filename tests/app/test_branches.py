@@ -28,7 +28,7 @@ def answer(stage: Stage, text: str) -> Message:
 def read_now(stage: Stage) -> None:
     """Let the store do what it was given, while the window does nothing."""
     done = threading.Event()
-    stage.archive.background(done.set, lambda _: None)
+    stage.archive.read(lambda store: done.set(), lambda _: None)
     assert done.wait(10)
 
 
@@ -107,7 +107,7 @@ def test_what_is_written_again_holds_no_text_that_comes_later(
     until(lambda: "store" in stage.state.notices)
     stage.controller.act_on_notice("store")
     go = threading.Event()
-    stage.archive.background(lambda: go.wait(10), lambda _: None)
+    stage.archive.read(lambda store: go.wait(10), lambda _: None)
     until(lambda: "repair" in stage.state.notices)
     stage.engine.write("way.")
     stage.engine.finish()

@@ -410,3 +410,16 @@ def test_a_deleted_conversation_is_not_saved_any_more(opened: Desk) -> None:
     opened.sessions.save()
     assert opened.engine.count(SaveSnapshot) == saves
     until(lambda: bool(opened.deletes))
+
+
+def test_a_disk_that_does_not_answer_holds_up_no_conversation(desk: Desk) -> None:
+    desk.disk_answers.clear()
+    try:
+        desk.sessions.measure()
+        desk.archive.write(lambda store: store.create_conversation("Saved meanwhile"))
+        titles = desk.stored(lambda store: [c.title for c in store.conversations()])
+        assert "Saved meanwhile" in titles
+    finally:
+        desk.disk_answers.set()
+    desk.settle()
+    assert desk.shown.saved.size_bytes == 700
