@@ -310,11 +310,6 @@ class Shelf(QObject):
 
         self._work.run(back, done)
 
-    @property
-    def can_undo(self) -> bool:
-        """Whether anything deleted can still be brought back."""
-        return bool(self._deleted)
-
     def _forget_deleted(self) -> None:
         away, self._deleted = tuple(self._deleted), []
         line = self._library.line

@@ -92,8 +92,3 @@ class Rule:
 
 
 Block = Paragraph | Heading | Code | Table | Rule
-
-
-def plain_text(runs: Runs) -> str:
-    """The characters of the runs, without their styles."""
-    return "".join(run.text for run in runs)

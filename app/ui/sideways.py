@@ -37,14 +37,6 @@ class Sideways:
         self.offset = max(0.0, min(offset, self.content - self.room))
         return self.offset != before
 
-    def reveal(self, x: float) -> bool:
-        """Scroll until `x` of the content is seen."""
-        if x < self.offset:
-            return self.move_to(x - 16)
-        if x > self.offset + self.room:
-            return self.move_to(x - self.room + 16)
-        return False
-
     def drag_to(self, x: float) -> bool:
         """Scroll as if the middle of the bar were taken to `x` of the seen part."""
         return self.move_to(x / max(self.room, 1.0) * self.content - self.room / 2)

@@ -92,9 +92,8 @@ HIGH_CONTRAST = Palette(
     warning="#FFFFFF",
 )
 
-# The 4-pixel grid, the type scale in pixels, and the corner radii.
-SPACE = (4, 8, 12, 16, 24, 32, 48)
-SMALL, BODY, READING, HEADING, TITLE = 12, 13, 15, 20, 28
+# The type scale in pixels, and the corner radii.
+SMALL, BODY, READING, HEADING = 12, 13, 15, 20
 RADIUS_CONTROL, RADIUS_CARD = 6, 12
 READING_LINE_HEIGHT = 1.5
 COLUMN_WIDTH = 760  # pixels: the widest a line of reading gets

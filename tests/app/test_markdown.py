@@ -19,8 +19,8 @@ from app.markdown_tree import (
     Paragraph,
     Rule,
     Run,
+    Runs,
     Table,
-    plain_text,
 )
 
 PIECES = st.sampled_from(
@@ -31,6 +31,11 @@ PIECES = st.sampled_from(
         "\r", "\r\n", "word " * 8, "x" * (LONGEST + 500), "\x00", "\u202e", "😀", "<think>", " ",
     ]
 )  # fmt: skip
+
+
+def plain_text(runs: Runs) -> str:
+    """The characters of the runs, without their styles."""
+    return "".join(run.text for run in runs)
 
 
 def text_of(block: Block) -> str:
