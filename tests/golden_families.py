@@ -122,11 +122,16 @@ def compare(
 
 
 def distance(found: Rows, wanted: Rows) -> dict[str, Any]:
-    """Mean KL from `wanted` to `found`, log-probabilities [N, V], and the share of equal tops."""
+    """How far log-probabilities `found` [N, V] are from `wanted`: mean KL, largest difference, tops."""
     wanted = wanted - np.log(np.exp(wanted).sum(1, keepdims=True))  # 16 bits lose a little
     apart = (np.exp(wanted) * (wanted - found)).sum(1)
     same = (wanted.argmax(1) == found.argmax(1)).mean()
-    return {"kl": float(apart.mean()), "same_top": float(same), "positions": len(found)}
+    return {
+        "kl": float(apart.mean()),
+        "largest": float(np.abs(wanted - found).max()),
+        "same_top": float(same),
+        "positions": len(found),
+    }
 
 
 def recorded() -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -153,7 +158,10 @@ def main() -> int:
             figures[name], kept = compare(name, programs, Path(folder))
         rows |= {f"{name}/{key}": value for key, value in kept.items()}
         said = figures[name]
-        print(f"{name}: KL {said['kl']:.2e}, same top {said['same_top']:.1%}", flush=True)
+        print(
+            f"{name}: KL {said['kl']:.2e}, largest {said['largest']:.2e}, same top {said['same_top']:.1%}",
+            flush=True,
+        )
     if options.record:
         origin = {
             "version": (version.stderr or version.stdout).strip().splitlines()[:1],
