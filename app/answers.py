@@ -139,7 +139,9 @@ class Answers:
         current = self._state.generation
         if current and self._unsaved:
             text, message, numbers = "".join(self._unsaved), current.message, self._archive.messages
-            self._archive.write(lambda store: store.append_text(numbers.stored(message), text))
+            self._archive.write(
+                lambda store: store.append_text(numbers.stored(message), text), text
+            )
             self._unsaved.clear()
         self._saving.stop()
 

@@ -1,4 +1,4 @@
-"""Runs the store on its own thread: in order, never awaited, and repeated while it fails.
+"""Runs the store on its own thread: in order, never awaited, and repeated while that can help.
 
 The window shows what is in memory; this brings it to the disk behind it. New conversations and
 messages get a number below zero at once and their number in the store later, and only this file
@@ -8,16 +8,18 @@ knows both, so neither a slow disk nor a full one holds up typing.
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.library_work import BackgroundWorker
-from app.store import Conversation, Message, Salvaged, Store, StoreError
+from app.store import Conversation, DamagedStore, Message, Salvaged, Store, StoreError
 from app.store_schema import Gone
 
 T = TypeVar("T")
@@ -60,25 +62,47 @@ class Numbers:
         return self._local.get(stored, stored)
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A change that can never be saved."""
+
+    error: Exception
+    text: str  # that the user wrote or read, and that is not in the store now
+    kept_in: Path | None  # a file that has the text; None when it could not be written either
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change that waits to be saved."""
+
+    operation: Callable[[Store], object]
+    text: str
+
+
 class Archive(QObject):
     """The store behind a queue. Everything but the operations themselves runs on the window's thread."""
 
     fault_changed = Signal(object)  # StoreError, or None when writing works again
+    change_left_out = Signal(object)  # LeftOut
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.path = path
         self.conversations, self.messages = Numbers(), Numbers()
         self._worker = BackgroundWorker("store", self)  # nothing but the store runs on it
-        self._writes: deque[Callable[[Store], object]] = deque()
+        self._writes: deque[_Change] = deque()
         self._store: Store | None = None  # the store thread's
         self._failing = False  # the store thread's
+        self._repaired = False  # the store thread's: these changes are from before a repair
         self._retry = QTimer(self, singleShot=True, interval=_RETRY_MILLISECONDS)
         self._retry.timeout.connect(self._drain_soon)
 
-    def write(self, operation: Callable[[Store], object]) -> None:
-        """Queue a change; it is tried until it succeeds, and later ones wait for it."""
-        self._writes.append(operation)
+    def write(self, operation: Callable[[Store], object], text: str = "") -> None:
+        """Queue a change; later ones wait while it is tried again.
+
+        One that can never succeed is left out, and its `text` is kept in a file.
+        """
+        self._writes.append(_Change(operation, text))
         self._drain_soon()
 
     def read(
@@ -130,7 +154,7 @@ class Archive(QObject):
                 )
                 messages.pair(message.id, store.put_back_message(added))
 
-        self.write(write)
+        self.write(write, "\n\n".join(message.text for message in now))
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> bool:
         """Bring what is queued to the disk and end the thread; False when it takes longer."""
@@ -194,14 +218,34 @@ class Archive(QObject):
 
     def _write_next(self, store: Store) -> None:
         """Do one change; it is queued again only when trying again can help."""
-        operation = self._writes.popleft()
+        change = self._writes.popleft()
         try:
-            operation(store)
-        except Gone:
-            _log.warning("a change was dropped: what it was for is gone")
-        except StoreError:
-            self._writes.appendleft(operation)
-            raise
+            change.operation(store)
+        except Gone as error:
+            if change.text and not self._repaired:
+                self._leave_out(change, error)
+            else:
+                _log.warning("a change was dropped: what it was for is gone")
+        except StoreError as error:
+            if error.temporary or isinstance(error, DamagedStore):  # which a repair may mend
+                self._writes.appendleft(change)
+                raise
+            self._leave_out(change, error)
+        except Exception as error:  # noqa: BLE001  (a mistake of ours must not hold up the next)
+            self._leave_out(change, error)
+
+    def _leave_out(self, change: _Change, error: Exception) -> None:
+        """Go on without a change, and keep what was written where it can be found."""
+        _log.error("a change could not be saved and was left out", exc_info=error)
+        kept = self.path.with_name(f"{self.path.stem}.unsaved.txt") if change.text else None
+        if kept is not None:
+            try:
+                _append(kept, f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{change.text}\n\n")
+            except OSError as fault:
+                _log.error("its text could not be kept: %s", fault.strerror)
+                kept = None
+        left_out = LeftOut(error, change.text, kept)
+        self._worker.post(lambda: self.change_left_out.emit(left_out))
 
     def _read(
         self, operation: Callable[[Store], T], then: Callable[[T], None], only_if_saved: bool
@@ -230,7 +274,11 @@ class Archive(QObject):
             self._report(error)
             return
         self._worker.post(lambda: then(aside, found))
-        self._drain()
+        self._repaired = True  # what is queued may be for rows that were lost, and are put back
+        try:
+            self._drain()
+        finally:
+            self._repaired = False
 
     def _report(self, error: StoreError) -> None:
         if not self._failing:
@@ -239,19 +287,16 @@ class Archive(QObject):
 
         def tell() -> None:
             self.fault_changed.emit(error)
-            self._retry.start()
+            if error.temporary:
+                self._retry.start()
 
         self._worker.post(tell)
 
     def _close(self) -> None:
-        left = len(self._writes) + 1
-        while left > len(self._writes):  # a mistake of ours ends a drain, and is out of the queue
-            left = len(self._writes)
-            try:
-                self._drain()
-            except Exception:  # noqa: BLE001  (what is queued behind it is saved all the same)
-                _log.exception("closing the store failed")
-        self._close_store()
+        try:
+            self._drain()
+        finally:
+            self._close_store()
 
     def _close_store(self) -> None:
         if self._writes:
@@ -273,7 +318,6 @@ class Archive(QObject):
         """Raise our own mistakes where the window can report them."""
 
         def fail() -> None:
-            self._retry.start()  # what was queued behind it
             raise error
 
         self._worker.post(fail)
@@ -285,3 +329,12 @@ class Archive(QObject):
 
     def _submit(self, call: Callable[[], object]) -> None:
         self._worker.run(lambda: self._run(call))
+
+
+def _append(path: Path, text: str) -> None:
+    """Add text to a file that only its owner can read, and bring it to the disk."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(number, "a", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -25,7 +25,7 @@ from app.engine_runner import Runner
 from app.library import Library
 from app.library_work import BackgroundWorker
 from app.models import Models, first_model
-from app.quitting import Quitting
+from app.quitting import LeftOutNotices, Quitting
 from app.sessions import Sessions
 from app.settings import Settings, SettingsError, sampling, save, thinking
 from app.state import UNFINISHED, ModelPhase, Notice
@@ -100,6 +100,7 @@ class Controller(QObject):
         self._opening: int | None = None
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
+        self._left_out = LeftOutNotices(state, archive)
         archive.fault_changed.connect(self._on_store_fault)
         self._faulted.connect(self.report)
 
@@ -447,7 +448,7 @@ class Controller(QObject):
             )
             archive.messages.pair(number, added.id)
 
-        archive.write(add)
+        archive.write(add, text)
         self.state.add(message)
         return message
 

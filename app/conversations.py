@@ -63,7 +63,7 @@ class Conversations:
             return
         self.change(conversation_id, title=title)
         number = self._archive.conversations.stored
-        self._archive.write(lambda store: store.rename(number(conversation_id), title))
+        self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
 
     def delete(self, ids: Sequence[int]) -> None:
         """Take conversations out of the list; `undo` brings them back for some seconds."""

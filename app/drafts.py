@@ -44,5 +44,6 @@ class Drafts:
         self._archive.write(
             lambda store: store.set_draft(
                 None if conversation_id is None else number(conversation_id), text
-            )
+            ),
+            text,
         )

@@ -39,10 +39,13 @@ class BackgroundWorker(QObject):
         if self._closed:
             return
 
+        if then is None:
+            self._put(call)
+            return
+
         def work() -> None:
             result = call()
-            if then is not None:
-                self.post(lambda: then(result))
+            self.post(lambda: then(result))
 
         self._put(work)
 

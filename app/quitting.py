@@ -1,11 +1,12 @@
-"""Quitting: asks before it would lose anything, also when saving does not come to an end."""
+"""What cannot be saved: the question before quitting loses it, and the notice of what was left out."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.archive import Archive
+from app.archive import Archive, LeftOut
 from app.state import Notice, State
+from app.store import StoreError
 
 FLUSH_MILLISECONDS = 5000  # that saving may take before the user is asked
 
@@ -60,3 +61,26 @@ class Quitting(QObject):
 
     def _question(self, sentence: str) -> None:
         self._state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
+
+
+class LeftOutNotices:
+    """Tells the user which changes can never be saved, and where their text is; each kind once."""
+
+    def __init__(self, state: State, archive: Archive) -> None:
+        self._state = state
+        self._shown: set[Notice] = set()
+        archive.change_left_out.connect(self._on_left_out)
+
+    def _on_left_out(self, left_out: LeftOut) -> None:
+        error = left_out.error
+        why = str(error) if isinstance(error, StoreError) else f"({type(error).__name__})"
+        if left_out.kept_in is not None:
+            remedy = f"Its text is kept in {left_out.kept_in}."
+        elif left_out.text:
+            remedy = "Its text is only in this window: copy it before you quit."
+        else:
+            remedy = "The log says where it happened."
+        notice = Notice(f"A change could not be saved and was left out: {why}", remedy)
+        if notice not in self._shown:
+            self._shown.add(notice)
+            self._state.set_notice("unsaved", notice)

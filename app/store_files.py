@@ -45,6 +45,7 @@ class FileLock:
                 raise StoreError(
                     "Tokonoma is already open and uses these conversations.",
                     "Switch to its window, or close it and try again.",
+                    temporary=True,
                 ) from error
             # Some network drives have no locks; SQLite's own still keep the file whole.
 

@@ -104,9 +104,11 @@ MIGRATIONS = (
 class StoreError(Exception):
     """A fault a person can act on: `str(error)` says what is wrong, `remedy` what to do."""
 
-    def __init__(self, what: str, remedy: str) -> None:
+    def __init__(self, what: str, remedy: str, *, temporary: bool = False) -> None:
+        """`temporary`: the same call may succeed later, without any other change of the app's."""
         super().__init__(what)
         self.remedy = remedy
+        self.temporary = temporary
 
 
 class DamagedStore(StoreError):
@@ -146,8 +148,12 @@ _SENTENCES = {
         "Shorten it, or split it into several messages.",
     ),
 }
+_TEMPORARY = frozenset(
+    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+)
 _SAME = {
     sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # another program held the log's lock too long
     sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_AUTH: sqlite3.SQLITE_READONLY,
@@ -164,7 +170,9 @@ def translated(path: Path) -> Generator[None]:
     except OSError as error:
         what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
         raise StoreError(
-            what, "Check that the folder exists and can be written to, then try again."
+            what,
+            "Check that the folder exists and can be written to, then try again.",
+            temporary=True,
         ) from error
 
 
@@ -175,14 +183,15 @@ def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
         return DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
     if code == sqlite3.SQLITE_CONSTRAINT:  # a row that others point to is missing
         return Gone()
-    known = _SENTENCES.get(_SAME.get(code, code))
+    code = _SAME.get(code, code)
+    known = _SENTENCES.get(code)
     if known is None:
         return StoreError(
             f"The conversations could not be read or saved: {error}.",
             "Close the app and open it again.",
         )
     what, remedy = known
-    return StoreError(what.format(folder=path.parent), remedy)
+    return StoreError(what.format(folder=path.parent), remedy, temporary=code in _TEMPORARY)
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -34,10 +35,10 @@ def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -
         messages = [m for c in store.conversations() for m in store.branch(c.id)]
         kept.append((len(messages), store.draft(None)))
 
-    queued = [write for write in stage.archive._writes if write is not stop]
-    for write in queued:
-        stage.archive._writes.remove(write)
-        stage.archive._writes.extend((write, note))
+    writes = stage.archive._writes
+    for change in [change for change in writes if change.operation is not stop]:
+        writes.remove(change)
+        writes.extend((change, replace(change, operation=note)))
     stop.over.set()
     stage.settle()
     assert kept
