@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Mapping
 
 from engine.cache import Cache
 from engine.device import available_memory
@@ -22,14 +23,17 @@ from engine.memory import (
     scratch_bytes,
     vocabulary_bytes,
 )
-from engine.messages import CacheType
+from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models import Build, architecture
 from engine.models.config import Config, read_config
+from engine.models.layers import Decoder
+from engine.recording import obstacles
 from engine.session import chunk_size
 from engine.vocabulary import Vocabulary
 from engine.weights import Weights
 from kernels import ops
 from kernels.formats import Format, by_name
+from kernels.weight import Storage
 
 _BLOCK = 256  # weights: whole blocks of every format
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
@@ -61,9 +65,15 @@ def check(file: GGUFFile, config: Config, build: Build, vocabulary: Vocabulary) 
     Raises ModelFileError or UnsupportedModel, naming the key or tensor at fault.
     """
     vocabulary.check(config)
-    outline = Weights(file, read=False)
-    build(file, outline, config.context)
-    outline.refuse_leftovers()
+    outline(file, config, build)
+
+
+def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
+    """The model without the values of its weights; raises as `check` does."""
+    weights = Weights(file, read=False)
+    decoder = build(file, weights, config.context)
+    weights.refuse_leftovers()
+    return decoder
 
 
 def plan(
@@ -76,29 +86,67 @@ def plan(
     return found
 
 
+def plan_without(
+    file: GGUFFile,
+    config: Config,
+    context: int,
+    cache: CacheType,
+    before: MemoryPlan,
+    formats: Collection[str],
+) -> tuple[MemoryPlan, dict[str, Storage]]:
+    """A plan for a model whose weights of `formats` are to do without their kernels.
+
+    The memory is that of the plan `before`. Decoded weights are faster but up to 28 times as large:
+    where they do not fit, the file's bytes are held. Raises OutOfMemory where these do not either.
+    """
+    available = before.available_bytes
+    decoded = dict.fromkeys(formats, Storage.FLOAT32)
+    found = predict(file, config, before.context, cache, available=available, storage=decoded)
+    if found.fits:
+        return found, decoded
+    stored = dict.fromkeys(formats, Storage.FILE)
+    found = predict(file, config, context, cache, available=available, storage=stored)
+    if refused := refusal(found, context):
+        raise refused
+    return found, stored
+
+
 def predict(
-    file: GGUFFile, config: Config, context: int, cache: CacheType, reclaimable: int = 0
+    file: GGUFFile,
+    config: Config,
+    context: int,
+    cache: CacheType,
+    reclaimable: int = 0,
+    *,
+    available: int | None = None,
+    storage: Mapping[str, Storage] | None = None,
 ) -> MemoryPlan:
     """The same whether or not it fits; `context` 0 takes what does, as far as that helps.
 
-    `reclaimable` bytes are in use now but will be free by then. Raises RequestError for a context
-    below 0.
+    `reclaimable` bytes are in use now but will be free by then. `available` bytes are measured
+    where they are not given; `storage` is that of formats held in another way than their kernels
+    want. Raises RequestError for a context below 0.
     """
+    storage = storage or {}
     if context < 0:
         raise RequestError(
             f"The context is {context} tokens.", "Give 0 for the model's own, or more."
         )
-    weights = sum(ops.held_bytes(info.format, info.shape) for info in file.tensors.values())
+    weights = sum(
+        ops.held_bytes(info.format, info.shape, storage.get(info.format.name, Storage.BACKEND))
+        for info in file.tensors.values()
+    )
+    decoding = ops.DECODING_BYTES if Storage.FILE in storage.values() else 0
     vocabulary = vocabulary_bytes(
         file.length(_TOKENS),
         file.length(_MERGES),
         file.metadata.get("tokenizer.ggml.model") == "llama",
     )
     return plan_memory(
-        _needs(shape(file, config), weights + vocabulary, cache),
+        _needs(shape(file, config), weights + vocabulary, cache, decoding),
         context_wanted=context,
         context_model=config.context,
-        available=available_memory() + reclaimable,
+        available=available_memory() + reclaimable if available is None else available,
     )
 
 
@@ -156,13 +204,24 @@ def kernels_in_use(file: GGUFFile) -> dict[str, str]:
     return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
 
 
+def slow_parts(decoder: Decoder, kernels: Mapping[str, str]) -> tuple[SlowPart, ...]:
+    """What of a model is slower than `kernels`, as found by `kernels_in_use`, could run it.
+
+    Nothing where all of it runs on the reference: that is a choice, or there is nothing faster.
+    """
+    missing = [op for op, backend in kernels.items() if backend == "reference"]
+    if len(missing) == len(kernels):
+        return ()
+    return (*obstacles(decoder), *(SlowPart(SlowReason.NO_KERNEL, op) for op in missing))
+
+
 def parameters(file: GGUFFile) -> int:
     """How many numbers the file's tensors hold."""
     return sum(math.prod(info.shape) for info in file.tensors.values())
 
 
-def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
-    """What a model takes whose weights and vocabulary take `held` bytes."""
+def _needs(model: ModelShape, held: int, cache: CacheType, decoding: int = 0) -> Needs:
+    """What a model takes whose weights and vocabulary take `held` bytes, and products `decoding`."""
     tokens = chunk_size(model.layer_weights)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
 
@@ -175,7 +234,7 @@ def _needs(model: ModelShape, held: int, cache: CacheType) -> Needs:
             model.head_width,
             Cache.held_type(cache),
         )
-        return scratch_bytes(model, tokens, attention)
+        return scratch_bytes(model, tokens, attention) + decoding
 
     return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
 

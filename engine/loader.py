@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.beside import Beside
@@ -13,24 +13,24 @@ from engine.chat import ChatTemplate
 from engine.device import physical_cores
 from engine.errors import RequestError
 from engine.examination import (
-    Build,
     check,
     identify,
     kernels_in_use,
     layout,
     parameters,
     plan,
+    plan_without,
+    slow_parts,
 )
 from engine.gguf import GGUFFile
 from engine.library import model_name
 from engine.memory import MemoryPlan
-from engine.messages import CacheType
+from engine.messages import CacheType, SlowPart
 from engine.models.config import Config
 from engine.models.layers import Decoder
-from engine.selfcheck import refuse_faulty_kernels
+from engine.selfcheck import find_faults
 from engine.session import Session
 from engine.tokenizer import Tokenizer
-from engine.vocabulary import Vocabulary
 from engine.vocabulary import find as find_vocabulary
 from engine.weights import Weights
 from kernels import ops
@@ -53,18 +53,13 @@ class LoadedModel:
     parameters: int
     file_bytes: int
     kernels: dict[str, str]  # op and format to the backend that runs it
+    slow: tuple[SlowPart, ...]  # what runs slower than these kernels could
     seconds: float
 
     @property
     def backends(self) -> str:
         """The backends in use, for a status line: "reference", "cpu avx512 + reference"."""
         return " + ".join(sorted(set(self.kernels.values())))
-
-    @property
-    def fallbacks(self) -> tuple[str, ...]:
-        """Ops that run on the reference although a faster backend runs others."""
-        slow = tuple(op for op, backend in self.kernels.items() if backend == "reference")
-        return () if len(slow) == len(self.kernels) else slow
 
     def new_cache(self) -> Cache:
         """An empty cache of the type and context that were planned for."""
@@ -105,23 +100,42 @@ def load(
         check(file, config, build, vocabulary)
         checkpoint()
         before_weights()
-        decoder, tokenizer = _read(
-            file, config, build, vocabulary, memory.context, progress, checkpoint
-        )
+        tokenizer = Beside(vocabulary.tokenizer, "tokenizer")
+
+        def look() -> None:
+            checkpoint()
+            if tokenizer.failed:
+                raise tokenizer.failed  # a faulty vocabulary ends the load at once
+
+        weights = Weights(file, progress, look)
+        decoder = build(file, weights, memory.context)
+        weights.refuse_leftovers()
+        faults = find_faults(config, decoder, weights)
+        if faults.errors:
+            with ops.without(faults.ops):
+                formats = faults.formats
+                memory, storage = plan_without(file, config, context, cache, memory, formats)
+            del decoder  # before other storage is taken for its weights
+            decoder = build(file, weights.reread(storage), memory.context)
+            decoder = replace(decoder, refused=faults.ops)
+        kernels = kernels_in_use(file)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
             config=config,
             decoder=decoder,
-            tokenizer=tokenizer,
+            tokenizer=tokenizer.result(checkpoint),
             vocabulary=vocabulary.origin,
-            template=ChatTemplate.from_metadata(file.metadata, tokenizer),
+            template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(checkpoint)),
             plan=memory,
             cache=cache,
             layout=layout(file),
             parameters=parameters(file),
             file_bytes=file.file_bytes,
-            kernels=kernels_in_use(file),
+            kernels={
+                op: "reference" if faults.concern(op) else name for op, name in kernels.items()
+            },
+            slow=(*slow_parts(decoder, kernels), *faults.slow),
             seconds=time.perf_counter() - started,
         )
 
@@ -139,29 +153,3 @@ def set_threads(threads: int) -> None:
         raise RequestError(
             f"The system refused {wanted} threads.", "Ask for fewer, or end other programs."
         ) from error
-
-
-def _read(
-    file: GGUFFile,
-    config: Config,
-    build: Build,
-    vocabulary: Vocabulary,
-    context: int,
-    progress: Callable[[int, int], None],
-    checkpoint: Callable[[], None],
-) -> tuple[Decoder, Tokenizer]:
-    """Weights, and beside them the tokenizer: half a second of work on a large vocabulary."""
-    tokenizer = Beside(vocabulary.tokenizer, "tokenizer")
-
-    def look() -> None:
-        checkpoint()
-        if tokenizer.failed:
-            raise tokenizer.failed  # a faulty vocabulary ends the load at once
-
-    weights = Weights(file, progress, look)
-    decoder = build(file, weights, context)
-    weights.refuse_leftovers()
-    if refuse_faulty_kernels(file, config, decoder):
-        del decoder  # its weights are packed for the kernels that were refused
-        decoder = build(file, Weights(file, progress, look), context)
-    return decoder, tokenizer.result(checkpoint)

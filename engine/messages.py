@@ -1,7 +1,7 @@
 """Commands and events that cross the boundary between window and engine: plain values only.
 
 Commands are imperative, events say what happened. Each is a frozen dataclass of its own, built of
-`str int float bool Path`, enums, tuples of these, and the two value types below. Every event names
+`str int float bool Path`, enums, tuples of these, and the value types below. Every event names
 the request it answers; the sender chooses the request number, and never uses one twice.
 """
 
@@ -94,6 +94,25 @@ class AdapterInfo:
     targets: int  # matrices it changes
     size_bytes: int  # held in memory
     strength: float
+
+
+class SlowReason(Enum):
+    """Why a part of a model is slower than this machine could run it."""
+
+    EXPERTS = "experts"  # which experts a token passes is not known when a program is recorded
+    HEAD_NORMS = "head_norms"  # heads normed by weights of their own have no instruction
+    ADAPTED_EMBEDDING = "adapted_embedding"  # nor has an embedding that an adapter changes
+    NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
+    WRONG_KERNEL = "wrong_kernel"  # the check at load found it wrong here: the reference runs
+    WRONG_PROGRAM = "wrong_program"  # the check found the recorded program wrong here
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPart:
+    """A part of a model that does not run as fast as it could; the rest then runs op by op."""
+
+    reason: SlowReason
+    part: str  # "experts", "token_embd.weight", or an op and a format: "linear Q4_0"
 
 
 # --- commands -----------------------------------------------------------------------------------
@@ -200,9 +219,7 @@ class ModelLoaded:
     file_bytes: int
     memory_bytes: int  # weights and cache as held now
     kernels: str  # which kernels run, for the status line: "reference"
-    fallbacks: tuple[
-        str, ...
-    ]  # ops that run on the reference though a faster backend was asked for
+    slow: tuple[SlowPart, ...]  # empty: all of it runs as fast as these kernels can
     seconds: float
     resident_bytes: int = 0  # memory of the whole process, measured now
     cache: CacheType = DEFAULT_CACHE
@@ -261,6 +278,7 @@ class AdaptersSet:
     adapters: tuple[AdapterInfo, ...]
     changed: bool  # whether answers differ from now on
     forgotten_tokens: int  # of the session, that must be read again
+    slow: tuple[SlowPart, ...] = ()  # what the adapters slow down, besides the model's own
 
 
 @dataclass(frozen=True, slots=True)

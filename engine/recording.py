@@ -7,6 +7,7 @@ one go. The two must agree to the bit, which the tests hold them to for every ar
 from __future__ import annotations
 
 from engine.lora import EMBEDDING, NO_ADAPTERS, Stack
+from engine.messages import SlowPart, SlowReason
 from engine.models.layers import (
     MLP,
     Attention,
@@ -30,13 +31,10 @@ GATE, UP = "gate", "up"
 def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
     """What `decoder.hidden` and `decoder.logits` compute under `stack`.
 
-    None where experts are chosen token by token, as a program is the same list for every token, and
-    where every head is normed by weights of its own, for which there is no instruction.
+    None where a part of the model has no instruction, and where the check at load found a kernel
+    wrong: a recorded program has the same kernels inside.
     """
-    if any(
-        isinstance(block.mlp, Experts) or isinstance(block.attention.query_norm, HeadNorms)
-        for block in decoder.blocks
-    ):
+    if obstacles(decoder) or decoder.refused:
         return None
     embed = program.Embed(
         decoder.embedding,
@@ -64,6 +62,26 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
         logits=LOGITS,
         widths=_widths((*body, *head)),
     )
+
+
+def obstacles(decoder: Decoder) -> tuple[SlowPart, ...]:
+    """Parts of a model for which there is no instruction, so that it runs op by op.
+
+    A program is the same list for every token, while experts are chosen token by token.
+    """
+    found: list[SlowPart] = []
+    if any(isinstance(block.mlp, Experts) for block in decoder.blocks):
+        found.append(SlowPart(SlowReason.EXPERTS, "experts"))
+    if any(isinstance(block.attention.query_norm, HeadNorms) for block in decoder.blocks):
+        found.append(SlowPart(SlowReason.HEAD_NORMS, "attn_q_norm"))
+    return tuple(found)
+
+
+def adapter_obstacles(stack: Stack) -> tuple[SlowPart, ...]:
+    """The same of the adapters: changes that no backend records yet."""
+    if stack.change_of(EMBEDDING) is None:
+        return ()
+    return (SlowPart(SlowReason.ADAPTED_EMBEDDING, EMBEDDING),)
 
 
 def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:

@@ -320,7 +320,7 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
         file_bytes=model.file_bytes,
         memory_bytes=model.plan.total_bytes,
         kernels=model.backends,
-        fallbacks=model.fallbacks,
+        slow=model.slow,
         template=model.template.built_in,
         vocabulary=model.vocabulary,
         seconds=model.seconds,

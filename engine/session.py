@@ -68,6 +68,11 @@ class Session:
         return self.tokens + self.chosen
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether the model runs as one program under the adapters in use; else op by op."""
+        return self._recorded is not None
+
+    @property
     def context(self) -> int:
         """The most tokens the session can hold."""
         return self.cache.context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +13,7 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf import GGUFFile, TensorInfo
 from kernels import ops
 from kernels.formats import by_name
-from kernels.weight import Weight
+from kernels.weight import Storage, Weight
 
 
 class Weights:
@@ -22,6 +22,7 @@ class Weights:
     `progress(done, total)` counts file bytes and is called often enough for a window;
     `checkpoint()` may raise `Cancelled` between pieces of a tensor. With `read` False every check
     is made, but no tensor is touched: what is handed out has the right shape and holds nothing.
+    `storage` names formats whose weights are not held as their kernels want them.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Weights:
         checkpoint: Callable[[], None] = lambda: None,
         *,
         read: bool = True,
+        storage: Mapping[str, Storage] | None = None,
     ) -> None:
         self._file = file
         self._progress = progress
@@ -39,6 +41,9 @@ class Weights:
         self._total = sum(info.size_bytes for info in file.tensors.values())
         self._done = 0
         self._used: set[str] = set()
+        self._storage = storage or {}
+        self._made: dict[str, list[Weight]] = {}  # by tensor
+        self._origins: dict[int, tuple[str, int]] = {}  # by id of a weight: tensor and first row
 
     def matrix(self, name: str, rows: int, columns: int) -> Weight:
         """A weight [rows, columns] for products; raises ModelFileError when missing or misshapen."""
@@ -78,6 +83,34 @@ class Weights:
         """The same where a file may leave it out."""
         return self.vector(name, width) if name in self._file.tensors else None
 
+    def stored_rows(self, weight: Weight, rows: Tensor) -> Tensor | None:
+        """Rows f32 [n, columns] of a weight made here, as the file has them; None for another."""
+        if id(weight) not in self._origins:
+            return None
+        name, start = self._origins[id(weight)]
+        info, columns = self._file.tensors[name], weight.columns
+        row_bytes = info.format.row_bytes(columns)
+        first, end = start * row_bytes, (start + weight.shape[0]) * row_bytes
+        piece = self._file.data(name)[first:end]
+        found = Weight.from_bytes(piece, info.format, weight.shape).rows(rows)
+        self._file.let_go(name, first, end)  # a row brings many of its neighbours into memory
+        return found
+
+    def reread(self, storage: Mapping[str, Storage]) -> Weights:
+        """The same weights for building the model once more; only the formats named are read again.
+
+        The memory of their weights is given back with the model that uses them.
+        """
+        again = Weights(self._file, self._progress, self._checkpoint, storage=storage)
+        tensors = self._file.tensors
+        again._made = {
+            name: made
+            for name, made in self._made.items()
+            if tensors[name].format.name not in storage
+        }
+        self._made, self._origins = {}, {}
+        return again
+
     def refuse_leftovers(self) -> None:
         """Raise UnsupportedModel when the file holds a tensor the model made no use of.
 
@@ -110,8 +143,7 @@ class Weights:
         self._used.add(info.name)
         if not self._reading:
             return _placeholder(info)
-        weight = Weight.from_bytes(self._file.data(info.name), info.format, info.shape)
-        return self._prepare(info, weight, 0)
+        return self._made_of(info, [math.prod(info.shape[:-1])], info.shape)[0]
 
     def _parts(self, info: TensorInfo, rows: Sequence[int]) -> list[Weight]:
         """A tensor's rows in groups, each prepared by itself."""
@@ -120,15 +152,25 @@ class Weights:
         if not self._reading:
             one = torch.ones(1)
             return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in rows]
-        data, row_bytes = self._file.data(info.name), info.format.row_bytes(columns)
-        prepared: list[Weight] = []
-        start = 0
-        for count in rows:
-            piece = data[start : start + count * row_bytes]
-            weight = Weight.from_bytes(piece, info.format, (count, columns))
-            prepared.append(self._prepare(info, weight, start))
-            start += len(piece)
-        return prepared
+        return self._made_of(info, rows)
+
+    def _made_of(
+        self, info: TensorInfo, rows: Sequence[int], shape: tuple[int, ...] = ()
+    ) -> list[Weight]:
+        """The weights of a tensor, in groups of so many rows, or one of a `shape`."""
+        if info.name not in self._made:
+            made = self._made[info.name] = []
+            data, row_bytes = self._file.data(info.name), info.format.row_bytes(info.shape[-1])
+            start = 0
+            for count in rows:
+                piece = data[start * row_bytes : (start + count) * row_bytes]
+                weight = Weight.from_bytes(piece, info.format, shape or (count, info.shape[-1]))
+                made.append(self._prepare(info, weight, start * row_bytes))
+                self._origins[id(made[-1])] = info.name, start
+                start += count
+        else:  # kept from before
+            self._count(info.size_bytes)
+        return self._made[info.name]
 
     def _prepare(self, info: TensorInfo, weight: Weight, start: int) -> Weight:
         """Prepare a weight whose rows begin at `start` bytes of a tensor, holding few of its pages.
@@ -141,10 +183,14 @@ class Weights:
             self._file.let_go(info.name, start + first * row_bytes, start + end * row_bytes)
 
         self._checkpoint()
-        prepared = ops.prepare(weight, self._checkpoint, done)
-        self._done += weight.size_bytes
-        self._progress(self._done, self._total)
+        storage = self._storage.get(info.format.name, Storage.BACKEND)
+        prepared = ops.prepare(weight, self._checkpoint, done, storage)
+        self._count(weight.size_bytes)
         return prepared
+
+    def _count(self, size: int) -> None:
+        self._done += size
+        self._progress(self._done, self._total)
 
 
 def _placeholder(info: TensorInfo) -> Weight:

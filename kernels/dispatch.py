@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,7 +40,7 @@ class Dispatch:
         self._words = words or {}
         self._chosen = ""
         self._found: dict[tuple[str, str], Kernel] = {}
-        self._refused: set[tuple[str, str]] = set()
+        self._avoided: frozenset[str] = frozenset()  # ops that run on the reference for now
         self._seen: Seen | None = None
 
     def find(self, op: str, format: str = "F32") -> Kernel:
@@ -50,23 +50,27 @@ class Dispatch:
         reference lacks the op or format.
         """
         kernel = self._found.get((op, format))
-        if kernel is None:
+        if op in self._avoided:
+            kernel = self.backends["reference"][op, format]
+        elif kernel is None:
             name = self._backend(op, format)
             if name != self._preferred():
                 _log.warning("%s %s: %s lacks it, %s runs", op, format, self._preferred(), name)
             kernel = self._found[op, format] = self.backends[name][op, format]
         return kernel if self._seen is None else self._watching(op, kernel, self._seen)
 
-    def refuse(self, op: str, format: str = "F32") -> None:
-        """Run this op on the reference from now on: its kernel was found to be wrong.
+    @contextmanager
+    def without(self, avoided: Collection[str]) -> Iterator[None]:
+        """Run these ops, and plan their memory, on the reference until the block ends.
 
-        Recorded passes have the same kernels inside, so none is made any more. Weights of the
-        format have to be prepared anew.
+        For ops that read no weight: a weight is prepared for the kernels that are to run it.
         """
-        ops = [each.__name__ for each in reference.WEIGHT_OPS]
-        keys = {(each, format) for each in (*ops, "held_bytes")} if op in ops else {(op, format)}
-        self._refused |= keys | {("record", "F32")}
-        self._found.clear()
+        before = self._avoided
+        self._avoided = frozenset((*avoided, *(f"{op}_bytes" for op in avoided)))
+        try:
+            yield
+        finally:
+            self._avoided = before
 
     @contextmanager
     def watched(self, seen: Seen) -> Iterator[None]:
@@ -118,8 +122,7 @@ class Dispatch:
         return self._known(chosen) if chosen else next(iter(self.backends))
 
     def _backend(self, op: str, format: str) -> str:
-        refused = (op, format) in self._refused
-        for name in ("reference",) if refused else (self._preferred(), "reference"):
+        for name in (self._preferred(), "reference"):
             if (op, format) in self.backends[name]:
                 return name
         raise ValueError(f"{op}: no kernel for {format} weights")
@@ -130,7 +133,7 @@ KNOWN: dict[str, Kernels] = {"cpu": cpu.KERNELS, "reference": reference.KERNELS}
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
 DISPATCH = Dispatch(BACKENDS, {"cpu": cpu.words})
 find, in_use, only = DISPATCH.find, DISPATCH.in_use, DISPATCH.only
-refuse, watched = DISPATCH.refuse, DISPATCH.watched
+watched, without = DISPATCH.watched, DISPATCH.without
 
 if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
     _log.warning("The slow reference runs, not the native kernels. %s", library.reason())

@@ -7,21 +7,25 @@ for an operand of the wrong shape or dtype. Definitions are in `kernels.referenc
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from kernels import reference
 from kernels.coded import Coded
 from kernels.cpu import library
-from kernels.dispatch import BACKENDS, find, in_use, only, refuse, watched
+from kernels.dispatch import BACKENDS, find, in_use, only, watched, without
 from kernels.formats import Format
 from kernels.program import Activation, Program, Recorded
-from kernels.weight import Weight
+from kernels.reference import DECODING_BYTES
+from kernels.weight import Storage, Weight
 
 __all__ = [
     "BACKENDS",
+    "DECODING_BYTES",
     "Activation",
     "attention",
     "attention_bytes",
@@ -36,12 +40,12 @@ __all__ = [
     "prepare",
     "read_bandwidth",
     "record",
-    "refuse",
     "rest",
     "rms_norm",
     "rope",
     "softcap",
     "watched",
+    "without",
 ]
 
 
@@ -49,19 +53,35 @@ def prepare(
     weight: Weight,
     checkpoint: Callable[[], None] = lambda: None,
     done: Callable[[int, int], None] = lambda first, end: None,
+    storage: Storage = Storage.BACKEND,
 ) -> Weight:
     """The weight as the kernels in use want to hold it for repeated products.
 
-    Called once per tensor, embeddings included; the result depends on nothing of the file.
+    In another storage it runs on the reference, whatever kernels are in use. Called once per tensor, embeddings included; the result depends on nothing of the file.
     `checkpoint()` is called every few milliseconds and may raise to stop; `done(first, end)` on any
     thread, as soon as a few megabytes of stored rows have been read and are not read again.
     """
-    return find("prepare", weight.format.name)(weight, checkpoint, done)
+    match storage:
+        case Storage.BACKEND:
+            return find("prepare", weight.format.name)(weight, checkpoint, done)
+        case Storage.FLOAT32:
+            return reference.prepare(weight, checkpoint, done)
+        case Storage.FILE:
+            return reference.copy(weight, checkpoint, done)
 
 
-def held_bytes(format: Format, shape: Sequence[int]) -> int:
-    """How many bytes `prepare` will make of a weight of this format and shape."""
-    return find("held_bytes", format.name)(format, shape)
+def held_bytes(format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND) -> int:
+    """How many bytes `prepare` will make of a weight of this format and shape.
+
+    Products with weights in the storage FILE take `DECODING_BYTES` besides, while they run.
+    """
+    match storage:
+        case Storage.BACKEND:
+            return find("held_bytes", format.name)(format, shape)
+        case Storage.FLOAT32:
+            return reference.held_bytes(format, shape)
+        case Storage.FILE:
+            return math.prod(shape[:-1]) * format.row_bytes(shape[-1])
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:

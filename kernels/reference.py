@@ -23,8 +23,11 @@ from kernels.weight import Weight
 # Scores of one tile of queries, all heads: bounds memory whatever the lengths.
 _SCORES = 1 << 24  # floats, 64 MiB
 
-# Weights decoded between two looks at the checkpoint: some 5 ms.
+# Weights decoded between two looks at the checkpoint, or at once in a product: some 5 ms.
 _PIECE = 1 << 21
+
+# What a product takes that decodes as it goes: the piece, the decoder's temporaries, its outputs.
+DECODING_BYTES = 3 * 4 * _PIECE
 
 
 def prepare(
@@ -49,9 +52,35 @@ def held_bytes(format: Format, shape: Sequence[int]) -> int:
     return 4 * math.prod(shape)
 
 
+def copy(
+    weight: Weight,
+    checkpoint: Callable[[], None],
+    done: Callable[[int, int], None],
+) -> Weight:
+    """The bytes of the file, copied so that it may be closed; every product decodes them anew."""
+    rows = weight.data.shape[0]
+    data = torch.empty_like(weight.data)
+    step = max(_PIECE // weight.columns, 1)
+    for start in range(0, rows, step):
+        checkpoint()
+        end = min(start + step, rows)
+        data[start:end] = weight.data[start:end]
+        done(start, end)
+    return Weight(data, weight.format, weight.shape)
+
+
 def linear(x: Tensor, weight: Weight) -> Tensor:
-    """y[t, n] = sum over d of x[t, d] * weight[n, d]."""
-    return functional.linear(x, weight.dense())
+    """y[t, n] = sum over d of x[t, d] * weight[n, d]; a large weight is decoded in pieces."""
+    rows, step = weight.shape[0], max(_PIECE // weight.columns, 1)
+    if rows <= step or weight.format.name == "F32":
+        return functional.linear(x, weight.dense())
+    y = x.new_empty(x.shape[0], rows)
+    decoded = torch.empty(step, weight.columns, device=x.device)
+    for start in range(0, rows, step):
+        end = min(start + step, rows)
+        weight.decode(start, end, decoded[: end - start])
+        y[:, start:end] = functional.linear(x, decoded[: end - start])
+    return y
 
 
 def embed(ids: Tensor, weight: Weight) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import torch
@@ -18,6 +19,14 @@ from kernels.formats import Format, decode_rows
 
 # Formats whose weights torch has a type for; all others stay blocks of bytes.
 _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class Storage(Enum):
+    """How a prepared weight is held in memory."""
+
+    BACKEND = "backend"  # in the layout its kernels want
+    FLOAT32 = "float32"  # decoded once; runs on the reference
+    FILE = "file"  # the file's bytes, which the reference decodes again for every product
 
 
 @dataclass(frozen=True, slots=True)

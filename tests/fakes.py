@@ -23,6 +23,7 @@ from engine import (
     PromptProgress,
     SaveSnapshot,
     SetAdapters,
+    SlowPart,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -96,7 +97,7 @@ class FakeEngine:
                 file_bytes=98_362_432,
                 memory_bytes=712_000_000,
                 kernels="reference",
-                fallbacks=(),
+                slow=(),
                 seconds=0.8,
             )
         )
@@ -114,7 +115,13 @@ class FakeEngine:
     def finish_unload(self, freed_bytes: int = 612_000_000) -> None:
         self.deliver(ModelUnloaded(self.last(UnloadModel).request, freed_bytes, 90_000_000))
 
-    def set_adapters(self, *, changed: bool = True, forgotten_tokens: int = 0) -> None:
+    def set_adapters(
+        self,
+        *,
+        changed: bool = True,
+        forgotten_tokens: int = 0,
+        slow: tuple[SlowPart, ...] = (),
+    ) -> None:
         """The stack that was asked for is in force."""
         asked = self.last(SetAdapters)
         infos = tuple(
@@ -123,7 +130,7 @@ class FakeEngine:
             )
             for use in asked.adapters
         )
-        self.deliver(AdaptersSet(asked.request, infos, changed, forgotten_tokens))
+        self.deliver(AdaptersSet(asked.request, infos, changed, forgotten_tokens, slow))
 
     def fail_adapters(self, message: str, remedy: str) -> None:
         self.deliver(Failed(self.last(SetAdapters).request, message, remedy))

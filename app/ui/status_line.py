@@ -107,8 +107,8 @@ def _details(loaded: ModelLoaded) -> list[str]:
         lines.append(f"No chat template in the file; the built-in one is used: {loaded.template}")
     if loaded.vocabulary:
         lines.append(f"No vocabulary of its own is used, but {loaded.vocabulary}")
-    if loaded.fallbacks:
-        lines.append(f"On the reference: {', '.join(loaded.fallbacks)}")
+    if loaded.slow:
+        lines.append(f"Slow: {', '.join(slow.part for slow in loaded.slow)}")
     return lines
 
 

@@ -247,6 +247,7 @@ class Decoder:
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], added to the embeddings where they are learned
+    refused: frozenset[str] = frozenset()  # ops found wrong here; "record": the recorded program
 
     def hidden(
         self,
@@ -260,18 +261,20 @@ class Decoder:
         `checkpoint` is called between layers and may raise `Cancelled`: the cache is then as it was.
         """
         positions = torch.arange(cache.length, cache.length + tokens.shape[0])
-        x = stack.embed(tokens, ops.embed(tokens, self.embedding))  # [T, D]
-        if self.embedding_scale != 1.0:
-            x = x * self.embedding_scale
-        if self.positions is not None:
-            x = x + ops.embed(positions, self.positions)
-        for layer, block in enumerate(self.blocks):
-            checkpoint()
-            x = block(x, positions, cache, layer, stack)
+        with ops.without(self.refused):
+            x = stack.embed(tokens, ops.embed(tokens, self.embedding))  # [T, D]
+            if self.embedding_scale != 1.0:
+                x = x * self.embedding_scale
+            if self.positions is not None:
+                x = x + ops.embed(positions, self.positions)
+            for layer, block in enumerate(self.blocks):
+                checkpoint()
+                x = block(x, positions, cache, layer, stack)
         cache.advance(tokens.shape[0])
         return x
 
     def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
         """hidden [T, D] → logits [T, V] f32."""
-        y = self.head(self.norm(hidden), stack)
-        return ops.softcap(y, self.logit_cap) if self.logit_cap else y
+        with ops.without(self.refused):
+            y = self.head(self.norm(hidden), stack)
+            return ops.softcap(y, self.logit_cap) if self.logit_cap else y

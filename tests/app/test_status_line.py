@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.ui.status_line import StatusLine
+from engine import SlowPart, SlowReason
 from fakes import MODEL
 from stage import Stage
 
@@ -82,7 +83,8 @@ def test_ops_on_the_reference_are_named(stage: Stage) -> None:
     stage.ready(MODEL)
     loaded = stage.state.model.loaded
     assert loaded is not None
-    slow = replace(loaded, kernels="cpu", fallbacks=("attention",))
+    part = SlowPart(SlowReason.WRONG_KERNEL, "attention")
+    slow = replace(loaded, kernels="cpu", slow=(part,))
     stage.state.set_model(replace(stage.state.model, loaded=slow))
     assert "attention" in line(stage).words.toolTip()
 

@@ -56,7 +56,7 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert loaded.cache is DEFAULT_CACHE
     assert loaded.resident_bytes > 10_000_000  # torch alone takes more
     assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
-    assert loaded.fallbacks == ()
+    assert loaded.slow == ()
     events = bench.ask(2, "hello", max_tokens=8)
     assert [event.request for event in events] == [2] * len(events)
     assert isinstance(events[0], PromptProgress)

@@ -17,7 +17,7 @@ from blocks import decoded
 from kernels import ops
 from kernels.formats import FORMATS, Format, by_name
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.weight import Storage, Weight
 
 Rows = Callable[[Format, int, int], Tensor]
 
@@ -204,3 +204,22 @@ def test_prepare_tells_of_every_row_once_as_it_goes() -> None:
     assert len(ranges) > 1
     assert [first for first, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
     assert ranges[-1][1] == rows
+
+
+@pytest.mark.parametrize("storage", [Storage.FLOAT32, Storage.FILE])
+@pytest.mark.parametrize("name", ["F32", "F16", "Q4_0", "Q1_0"])
+def test_weights_without_kernels_run_on_the_reference(
+    name: str, storage: Storage, random: torch.Generator, even_rows: Rows
+) -> None:
+    """So many of them that those of the file are decoded in pieces."""
+    format, columns, outputs = by_name(name), 1024, 2_500
+    rows = even_rows(format, outputs, columns)
+    weight = Weight.from_bytes(rows.numpy().tobytes(), format, (outputs, columns))
+    done: list[int] = []
+    prepared = ops.prepare(weight, done=lambda first, end: done.append(end), storage=storage)
+    assert done[-1] == outputs
+    assert prepared.size_bytes == ops.held_bytes(format, weight.shape, storage)
+    x, ids = normal(random, 3, columns), torch.tensor([0, 7, outputs - 1])
+    dense = weight.dense()
+    assert nmse(ops.linear(x, prepared), x.double() @ dense.double().T) <= TOLERANCE
+    assert torch.equal(ops.embed(ids, prepared), dense[ids])
