@@ -120,14 +120,13 @@ class ChatPage(QWidget):
 
     def _show_conversation(self) -> None:
         state = self._state
+        # The state hears of typing after a pause: what is in the field now is newer than its draft.
+        self.leave_draft()
         if state.current != self._shown:
-            self.draft_left.emit(self._shown, self.composer.text())
             self._shown = state.current
             self.composer.set_text(state.drafts.get(state.current, ""))
             if not self._typing_elsewhere():
                 self.composer.setFocus()
-        elif not self.composer.text():
-            self.composer.set_text(state.drafts.get(state.current, ""))
         self.transcript.set_messages(state.messages)
         for message in state.messages:
             if note := state.waiting.get(message.id):

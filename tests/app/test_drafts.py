@@ -69,3 +69,33 @@ def test_text_typed_a_moment_before_quitting_is_kept(stage: Stage) -> None:
     stage.window.composer.insert("Half a thou")
     stage.window.close()
     assert stage.state.drafts[None] == "Half a thou"
+
+
+def test_a_draft_that_was_just_deleted_does_not_come_back_with_another_branch(
+    stage: Stage,
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.settle()
+    first = stage.state.messages[-1].id
+    stage.controller.regenerate(first)
+    stage.engine.write("two")
+    stage.engine.finish()
+    stage.settle()
+    composer = stage.window.composer
+    composer.insert("Half a thought")
+    shown = stage.state.current
+    until(lambda: stage.state.drafts.get(shown) == "Half a thought")
+    composer.editor.clear()
+    stage.controller.show_sibling(stage.state.messages[-1].id, -1)
+    until(lambda: stage.state.messages[-1].text == "one")
+    assert composer.text() == ""
+    assert stage.state.drafts[shown] == ""
+    stage.settle()
+    kept: list[str] = []
+    stored = stage.archive.conversations.stored
+    stage.archive.read(lambda store: store.draft(stored(shown)), kept.append)
+    until(lambda: bool(kept))
+    assert kept == [""]
