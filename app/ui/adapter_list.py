@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Signal
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.adapter_state import AdapterEntry, AdapterState
+from app.ui import accessibility
 from app.ui.adapter_row import AdapterRow
 from app.ui.controls import set_property
 from app.ui.theme import LIGHT, Palette
@@ -64,10 +64,8 @@ class AdapterList(QWidget):
         if place != index:
             self.moved.emit(index, place)
             self.reached.emit(row)
-            if QAccessible.isActive():
-                words = f"{AdapterEntry(row.path).name}, {place + 1} of {len(self.rows)}"
-                event = QAccessibleAnnouncementEvent(self, words)
-                QAccessible.updateAccessibility(event)
+            name = AdapterEntry(row.path).name
+            accessibility.announce(self, f"{name}, {place + 1} of {len(self.rows)}")
 
     # --- the order ------------------------------------------------------------------------------
 

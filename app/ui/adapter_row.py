@@ -6,8 +6,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QUrl, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
     QDesktopServices,
     QFont,
     QKeyEvent,
@@ -16,6 +14,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
 from app.adapter_state import AdapterEntry
+from app.ui import accessibility
 from app.ui.controls import ElidedLabel, IconButton, label, set_property
 from app.ui.model_picker import size_in_words
 from app.ui.strength_slider import StrengthField, StrengthSlider
@@ -144,8 +143,8 @@ class AdapterRow(QFrame):
         set_property(self.name, "tone", "" if entry.acts else "secondary")
         self.handle.setEnabled(not alone)
         problem = f"{entry.error} {entry.remedy}".strip()
-        if problem and problem != self.problem.text() and QAccessible.isActive():
-            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, problem))
+        if problem and problem != self.problem.text():
+            accessibility.announce(self, problem)
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
         self.details.setText("Reading the file…" if reading else details_of(info))

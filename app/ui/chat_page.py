@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
     QGuiApplication,
     QResizeEvent,
 )
@@ -15,7 +13,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, 
 
 from app.session_state import SessionState
 from app.state import ModelPhase, State
-from app.ui import icons
+from app.ui import accessibility, icons
 from app.ui.composer import Composer
 from app.ui.controls import Column, set_property
 from app.ui.empty_view import EmptyView
@@ -153,9 +151,8 @@ class ChatPage(QWidget):
             return
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)
-        if not busy and QAccessible.isActive():
-            event = QAccessibleAnnouncementEvent(self, "The answer has ended")
-            QAccessible.updateAccessibility(event)
+        if not busy:
+            accessibility.announce(self, "The answer has ended")
 
     def _show_model(self) -> None:
         model = self._state.model

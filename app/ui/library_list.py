@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QResizeEvent
+from PySide6.QtGui import QAccessible, QFocusEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
-from app.ui import library_access
+from app.ui import accessibility
 from app.ui.library_row import LibraryHeading, LibraryRow
 from app.ui.library_views import HeadingView, LaterView, RowView, View
 from app.ui.theme import LIGHT, Palette
@@ -62,7 +62,10 @@ class LibraryList(QAbstractScrollArea):
         self.verticalScrollBar().setSingleStep(_STEP)
         self.viewport().setAutoFillBackground(False)
         self.setAccessibleName("Models")
-        library_access.install()
+        roles = QAccessible.Role
+        accessibility.register_role(LibraryList, roles.List)
+        accessibility.register_role(LibraryRow, roles.ListItem)
+        accessibility.register_role(LibraryHeading, roles.Heading)
 
     # --- what is shown --------------------------------------------------------------------------
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
     QAction,
     QDesktopServices,
     QDragEnterEvent,
@@ -26,7 +24,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QVBoxLayout, QWidg
 
 from app.library_state import LibraryState
 from app.state import State
-from app.ui import icons, library_rows
+from app.ui import accessibility, icons, library_rows
 from app.ui.controls import IconButton, TextButton, label, set_property
 from app.ui.drop_area import DropArea
 from app.ui.library_list import COLUMN, LibraryList
@@ -207,7 +205,7 @@ class LibraryPage(QWidget):
         set_property(self.news_words, "tone", "danger" if line.trouble else "")
         self.news_link.setText(line.action)
         self.news_link.setVisible(bool(line.action))
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, words))
+        accessibility.announce(self, words)
 
     def _show_card(self) -> None:
         if self._library.defaults is None:

@@ -6,10 +6,9 @@ told the number a person sees.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QAccessible,
-    QAccessibleInterface,
     QAccessibleValueInterface,
     QColor,
     QMouseEvent,
@@ -28,6 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.adapter_state import STRONGEST
+from app.ui import accessibility
 from app.ui.theme import LIGHT, RADIUS_CONTROL, SMALL, Palette, figures
 
 HUNDREDTHS = 100  # of the slider's numbers in a strength of 1
@@ -43,7 +43,7 @@ class StrengthSlider(QSlider):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
-        _install_access()
+        accessibility.register(StrengthSlider, _SliderAccess)
         self._palette = LIGHT
         self._acts = True
         most = round(STRONGEST * HUNDREDTHS)
@@ -240,25 +240,3 @@ class _SliderAccess(QAccessibleWidget):
         if t is QAccessible.InterfaceType.ValueInterface:
             return self._value
         return super().interface_cast(t)
-
-
-# Qt keeps only pointers: what it was given must stay alive as long as the widget.
-_given: dict[int, _SliderAccess] = {}
-_installed: list[bool] = []
-
-
-def _install_access() -> None:
-    """Let Qt know how to describe a strength; once is enough."""
-    if not _installed:
-        _installed.append(True)
-        QAccessible.installFactory(_describe)
-
-
-def _describe(key: str, thing: QObject | None) -> QAccessibleInterface | None:
-    if key != "StrengthSlider" or not isinstance(thing, StrengthSlider):
-        return None
-    address = id(thing)
-    if address not in _given:
-        _given[address] = _SliderAccess(thing)
-        thing.destroyed.connect(lambda: _given.pop(address, None))
-    return _given[address]

@@ -26,7 +26,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
 from app.store import Message, MessageState
-from app.ui import message_paint, transcript_access
+from app.ui import accessibility, message_paint, transcript_access
 from app.ui.code_block import CodeView
 from app.ui.message_stack import MessageStack
 from app.ui.reading_style import ReadingStyle
@@ -91,7 +91,7 @@ class Transcript(QAbstractScrollArea):
         self._set_up()
 
     def _set_up(self) -> None:
-        transcript_access.install()
+        accessibility.register(Transcript, transcript_access.TranscriptAccess)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtGui import QAccessible, QAccessibleEvent, QAccessibleInterface, QColor, QWindow
-from PySide6.QtWidgets import QWidget
 
 from app.store import MessageState
 from app.ui.message_tools import adapters_in_words
@@ -161,28 +160,6 @@ class TranscriptAccess(QAccessibleInterface):
 
     def window(self) -> QWindow | None:  # type: ignore[override]
         return self._view.window().windowHandle()
-
-
-# Qt keeps only pointers: what it was given must stay alive as long as the widget.
-_given: dict[int, TranscriptAccess] = {}
-_installed: list[bool] = []
-
-
-def install() -> None:
-    """Let Qt know how to describe a transcript; once is enough."""
-    if not _installed:
-        _installed.append(True)
-        QAccessible.installFactory(_describe)
-
-
-def _describe(key: str, thing: QObject | None) -> QAccessibleInterface | None:
-    if key != "Transcript" or not isinstance(thing, QWidget):
-        return None
-    address = id(thing)
-    if address not in _given:
-        _given[address] = TranscriptAccess(cast("Transcript", thing))
-        thing.destroyed.connect(lambda: _given.pop(address, None))
-    return _given[address]
 
 
 def tell_focus(view: Transcript, index: int) -> None:
