@@ -131,12 +131,16 @@ def kill_any_time(size: int, seconds: float) -> bool:
 
 
 def _gate(stop: int, reached: threading.Event, ended: threading.Event) -> Callable[[int], None]:
-    """Holds the hub back at `stop` bytes until the process that asks has ended."""
+    """Holds the hub back at `stop` bytes until the process that asks has ended, and ends there.
+
+    What it wrote after that would fill the system's buffers, and count as sent to somebody.
+    """
 
     def gate(sent: int) -> None:
         if sent >= stop and not ended.is_set():
             reached.set()
             ended.wait(PATIENCE)
+            raise ConnectionResetError("the process that asked has ended")
 
     return gate
 
