@@ -13,8 +13,6 @@ import json
 import os
 import random
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -39,10 +37,9 @@ from app.download_rules import (
     disk_error,
     free_bytes,
 )
-from app.web import Answer, Linked, WebError, ask, end, refusal
+from app.web import Answer, Cancellation, Linked, WebError, ask, refusal
 
 MAGIC = b"GGUF"
-_CHUNK = 1 << 18  # bytes read at once
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
 _LONGEST_WAIT = 300.0  # seconds, whatever a server asks for
@@ -85,16 +82,13 @@ class FileDownload:
         self._part, self._sidecar = part_of(path), sidecar_of(path)
         self._known = Part(url, size_bytes=size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
-        self._stop = threading.Event()
-        self._socket: socket.socket | None = None
+        self._stop = Cancellation()
         self._inherited = False  # bytes of an earlier run are part of the file
         self._checkpoint = (0, 0.0)  # bytes, time
 
     def stop(self) -> None:
         """End `run` soon; it raises Stopped. Callable from any thread."""
         self._stop.set()
-        if (connected := self._socket) is not None:
-            end(connected)
 
     def run(self) -> None:
         """Fetch what is missing, verify, and give the file its name.
@@ -199,20 +193,14 @@ class FileDownload:
             headers=self._headers(),
             proxy=self._proxy,
             stall_seconds=self._limits.stall_seconds,
-            opened=self._opened,
+            cancellation=self._stop,
         )
         try:
             self._check_stop()
             if self._accept(answer):
                 self._receive(answer)
         finally:
-            self._socket = None
             answer.close()
-
-    def _opened(self, connected: socket.socket) -> None:
-        self._socket = connected
-        if self._stop.is_set():
-            end(connected)
 
     def _headers(self) -> dict[str, str]:
         if not self.done_bytes:
@@ -311,7 +299,7 @@ class FileDownload:
         with self._part.open("r+b" if self.done_bytes else "wb", buffering=0) as file:
             file.seek(self.done_bytes)
             try:
-                while piece := answer.read(_CHUNK):
+                for piece in answer.pieces():
                     self._check_stop()
                     self._take(file.fileno(), piece, answer)
             finally:
@@ -413,7 +401,7 @@ class FileDownload:
 
 
 def _not_a_model(answer: Answer) -> DownloadError:
-    page = answer.headers.get_content_type() == "text/html"
+    page = answer.header("Content-Type").split(";")[0].strip().lower() == "text/html"
     return DownloadError(
         f"{answer.host} sent {'a web page' if page else 'something else'} instead of a model file.",
         "Open the link in a browser to see what it asks for, or choose another file.",

@@ -1,32 +1,37 @@
-"""One HTTPS request with its redirects, through a proxy or not: what the hub and downloads stand on.
+"""HTTPS requests over httpx: safe redirects, size limits, a proxy, cancellation from any thread.
 
-Python's own client, because a caller must be able to end a transfer from another thread and see
-the headers of every redirect: the hub names a file's size and hash on the first, its store sends
-the bytes on the last. Nothing that names a person is ever sent, so no redirect can leak it.
+Redirects are followed here one by one, because every address is checked before it is asked, and
+the hub names a file's size and hash on its first answer while its store sends the bytes on the
+last. Certificates are checked against the system's own list. Nothing that names the user is sent
+on to another host. httpx is imported with the first request: the window opens without it.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
-import http.client
 import ipaddress
+import logging
 import os
 import re
 import socket
 import ssl
+import threading
 import urllib.parse
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from app import __version__
 
+if TYPE_CHECKING:
+    import httpx
+
 MAX_REDIRECTS = 10
 CONNECT_SECONDS = 10.0
-_REDIRECTS = (301, 302, 303, 307, 308)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NETWORK = "Check the connection to the network, then try again."
 # Where systems keep their certificates: a bundled OpenSSL looks only where it was built.
@@ -36,6 +41,13 @@ _CERTIFICATES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+_HEADERS = {
+    "User-Agent": f"Tokonoma/{__version__}",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+}
+# It logs every address, and that of a store carries a key.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class WebError(Exception):
@@ -58,6 +70,16 @@ class Proxy:
     port: int
     authorization: str = ""  # the header's value; goes to the proxy alone
 
+    @property
+    def url(self) -> str:
+        """Its address; a connection to it is never encrypted, what passes through it is."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it is sent besides the name of the host."""
+        return {"Proxy-Authorization": self.authorization} if self.authorization else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Linked:
@@ -68,65 +90,91 @@ class Linked:
     size_bytes: int = 0
 
 
+class Cancellation(threading.Event):
+    """An event that ends the request it was given to, from whatever thread it is set.
+
+    A connection that is still being made ends by itself, after `CONNECT_SECONDS` at most.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._connection: socket.socket | None = None
+
+    def set(self) -> None:
+        """Cancel: whoever waits for the peer wakes up with an error."""
+        super().set()
+        with self._guard:
+            if self._connection is not None:
+                with contextlib.suppress(OSError):  # the peer has ended it already
+                    self._connection.shutdown(socket.SHUT_RDWR)
+
+    def trace(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Take note of a new connection; httpcore calls this at every step of a request."""
+        if event == "connection.connect_tcp.complete":
+            connection = cast("socket.socket", facts["return_value"].get_extra_info("socket"))
+            self.release()
+            with self._guard:
+                # A second handle: TLS takes the first one over, and the client closes it.
+                self._connection = connection.dup()
+            if self.is_set():
+                self.set()
+
+    def release(self) -> None:
+        """Forget the connection: it has been closed."""
+        with self._guard:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
 class Answer:
     """An open response; whoever asked for it closes it."""
 
     def __init__(
         self,
-        url: str,
-        connection: http.client.HTTPConnection,
-        response: http.client.HTTPResponse,
+        client: httpx.Client,
+        response: httpx.Response,
+        cancellation: Cancellation,
         linked: Linked,
         redirected: bool,
     ) -> None:
-        self.url = url  # after redirects
         self.linked = linked
         self.redirected = redirected
-        self.status = response.status
-        self.headers: Message = response.headers
-        self._connection = connection
+        self.status = response.status_code
+        self.host = response.url.host
+        self._client = client
         self._response = response
-
-    @property
-    def host(self) -> str:
-        """The server that answered."""
-        return urllib.parse.urlsplit(self.url).hostname or ""
+        self._cancellation = cancellation
 
     @property
     def length(self) -> int | None:
         """Bytes the body is to have; None when the server does not say."""
-        text = self.header("Content-Length")
-        return int(text) if text.isascii() and text.isdigit() else None
+        return _number(self.header("Content-Length"))
 
     def header(self, name: str) -> str:
         """A header's value, "" when it is missing."""
-        return str(self.headers.get(name, ""))
+        return self._response.headers.get(name, "")
 
-    def read(self, most: int) -> bytes:
-        """The next bytes, at most `most`, as soon as there are any; b"" at the end. Raises WebError."""
-        try:
-            return self._response.read1(most)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise fault(error, self.host) from error
+    def pieces(self) -> Iterator[bytes]:
+        """The body as it arrives, never decompressed; raises WebError, also when it is cut off."""
+        with _errors_in_words(self.host):
+            yield from self._response.iter_raw()
 
     def read_all(self, limit: int) -> bytes:
         """The whole body; raises WebError when it is longer than `limit` bytes."""
         body = bytearray()
-        while piece := self.read(min(1 << 16, limit + 1 - len(body))):
+        for piece in self.pieces():
             body += piece
             if len(body) > limit:
                 raise WebError(f"{self.host} answered with more than can be taken in.")
-        if self.length is not None and len(body) < self.length and self.status == 200:
-            raise WebError(f"{self.host} broke off in the middle of its answer.", retry=True)
         return bytes(body)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._response.close()
-        self._connection.close()
-
-
-Opened = Callable[[socket.socket], None]
+        self._client.close()
+        self._cancellation.release()
 
 
 def ask(
@@ -136,38 +184,40 @@ def ask(
     headers: Mapping[str, str] | None = None,
     proxy: str = "",
     stall_seconds: float = 30.0,
-    opened: Opened | None = None,
+    cancellation: Cancellation | None = None,
 ) -> Answer:
-    """Send one request and follow its redirects, ten at most.
+    """Send one request and follow its redirects, ten at most; the body is left to be read.
 
-    `opened` gets every socket as soon as it is connected, so that another thread can end the wait
-    by `end`. `stall_seconds` is how long the server may stay silent. Raises WebError.
+    `stall_seconds` is how long the server may stay silent. Raises WebError, also when cancelled.
     """
-    linked, redirects = Linked(), 0
-    while True:
-        answer = _ask_once(url, method, headers or {}, proxy, stall_seconds, opened, redirects > 0)
-        linked = _linked(answer, linked)
-        answer.linked = linked
-        location = answer.header("Location")
-        if answer.status not in _REDIRECTS or not location:
+    import httpx
+
+    cancellation = cancellation or Cancellation()
+    with _errors_in_words(check_address(url).hostname or ""):
+        request = httpx.Request(
+            method,
+            url,
+            headers={**_HEADERS, **(headers or {})},
+            extensions={
+                "timeout": httpx.Timeout(stall_seconds, connect=CONNECT_SECONDS).as_dict(),
+                "trace": cancellation.trace,
+            },
+        )
+    linked = Linked()
+    for redirects in range(MAX_REDIRECTS + 1):
+        client, response = _send(request, proxy, cancellation)
+        answer = Answer(client, response, cancellation, linked, redirects > 0)
+        linked = answer.linked = _linked(answer, linked)
+        following = response.next_request
+        if following is None:
             return answer
         answer.close()
-        redirects += 1
-        if redirects > MAX_REDIRECTS:
-            raise WebError(
-                f"{answer.host} sends the request on in a circle.",
-                "Try again later, or choose another server in the settings.",
-            )
-        url = _next_address(url, location)
-
-
-def end(connected: socket.socket) -> None:
-    """Wake whoever waits for this socket; callable from any thread."""
-    try:
-        # The plain socket's own: that of TLS would take its state from under the reader.
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
-    except OSError:
-        return  # it is closed already
+        _check_redirect(request, following)
+        request = following
+    raise WebError(
+        f"{request.url.host} redirects in a loop.",
+        "Try again later, or choose another server in the settings.",
+    )
 
 
 def check_address(url: str) -> urllib.parse.SplitResult:
@@ -220,7 +270,7 @@ def parse_proxy(text: str) -> Proxy:
             "The proxy's password would be sent in the clear, though its address says https.",
             "Write http:// in front of it if that is meant.",
         )
-    secret = f"{_unquoted(parts.username)}:{_unquoted(parts.password or '')}".encode()
+    secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
     return Proxy(host, port or 8080, f"Basic {base64.b64encode(secret).decode('ascii')}")
 
 
@@ -230,6 +280,8 @@ def proxy_for(host: str, setting: str) -> Proxy | None:
         return None
     if setting:
         return parse_proxy(setting)
+    import urllib.request  # httpx needs it as well
+
     found = urllib.request.getproxies()
     address = found.get("https") or found.get("all") or ""
     if not address or urllib.request.proxy_bypass(host):
@@ -243,36 +295,56 @@ def sha256_of_etag(etag: str) -> str:
     return bare if _SHA256.fullmatch(bare) else ""
 
 
-def fault(error: Exception, host: str) -> WebError:
+def fault(error: BaseException, host: str) -> WebError:
     """What went wrong on the wire, in a sentence."""
-    match error:
-        case WebError():
-            return error
+    match _cause(error):
         case socket.gaierror():
             return WebError(f"The server {host} was not found.", _NETWORK, retry=True)
-        case ssl.SSLCertVerificationError():
+        case ssl.SSLCertVerificationError() as refused:
             return WebError(
-                f"{host} could not prove who it is: {error.verify_message}.",
+                f"{host} could not prove who it is: {refused.verify_message}.",
                 "Check this machine's clock, and whether a proxy or a filter reads along.",
             )
         case TimeoutError():
             return WebError(f"{host} does not answer.", _NETWORK, retry=True)
-        case ConnectionResetError() | BrokenPipeError() | http.client.RemoteDisconnected():
+        case ConnectionResetError() | BrokenPipeError():
             return WebError(f"{host} broke the connection off.", _NETWORK, retry=True)
-        case OSError() if (text := str(error)).startswith("Tunnel connection failed: "):
-            reason = text.removeprefix("Tunnel connection failed: ").strip()
-            return WebError(
-                f"The proxy refused the connection: {reason[:100]}.",
-                "Check the proxy in the settings.",
-                retry=not reason.startswith("407"),
-            )
-        case OSError():
-            reason = error.strerror or type(error).__name__
+        case OSError() as failed:
+            reason = failed.strerror or type(failed).__name__
             return WebError(f"The connection to {host} failed: {reason}.", _NETWORK, retry=True)
-        case http.client.IncompleteRead():
+        case other if "disconnected" in str(other):
             return WebError(f"{host} broke the connection off.", _NETWORK, retry=True)
+        case other if "closed connection" in str(other):
+            return WebError(f"{host} broke off before the end of its answer.", _NETWORK, retry=True)
         case _:
             return WebError(f"{host} gave an answer that cannot be read.", _NETWORK, retry=True)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error that an error of the library came from; else the error itself."""
+    below: object = error
+    while isinstance(below, BaseException) and not isinstance(below, OSError):
+        # httpcore's pool clears the cause; the first argument is the same.
+        below = below.__cause__ or next(iter(below.args), None)
+    return below if isinstance(below, OSError) else error
+
+
+@contextlib.contextmanager
+def _errors_in_words(host: str) -> Generator[None]:
+    """Raise WebError for whatever goes wrong on the wire."""
+    import httpx
+
+    try:
+        yield
+    except httpx.ProxyError as error:
+        reason = str(error).strip()
+        raise WebError(
+            f"The proxy refused the connection: {reason[:100]}.",
+            "Check the proxy in the settings.",
+            retry=not reason.startswith("407"),
+        ) from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise fault(error, host) from error
 
 
 def refusal(answer: Answer) -> WebError:
@@ -307,59 +379,33 @@ def refusal(answer: Answer) -> WebError:
 
 def _retry_after(answer: Answer) -> float:
     text = answer.header("Retry-After")
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
+    return float(_number(text) or 0) if len(text) < 9 else 0.0
 
 
-def _ask_once(
-    url: str,
-    method: str,
-    headers: Mapping[str, str],
-    proxy: str,
-    stall_seconds: float,
-    opened: Opened | None,
-    redirected: bool,
-) -> Answer:
-    parts = check_address(url)
-    host = parts.hostname or ""
-    connection = _connection(parts, proxy_for(host, proxy))
-    try:
-        connection.connect()
-        if opened is not None:
-            opened(connection.sock)
-        connection.sock.settimeout(stall_seconds)
-        connection.request(
-            method,
-            _target(parts),
-            headers={
-                "User-Agent": f"Tokonoma/{__version__}",
-                "Accept-Encoding": "identity",
-                "Connection": "close",
-                **headers,
-            },
-        )
-        response = connection.getresponse()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        connection.close()
-        raise fault(error, host) from error
-    except BaseException:
-        connection.close()
-        raise
-    return Answer(url, connection, response, Linked(), redirected)
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _connection(parts: urllib.parse.SplitResult, proxy: Proxy | None) -> http.client.HTTPConnection:
-    host = (parts.hostname or "").encode("idna").decode("ascii")
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(host, parts.port or 80, timeout=CONNECT_SECONDS)
-    port, context = parts.port or 443, _context(os.environ.get("SSL_CERT_FILE", ""))
-    if proxy is None:
-        return http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
-    connection = http.client.HTTPSConnection(
-        proxy.host, proxy.port, timeout=CONNECT_SECONDS, context=context
+def _send(
+    request: httpx.Request, proxy: str, cancellation: Cancellation
+) -> tuple[httpx.Client, httpx.Response]:
+    """Send one request; a redirect is not followed. Raises WebError."""
+    import httpx
+
+    check_address(str(request.url))
+    between = proxy_for(request.url.host, proxy)
+    client = httpx.Client(
+        verify=_context(os.environ.get("SSL_CERT_FILE", "")),
+        proxy=between and httpx.Proxy(between.url, headers=between.headers),
+        trust_env=False,
     )
-    secret = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
-    connection.set_tunnel(host, port, secret)
-    return connection
+    try:
+        with _errors_in_words(request.url.host):
+            return client, client.send(request, stream=True)
+    except BaseException:
+        client.close()
+        cancellation.release()
+        raise
 
 
 @functools.cache
@@ -374,25 +420,11 @@ def _context(certificates: str) -> ssl.SSLContext:
     return context
 
 
-def _target(parts: urllib.parse.SplitResult) -> str:
-    """Path and query as a request line may hold them; what is quoted already stays as it is."""
-    path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
-    query = urllib.parse.quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
-    return f"{path}?{query}" if query else path
-
-
-def _next_address(url: str, location: str) -> str:
-    """Where a redirect leads; raises WebError when it may not be followed."""
-    # Headers arrive as Latin-1, whatever their bytes were meant to be.
-    quoted = urllib.parse.quote(location, safe="/%:@!$&'()*+,;=~-._?#[]", encoding="latin-1")
-    try:
-        following = urllib.parse.urljoin(url, quoted)
-    except ValueError as error:
-        raise WebError("The server sends the request on to what is no address.") from error
-    before, after = urllib.parse.urlsplit(url), check_address(following)
-    if before.scheme == "https" and after.scheme != "https":
-        raise WebError(f"{before.hostname} sends the request on to an address that is not safe.")
-    return following
+def _check_redirect(request: httpx.Request, following: httpx.Request) -> None:
+    """Raise WebError when a redirect may not be followed."""
+    if request.url.scheme == "https" and following.url.scheme != "https":
+        raise WebError(f"{request.url.host} redirects to an address that is not safe.")
+    following.headers.pop("Cookie", None)
 
 
 def _linked(answer: Answer, known: Linked) -> Linked:
@@ -401,9 +433,5 @@ def _linked(answer: Answer, known: Linked) -> Linked:
     return Linked(
         known.sha256 or sha256_of_etag(etag),
         known.etag or etag,
-        known.size_bytes or (int(size) if size.isascii() and size.isdigit() else 0),
+        known.size_bytes or _number(size) or 0,
     )
-
-
-def _unquoted(text: str) -> str:
-    return urllib.parse.unquote(text)

@@ -53,9 +53,12 @@ EXCLUDED_MODULES = (
     "huggingface_hub",
     "requests",
     "urllib3",
-    "certifi",
     "charset_normalizer",
     "rich",
+    "click",
+    "httpx._main",  # its command line
+    "anyio",  # its asynchronous half
+    "trio",
     "hypothesis",
     "pytest",
     "_pytest",
@@ -145,6 +148,7 @@ _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|d
 _UNWANTED = (
     re.compile(r"^PySide6/(Qt/)?(translations|qml|metatypes|resources|typesystems|include)/"),
     re.compile(r"^PySide6/opengl32sw\.dll$"),
+    re.compile(r"^certifi/cacert\.pem$"),  # the system says whom to trust
     re.compile(r"^torch/(test|include|share)/"),
     re.compile(r"^torch/bin/(?!torch_shm_manager)"),
     re.compile(

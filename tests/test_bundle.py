@@ -39,6 +39,11 @@ RUNS_ON = (
     "numpy",
     "tokenizers",
     "safetensors",
+    "httpx",
+    "httpcore",
+    "h11",
+    "certifi",
+    "idna",
     "jinja2",
     "markupsafe",
     "markdown-it-py",
@@ -60,6 +65,11 @@ sys.meta_path.insert(0, Refused())
 for package in ("app", "engine", "kernels"):
     for module in pkgutil.walk_packages([package], package + "."):
         importlib.import_module(module.name)
+from app.web import WebError, ask
+try:
+    ask("https://127.0.0.1:9/")
+except WebError as error:
+    print(error)
 from engine.__main__ import main
 sys.exit(main(["complete", "-m", sys.argv[1], "-p", "hello", "-n", "2", "--temp", "0"]))
 """
@@ -81,6 +91,7 @@ def test_nothing_that_runs_needs_what_is_left_out(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "generated tokens" in ran.stderr
+    assert "The connection to 127.0.0.1 failed: Connection refused." in ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -116,6 +127,7 @@ def test_what_the_app_needs_is_kept(name: str) -> None:
         "torch/include/torch/csrc/api.h",
         "torch/lib/libjitbackend_test.so",
         "numpy-2.4.6.dist-info/METADATA",
+        "certifi/cacert.pem",
     ],
 )
 def test_what_nobody_loads_is_left_out(name: str) -> None:

@@ -44,7 +44,7 @@ LIGHT_ENGINE = {
     "engine.service",
     "engine.snapshot_folder",
 }
-HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels")
+HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels", "httpx", "httpcore", "http")
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (messages.Turn, messages.Sampling, messages.AdapterUse, messages.AdapterInfo)
 

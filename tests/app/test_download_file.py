@@ -223,7 +223,7 @@ def test_a_file_without_the_magic_never_becomes_a_model(
 
 def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:
     hub.redirect = "/loop"
-    assert "in a circle" in str(refused(hub, place))
+    assert "in a loop" in str(refused(hub, place))
     assert len(hub.asked) == 11
 
 

@@ -378,7 +378,7 @@ def broken(hub: Hub, fault: Fault) -> None:
         (Fault(body=b"[" * 100_000), "127.0.0.1 gave an answer that is not the hub's."),
         (Fault(body=b"\xff\xfe\xff"), "127.0.0.1 gave an answer that is not the hub's."),
         (Fault(body=b" " * 9_000_000), "127.0.0.1 answered with more than can be taken in."),
-        (Fault(headers={"Content-Length": "99"}, body=b"[]"), "broke off in the middle"),
+        (Fault(headers={"Content-Length": "99"}, body=b"[]"), "broke off before the end"),
     ],
 )
 def test_a_faulty_answer_is_one_sentence(hub: Hub, ask: Asking, fault: Fault, says: str) -> None:
