@@ -383,6 +383,7 @@ class Controller(QObject):
             case AdaptersSet():
                 self.sessions.on_adapters_set(event)  # what is lost, before what is sent next
                 self.adapters.on_adapters_set(event)
+                self.models.on_adapters_set(event)
             case SnapshotLoaded():
                 self.sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

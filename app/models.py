@@ -8,12 +8,14 @@ from pathlib import Path
 from app.engine_link import EngineLink
 from app.state import ModelPhase, ModelStatus, State
 from engine import (
+    AdaptersSet,
     CacheType,
     Failed,
     LoadModel,
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
+    SlowPart,
     UnloadModel,
     model_name,
     starter_path,
@@ -34,7 +36,13 @@ class Models:
         self.cancel()
         loaded = self._state.model.loaded
         self._state.set_model(
-            ModelStatus(ModelPhase.LOADING, path, model_name(path), loaded=loaded)
+            ModelStatus(
+                ModelPhase.LOADING,
+                path,
+                model_name(path),
+                loaded=loaded,
+                adapters_slow=self._state.model.adapters_slow,
+            )
         )
         self._request = self._link.send(
             lambda number: LoadModel(number, path, context, threads, cache)
@@ -71,10 +79,27 @@ class Models:
         if event.request == self._request:
             self._request = 0
             self._state.set_model(
-                ModelStatus(ModelPhase.READY, event.path, event.name, loaded=event)
+                ModelStatus(
+                    ModelPhase.READY,
+                    event.path,
+                    event.name,
+                    loaded=event,
+                    adapters_slow=self._slow_with(event),
+                )
             )
         elif self._request:  # a load that was given up; the newer one is still under way
             self._state.set_model(replace(self._state.model, loaded=event))
+
+    def on_adapters_set(self, event: AdaptersSet) -> None:
+        """The loaded model runs with other adapters, which may make it slow."""
+        if event.slow != self._state.model.adapters_slow:
+            self._state.set_model(replace(self._state.model, adapters_slow=event.slow))
+
+    def _slow_with(self, loaded: ModelLoaded) -> tuple[SlowPart, ...]:
+        """What its adapters slow down: it has some where a load was given up and it stayed."""
+        status, before = self._state.model, self._state.model.loaded
+        same = before and (before.path, before.seconds) == (loaded.path, loaded.seconds)
+        return status.adapters_slow if same else ()
 
     def on_unloaded(self, event: ModelUnloaded) -> None:
         """No model is left: the load was given up, or `Failed` follows."""
@@ -100,6 +125,7 @@ class Models:
                 left.path if left else status.path,
                 left.name if left else status.name,
                 loaded=left,
+                adapters_slow=status.adapters_slow,
                 error=event.message,
                 remedy=event.remedy,
             )

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.read_only import ReadOnly, changed
 from app.store import Conversation, Message, MessageState
-from engine import ModelLoaded
+from engine import ModelLoaded, SlowPart
 
 
 class ModelPhase(Enum):
@@ -38,6 +38,7 @@ class ModelStatus:
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
     loaded: ModelLoaded | None = None  # set while READY
+    adapters_slow: tuple[SlowPart, ...] = ()  # what the adapters in use slow down
     freed_bytes: int = 0  # by the last unload; until another model is chosen
     error: str = ""  # of the last load, even when the model before it is still there
     remedy: str = ""

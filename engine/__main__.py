@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -366,17 +366,24 @@ def _info(options: Options) -> None:
         return
     for key, value in facts.items():
         if isinstance(value, list):
-            print(f"{key}:")
+            print(f"{key}:" if value else f"{key}: nothing")
             for row in value:
-                print(
-                    f"  {row['format']:<6} {row['tensors']:>5} tensors {row['bytes']:>15,} bytes  {row['words']}"
-                )
+                print(f"  {_row(row)}")
         elif isinstance(value, dict):
             print(f"{key}:")
             for name, entry in value.items():
                 print(f"  {name}: {_words(name, entry)}")
         else:
             print(f"{key}: {_words(key, value)}")
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    """A line of a list of facts: a format, or a part that is slow."""
+    if "format" not in row:
+        return f"{row['part']}: {row['words']}"
+    return (
+        f"{row['format']:<6} {row['tensors']:>5} tensors {row['bytes']:>15,} bytes  {row['words']}"
+    )
 
 
 def _bench(options: Options) -> None:

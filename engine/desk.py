@@ -46,6 +46,7 @@ from engine.messages import (
 )
 from engine.prompt import agreement, keep_held
 from engine.recall import Recall, Recalled
+from engine.recording import adapter_obstacles
 from engine.saver import Saver
 from engine.session import Session
 from engine.snapshots import Snapshots
@@ -78,6 +79,7 @@ class Desk:
         self._recall = Recall(folder, ModelFiles(paths, files, memory), model.tokenizer)
         self._adapters: dict[Path, _Kept] = {}  # the one used last comes last
         self._uses: tuple[AdapterUse, ...] = ()
+        self._recorded_alone = self.session.is_recorded  # as one program, without adapters
         self._speed = 0.0  # tokens read a second; 0: not measured yet
         # What is on the disk already: tokens, stack and file.
         self._saved: tuple[list[int], str, Path] | None = None
@@ -144,7 +146,9 @@ class Desk:
         """The stack as it is."""
         entries = zip(self._uses, self.session.stack.entries, strict=True)
         infos = tuple(_described(use, adapter) for use, (adapter, _) in entries)
-        return AdaptersSet(request, infos, changed, forgotten)
+        slowed = self._recorded_alone and not self.session.is_recorded
+        slow = adapter_obstacles(self.session.stack) if slowed else ()
+        return AdaptersSet(request, infos, changed, forgotten, slow)
 
     def _adapter(self, path: Path, checkpoint: Checkpoint) -> _Kept:
         """From memory where the files are as they were, else from the disk."""

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -16,13 +16,22 @@ from engine import vocabulary
 from engine.cache import Cache
 from engine.chat import ChatTemplate, has_template
 from engine.errors import ModelFileError, RequestError
-from engine.examination import identify, kernels_in_use, layout, parameters, predict
+from engine.examination import (
+    identify,
+    kernels_in_use,
+    layout,
+    outline,
+    parameters,
+    predict,
+    slow_parts,
+)
 from engine.gguf import GGUFFile
 from engine.library import model_name
 from engine.loader import LoadedModel
 from engine.lora import NO_ADAPTERS, Stack
 from engine.memory import refusal
-from engine.messages import CacheType
+from engine.messages import CacheType, SlowReason
+from engine.models import Build
 from engine.models.config import Config
 from engine.session import Session
 from kernels import ops
@@ -30,6 +39,15 @@ from kernels import ops
 # Parts of it must not lie powers of two apart: such places share a bank of memory, and reading them
 # in turn is a third slower.
 _BANDWIDTH_BYTES = 518 << 20
+
+_SLOW_WORDS = {
+    SlowReason.EXPERTS: "chosen for each token, so that operations run one by one",
+    SlowReason.HEAD_NORMS: "a norm of each head, so that operations run one by one",
+    SlowReason.ADAPTED_EMBEDDING: "changed by an adapter, so that operations run one by one",
+    SlowReason.NO_KERNEL: "no native kernel; the reference runs, and operations run one by one",
+    SlowReason.WRONG_KERNEL: "wrong on this machine; the reference runs",
+    SlowReason.WRONG_PROGRAM: "wrong on this machine; operations run one by one",
+}
 
 
 def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int]) -> Tensor:
@@ -156,7 +174,8 @@ def describe(
 ) -> dict[str, object]:
     """What a file holds and what it would cost, without loading its weights."""
     with GGUFFile.open(path) as file:
-        _, config = identify(file)
+        build, config = identify(file)
+        kernels = kernels_in_use(file)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
             row = formats.setdefault(info.format.name, Counter())
@@ -180,7 +199,8 @@ def describe(
             "chat_template": has_template(file.metadata),
             **_spoken(file, tokenizer),
             "memory": _memory(file, config, context, cache),
-            "kernels": kernels_in_use(file),
+            "kernels": kernels,
+            **_slow(file, config, build, kernels),
         }
 
 
@@ -194,6 +214,22 @@ def _spoken(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:
     return {
         "vocabulary_from": words.origin or "the file's own keys",
         "template": f"built in, {template.built_in}" if template.built_in else "the file's own",
+    }
+
+
+def _slow(
+    file: GGUFFile, config: Config, build: Build, kernels: Mapping[str, str]
+) -> dict[str, object]:
+    """What would run slower than these kernels could run it, as far as it shows before a load."""
+    try:
+        decoder = outline(file, config, build)
+    except ModelFileError:
+        return {}  # it would not be loaded at all
+    return {
+        "slow": [
+            {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
+            for one in slow_parts(decoder, kernels)
+        ]
     }
 
 

@@ -6,15 +6,16 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QHoverEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 
 from app.state import ModelFile, Notice
 from app.store import MessageState, Store
-from engine import FinishReason, Role
+from engine import FinishReason, Role, SlowPart, SlowReason
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -134,6 +135,26 @@ def load_failed(stage: Stage) -> None:
         "Download it again; the copy is not complete.",
     )
     stage.settle()
+
+
+def reduced_speed(stage: Stage) -> None:
+    """A mixture of experts, whose status line and tooltip say why it is slow."""
+    long_answer(stage)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    slow = (
+        SlowPart(SlowReason.EXPERTS, "experts"),
+        SlowPart(SlowReason.NO_KERNEL, "linear IQ1_S"),
+    )
+    name = "Qwen3 30B A3B"
+    shown = replace(loaded, name=name, kernels="cpu avx512 + reference", slow=slow)
+    stage.state.set_model(replace(stage.state.model, name=name, loaded=shown))
+    status = stage.window.chat.status_line.words
+    tip = QLabel(status.toolTip(), stage.window)
+    tip.setStyleSheet("background: #ffffff; color: #000000; padding: 6px")
+    tip.adjustSize()
+    tip.move(status.mapTo(stage.window, QPoint(0, -tip.height() - 4)))
+    tip.show()
 
 
 def loading(stage: Stage) -> None:
@@ -433,6 +454,7 @@ SCENES: dict[str, Scene] = {
         no_model,
         load_failed,
         loading,
+        reduced_speed,
         waiting,
         reading,
         streaming,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import assert_never
+
 from PySide6.QtCore import QLocale, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.state import Generation, ModelPhase, State
 from app.ui.controls import Bar, ElidedLabel, TextButton, label
 from app.ui.theme import SMALL, Palette, figures
-from engine import ModelLoaded
+from engine import ModelLoaded, SlowPart, SlowReason
 
 _METER_WIDTH = 96  # pixels
 
@@ -78,19 +81,21 @@ class StatusLine(QWidget):
             tip = f"{_number(used)} of {_number(context)} tokens of context are in use"
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
-            self._set(self.words, " · ".join(self._parts(loaded.name, loaded.kernels)))
-            self.words.setToolTip("\n".join(_details(loaded)))
+            slow = (*loaded.slow, *state.model.adapters_slow)
+            self._set(self.words, " · ".join(self._parts(loaded, slow)))
+            self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
         else:
             self._set(self.words, "No model is loaded")
             self.words.setToolTip("")
         self._pages.setCurrentWidget(self._quiet)
 
-    def _parts(self, name: str, kernels: str) -> list[str]:
+    def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
         generation = self._state.generation
         shown = generation is not None and generation.conversation == self._state.current
         reading = _reading(generation) if generation and shown else ""
         speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
-        return [part for part in (name, kernels, reading or speed) if part]
+        reduced = "reduced speed" if slow else ""
+        return [part for part in (loaded.name, loaded.kernels, reduced, reading or speed) if part]
 
     def _set(self, line: QLabel, text: str) -> None:
         if line.text() != text:
@@ -107,9 +112,30 @@ def _details(loaded: ModelLoaded) -> list[str]:
         lines.append(f"No chat template in the file; the built-in one is used: {loaded.template}")
     if loaded.vocabulary:
         lines.append(f"No vocabulary of its own is used, but {loaded.vocabulary}")
-    if loaded.slow:
-        lines.append(f"Slow: {', '.join(slow.part for slow in loaded.slow)}")
     return lines
+
+
+def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
+    """Why the model is slower than it could be, a line each."""
+    return ["Slower than this computer could run it:", *map(_slow_line, slow)] if slow else []
+
+
+def _slow_line(slow: SlowPart) -> str:
+    match slow.reason:
+        case SlowReason.EXPERTS:
+            return "Mixtures of experts run operation by operation: the experts differ per token."
+        case SlowReason.HEAD_NORMS:
+            return f"{slow.part}: models that normalize each head run operation by operation."
+        case SlowReason.ADAPTED_EMBEDDING:
+            return f"An adapter changes {slow.part}: the model then runs operation by operation."
+        case SlowReason.NO_KERNEL:
+            return f"{slow.part}: there is no fast kernel; the reference runs."
+        case SlowReason.WRONG_KERNEL:
+            return f"{slow.part}: its fast kernel is wrong on this computer; the reference runs."
+        case SlowReason.WRONG_PROGRAM:
+            return "The recorded program is wrong on this computer: operations run one by one."
+        case _:
+            assert_never(slow.reason)
 
 
 def _reading(generation: Generation) -> str:

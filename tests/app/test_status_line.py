@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
@@ -77,16 +80,33 @@ def test_another_conversation_has_its_own_context(stage: Stage) -> None:
     assert line(stage).context.text() == "0 of 8,192"
 
 
-def test_ops_on_the_reference_are_named(stage: Stage) -> None:
-    from dataclasses import replace
-
+@pytest.mark.parametrize("reason", list(SlowReason))
+def test_what_is_slow_is_said_and_why(reason: SlowReason, stage: Stage) -> None:
     stage.ready(MODEL)
     loaded = stage.state.model.loaded
     assert loaded is not None
-    part = SlowPart(SlowReason.WRONG_KERNEL, "attention")
-    slow = replace(loaded, kernels="cpu", slow=(part,))
+    assert "reduced speed" not in words(stage)
+    assert "Slower" not in line(stage).words.toolTip()
+    slow = replace(loaded, kernels="cpu", slow=(SlowPart(reason, "linear IQ1_S"),))
     stage.state.set_model(replace(stage.state.model, loaded=slow))
-    assert "attention" in line(stage).words.toolTip()
+    assert words(stage) == "Small Model 135M · cpu · reduced speed"
+    *_, heading, why = line(stage).words.toolTip().splitlines()
+    assert heading == "Slower than this computer could run it:"
+    assert why.endswith(".")
+
+
+def test_adapters_that_make_a_model_slow_are_named_while_they_are_in_use(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.adapters.add(Path("/adapters/words.gguf"))
+    changed = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
+    stage.engine.set_adapters(slow=(changed,))
+    stage.drain()
+    assert "reduced speed" in words(stage)
+    assert "An adapter changes token_embd.weight" in line(stage).words.toolTip()
+    stage.controller.load_model(Path("/models/Another-1B.gguf"))
+    stage.engine.finish_load("Another")
+    stage.drain()
+    assert "reduced speed" not in words(stage)
 
 
 def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:

@@ -20,6 +20,8 @@ from engine import (
     PromptProgress,
     Sampling,
     SetAdapters,
+    SlowPart,
+    SlowReason,
     Text,
 )
 from engine_bench import (
@@ -34,6 +36,7 @@ from engine_bench import (
     tokens_of,
     turns_of,
 )
+from kernels import ops
 
 KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture to the vocabulary it has here
 
@@ -180,6 +183,20 @@ def test_adapters_change_answers_and_come_off_again(
     assert spoken(bench.ask(3, "hello", max_tokens=30)) != plain
     assert bench.adapt(4).changed
     assert spoken(bench.ask(5, "hello", max_tokens=30)) == plain
+
+
+def test_an_adapter_of_the_embedding_is_told_to_make_it_slow(
+    bench: Bench, llama: Path, leaf: Path
+) -> None:
+    embedding = tiny_lora.write(
+        llama.with_name("words.gguf"), llama, targets=("token_embd", "attn_q")
+    )
+    assert bench.load(llama).slow == ()
+    assert bench.adapt(1, (leaf, 1.0)).slow == ()
+    slow = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
+    native = "cpu" in ops.BACKENDS  # all of it runs op by op on the reference
+    assert bench.adapt(2, (leaf, 1.0), (embedding, 0.5)).slow == ((slow,) if native else ())
+    assert bench.adapt(3, (leaf, 1.0)).slow == ()
 
 
 def test_a_stack_of_the_same_effect_forgets_nothing(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import oracle
 import tiny
 from engine.__main__ import main
 from kernels import ops
@@ -116,6 +117,40 @@ def test_info_says_what_a_file_holds(model: str, capsys: pytest.CaptureFixture[s
     assert facts["memory"]["fits"] is True
     assert facts["formats"][0]["format"] == "F32"
     assert facts["kernels"]["linear F32"] == "reference"
+
+
+@pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")
+@pytest.mark.parametrize(
+    ("name", "part", "reason"),
+    [("qwen3moe", "experts", "experts"), ("command-r-plus", "attn_q_norm", "head_norms")],
+)
+def test_info_says_what_would_be_slow(
+    name: str, part: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = oracle.recorded(name)
+    del state["tokens"], state["logits"]
+    path = str(oracle.write_gguf(oracle.CASES[name], state, tmp_path / "m.gguf"))
+    (facts,) = run(capsys, "info", "-m", path)
+    assert [(slow["part"], slow["reason"]) for slow in facts["slow"]] == [(part, reason)]
+    assert main(["info", "-m", path]) == 0
+    assert f"slow:\n  {part}: " in capsys.readouterr().out
+
+
+@pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")
+def test_info_names_formats_without_a_kernel(
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = str(tiny.write(tmp_path / "m.gguf", format="IQ1_S"))
+    (facts,) = run(capsys, "info", "-m", path)
+    slow = {slow["part"]: slow["reason"] for slow in facts["slow"]}
+    assert slow == {"linear IQ1_S": "no_kernel", "embed IQ1_S": "no_kernel"}
+    (facts,) = run(capsys, "info", "-m", path, "--backend", "reference")
+    assert facts["slow"] == []  # what was asked for
+    assert main(["info", "-m", model]) == 0
+    assert "slow: nothing\n" in capsys.readouterr().out
 
 
 def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> None:
