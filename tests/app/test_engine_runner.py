@@ -16,6 +16,7 @@ from app.answers import Answers
 from app.archive import Archive
 from app.engine_link import EngineLink
 from app.engine_runner import Runner
+from app.library_work import BackgroundWorker
 from app.session_state import SessionState
 from app.sessions import Sessions
 from app.settings import Settings
@@ -49,6 +50,7 @@ class Parts:
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
         self.link = EngineLink(self._engine, self._receive, reraise)
+        self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
@@ -66,6 +68,7 @@ class Parts:
             self.archive,
             self.link,
             self.runner,
+            self.files,
             Settings,
             size=lambda: 0,
             delete=lambda _: 0,
@@ -73,7 +76,7 @@ class Parts:
 
     def _make_adapters(self) -> None:
         self.adapters = Adapters(
-            self.state, self.adapter_state, self.archive, self.link, self.runner
+            self.state, self.adapter_state, self.archive, self.link, self.runner, self.files
         )
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -113,6 +116,7 @@ class Parts:
         return sent
 
     def close(self) -> None:
+        self.files.close()
         self.archive.close()
         for each in (self.runner, self.link, self.archive):
             each.deleteLater()
