@@ -330,7 +330,7 @@ class Controller(QObject):
         self._answers.stop_writing()
         self.sessions.leave()
         self.state.set_notice("model", None)
-        own = self.library.defaults_for(path)
+        own = self.library.defaults.whole(path)
         cache = own.cache or DEFAULT_CACHE
         self.models.load(path, own.context or 0, self.settings.threads, cache)
         self._answers.go_on()
@@ -454,7 +454,7 @@ class Controller(QObject):
         return message
 
     def _answer(self, message: Message, *, bare: bool = False) -> None:
-        settings = self.library.settings_for(self.state.model.path)
+        settings = self.library.defaults.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.ask(
             message,

@@ -23,7 +23,6 @@ from app.library_hub import HubPages
 from app.library_shelf import Shelf
 from app.library_state import LibraryState, Line, Offer
 from app.library_work import BackgroundWorker
-from app.model_defaults import ModelDefaults, applied
 from app.settings import Settings
 from app.state import ModelPhase, State
 from app.web import WebError
@@ -111,15 +110,6 @@ class Library(QObject):
         except WebError as error:
             self.state.set_line(Line(str(error), error.remedy, trouble=True))
 
-    def settings_for(self, path: Path | None) -> Settings:
-        """The settings as they hold for a model, its own ones in the place of those of all."""
-        settings = self.defaults.settings
-        return applied(settings, self.defaults.own(path)) if path is not None else settings
-
-    def defaults_for(self, path: Path) -> ModelDefaults:
-        """What holds for a model, every value set; its cache type too."""
-        return self.defaults.whole(path)
-
     def close(self) -> None:
         """Stop downloads so that they go on next time, and end every thread; may block briefly."""
         if self._closed:
@@ -131,10 +121,6 @@ class Library(QObject):
         self._files.close(self.shelf.last_words())
 
     # --- intents --------------------------------------------------------------------------------
-
-    def look_into(self, paths: Sequence[Path]) -> None:
-        """The rows of these files can be seen."""
-        self.shelf.look_into(paths)
 
     def download(self, offer: Offer) -> None:
         """Fetch a model, unless the disk has no room for it."""
@@ -162,18 +148,6 @@ class Library(QObject):
         except HubError as error:
             self.state.set_line(Line(str(error), error.remedy, trouble=True))
         self._show_downloads()
-
-    def pause(self, number: int) -> None:
-        """Stop a download for now."""
-        self.downloads.pause(number)
-
-    def resume(self, number: int) -> None:
-        """Go on with a download."""
-        self.downloads.resume(number)
-
-    def retry(self, number: int) -> None:
-        """Try a failed download again."""
-        self.downloads.retry(number)
 
     def cancel(self, number: int) -> None:
         """Give a download up and remove what has arrived."""

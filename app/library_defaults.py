@@ -57,7 +57,11 @@ class Defaults(QObject):
 
     def whole(self, path: Path) -> ModelDefaults:
         """What holds for a model, every value set."""
-        return in_settings(applied(self.settings, self.own(path)), self.own(path).cache)
+        return in_settings(self.settings_for(path), self.own(path).cache)
+
+    def settings_for(self, path: Path | None) -> Settings:
+        """The settings as they hold for a model, its own ones in the place of those of all."""
+        return applied(self.settings, self.own(path)) if path is not None else self.settings
 
     def show(self, path: Path) -> None:
         """Open the card of a model."""

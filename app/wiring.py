@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from app.adapter_wiring import connect_adapters
+from pathlib import Path
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog
+
+from app.adapters import Adapters
 from app.controller import Controller
-from app.library_wiring import connect_library
-from app.session_wiring import connect_preferences
+from app.library import Library
+from app.state import ModelPhase
+from app.ui.adapter_panel import AdapterPanel
+from app.ui.library_page import LibraryPage
 from app.ui.preferences import Preferences
 from app.ui.theme import CHOICES, Theme
 from app.window import Window
@@ -28,9 +36,6 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         theme.choose(choice)
         controller.change_settings(theme=choice)
 
-    def change(name: str, value: object) -> None:
-        controller.change_settings(**{name: value})
-
     def act(kind: str) -> None:
         if kind == "model":
             window.open_picker()
@@ -47,16 +52,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         controller.regenerate(message_id, bare=True)
 
     def wire_preferences(page: Preferences) -> None:
-        show_settings = connect_preferences(
-            page,
-            controller.sessions,
-            controller.state,
-            theme,
-            change=change,
-            reload=controller.load_model,
-        )
-        controller.settings_changed.connect(lambda: show_settings(controller.settings))
-        page.closed.connect(window.close_page)
+        connect_preferences(page, controller, window, theme)
 
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
@@ -87,15 +83,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 
-    connect_library(
-        window.library,
-        controller.library,
-        load=controller.load_model,
-        cancel_load=controller.models.cancel,
-        unload=controller.unload_model,
-        open_file=window.open_file,
-        leave=window.close_page,
-    )
+    connect_library(window.library, controller.library, controller, window)
     connect_adapters(window.adapters, controller.adapters)
     window.preferences_made.connect(wire_preferences)
 
@@ -105,3 +93,112 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.apply_palette(theme.palette)
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
+
+
+def connect_library(
+    page: LibraryPage, library: Library, controller: Controller, window: Window
+) -> None:
+    """Wire every intent of the page of models; loading is the controller's."""
+    page.use_requested.connect(controller.load_model)
+    page.cancel_load_requested.connect(controller.models.cancel)
+    page.unload_requested.connect(controller.unload_model)
+    page.open_file_requested.connect(window.open_file)
+    page.closed.connect(window.close_page)
+    library.use_requested.connect(controller.load_model)
+    library.unload_requested.connect(controller.unload_model)
+
+    page.opened.connect(library.opened)
+    page.seen.connect(library.shelf.look_into)
+    page.download_requested.connect(library.download)
+    page.pause_requested.connect(library.downloads.pause)
+    page.resume_requested.connect(library.downloads.resume)
+    page.cancel_requested.connect(library.cancel)
+    page.retry_requested.connect(library.downloads.retry)
+    page.delete_requested.connect(library.shelf.delete)
+    page.unlink_requested.connect(library.shelf.unlink)
+    page.folder_removed.connect(library.shelf.remove_folder)
+    page.files_dropped.connect(library.open_files)
+    page.searched.connect(library.hub.search)
+    page.link_submitted.connect(library.hub.submit_link)
+    page.repository_opened.connect(library.hub.open)
+    page.defaults_opened.connect(library.defaults.show)
+    page.defaults_changed.connect(library.defaults.change)
+    page.defaults_closed.connect(library.defaults.close)
+    page.line_acted.connect(library.act_on_line)
+    page.line_closed.connect(library.close_line)
+    page.show_folder_requested.connect(show_in_folder)
+    page.add_folder_requested.connect(lambda: ask_for_folder(page, library))
+
+
+def ask_for_folder(page: LibraryPage, library: Library) -> None:
+    """Ask which folder to look through; returns at once."""
+    dialog = QFileDialog(page, "Add a folder of models", str(Path.home()))
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+
+    def add(name: str) -> None:
+        library.shelf.add_folder(Path(name))
+
+    dialog.fileSelected.connect(add)
+    dialog.finished.connect(dialog.deleteLater)
+    dialog.open()
+
+
+def connect_adapters(panel: AdapterPanel, adapters: Adapters) -> None:
+    """Wire every intent of the panel of adapters."""
+    panel.opened.connect(adapters.find)
+    panel.added.connect(adapters.add)
+    panel.removed.connect(adapters.remove)
+    panel.cleared.connect(adapters.clear)
+    panel.switched.connect(adapters.set_on)
+    panel.strength_changed.connect(adapters.set_strength)
+    panel.strength_settled.connect(adapters.settle)
+    panel.moved.connect(adapters.move)
+    panel.mix_saved.connect(adapters.save_mix)
+    panel.mix_chosen.connect(adapters.apply_mix)
+    panel.mix_deleted.connect(adapters.delete_mix)
+
+
+def connect_preferences(
+    page: Preferences, controller: Controller, window: Window, theme: Theme
+) -> None:
+    """Wire every intent of the page of settings, and show it what they become."""
+    state = controller.state
+
+    def change(name: str, value: object) -> None:
+        if name == "theme":
+            theme.choose(str(value))
+        controller.change_settings(**{name: value})
+
+    def load_again() -> None:
+        if state.model.path is not None:
+            controller.load_model(state.model.path)
+
+    loaded: list[object] = [None]
+
+    def show_model() -> None:
+        model = state.model
+        if model.phase is ModelPhase.READY and model.loaded is loaded[0]:
+            return
+        loaded[0] = model.loaded if model.phase is ModelPhase.READY else None
+        page.show_model(loaded[0] is not None)
+
+    page.changed.connect(change)
+    page.opened.connect(controller.sessions.measure)
+    page.delete_requested.connect(controller.sessions.delete_saved)
+    page.folder_requested.connect(show_in_folder)
+    page.reload_requested.connect(load_again)
+    page.closed.connect(window.close_page)
+    controller.settings_changed.connect(lambda: page.show_settings(controller.settings))
+    state.model_changed.connect(show_model)
+    show_model()
+
+
+def show_in_folder(path: Path) -> bool:
+    """Open the folder a file lies in, or the nearest one there is, in the system's own way."""
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(nearest_folder(path))))
+
+
+def nearest_folder(path: Path) -> Path:
+    """The folder itself, or else the nearest one above that exists."""
+    return next((each for each in (path, *path.parents) if each.is_dir()), Path.home())

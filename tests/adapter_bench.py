@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
 )
 
 from adapter_stage import AdapterStage
-from app.adapter_wiring import connect_adapters
 from app.ui.adapter_panel import AdapterPanel
 from app.ui.theme import LIGHT, Theme
+from app.wiring import connect_adapters
 from stage import flush, until
 
 

@@ -141,7 +141,7 @@ def test_an_unfinished_download_is_taken_up_paused_by_the_next_start(
     until(lambda: bool(second.library_state.downloads))
     (left,) = second.library_state.downloads
     assert left.phase is Phase.PAUSED
-    second.library.resume(left.id)
+    second.library.downloads.resume(left.id)
     until(lambda: second.names() == ["Tiny-F32.gguf"])
     assert (own / "Tiny-F32.gguf").read_bytes() == content
     second.close()
@@ -231,7 +231,7 @@ def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
 ) -> None:
     path = tiny.write(own / "model.gguf", context=4096)
     desk.start()
-    desk.library.look_into([path])
+    desk.library.shelf.look_into([path])
     until(lambda: desk.row("model.gguf").memory is not None)
     before = desk.row("model.gguf").memory
     values = ModelDefaults(context=512, temperature=0.25, cache=CacheType.Q8_0)
@@ -242,10 +242,10 @@ def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
     until(lambda: desk.row("model.gguf").memory.context == 512)
     assert desk.row("model.gguf").memory.needed_bytes < before.needed_bytes
     assert desk.row("model.gguf").own_settings
-    settings = desk.library.settings_for(path)
+    settings = desk.library.defaults.settings_for(path)
     assert (settings.context, settings.temperature) == (512, 0.25)
-    assert desk.library.defaults_for(path).cache is CacheType.Q8_0
-    assert desk.library.settings_for(None) == Settings()
+    assert desk.library.defaults.whole(path).cache is CacheType.Q8_0
+    assert desk.library.defaults.settings_for(None) == Settings()
     desk.settle()
     kept = Desk(tmp_path)
     kept.start()

@@ -74,7 +74,7 @@ def test_a_file_that_is_seen_is_looked_into(desk: Desk, own: Path) -> None:
     tiny.write(own / "tiny-Q8_0.gguf", format="Q8_0")
     (own / "broken.gguf").write_bytes(b"GGUF\x03\x00\x00\x00 and then nothing")
     desk.start()
-    desk.library.look_into([row.path for row in desk.library_state.installed])
+    desk.library.shelf.look_into([row.path for row in desk.library_state.installed])
     until(lambda: all(row.state is not FileState.UNKNOWN for row in desk.library_state.installed))
     good, bad = desk.row("tiny-Q8_0.gguf"), desk.row("broken.gguf")
     assert (good.state, good.format, good.architecture) == (FileState.GOOD, "Q8_0", "llama")
@@ -89,13 +89,13 @@ def test_a_file_that_changed_is_looked_into_again(desk: Desk, own: Path) -> None
     path = own / "model.gguf"
     path.write_bytes(b"GGUF")
     desk.start()
-    desk.library.look_into([path])
+    desk.library.shelf.look_into([path])
     until(lambda: desk.row("model.gguf").state is FileState.BAD)
     tiny.write(path)
     desk.library.opened()
     desk.settle()
     assert desk.row("model.gguf").state is FileState.UNKNOWN
-    desk.library.look_into([path])
+    desk.library.shelf.look_into([path])
     until(lambda: desk.row("model.gguf").state is FileState.GOOD)
 
 

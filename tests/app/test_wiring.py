@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.session_wiring import nearest_folder
 from app.ui.preference_fields import Segments
 from app.ui.preferences import Preferences
+from app.wiring import nearest_folder
 from engine import CacheType, SaveSnapshot, snapshots_folder
 from fakes import MODEL
 from stage import Stage, until
