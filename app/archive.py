@@ -19,7 +19,15 @@ from typing import TypeVar
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.library_work import BackgroundWorker
-from app.store import Conversation, DamagedStore, Message, Salvaged, Store, StoreError
+from app.store import (
+    Conversation,
+    DamagedStore,
+    Message,
+    ReadOnlyStore,
+    Salvaged,
+    Store,
+    StoreError,
+)
 from app.store_schema import Gone
 
 T = TypeVar("T")
@@ -92,7 +100,8 @@ class Archive(QObject):
         self._worker = BackgroundWorker("store", self)  # nothing but the store runs on it
         self._writes: deque[_Change] = deque()
         self._store: Store | None = None  # the store thread's
-        self._failing = False  # the store thread's
+        self._copy: Store | None = None  # the store thread's: of one that cannot be written
+        self._fault: StoreError | None = None  # the store thread's: why saving fails
         self._repaired = False  # the store thread's: these changes are from before a repair
         self._retry = QTimer(self, singleShot=True, interval=_RETRY_MILLISECONDS)
         self._retry.timeout.connect(self._drain_soon)
@@ -199,8 +208,19 @@ class Archive(QObject):
     def _open(self) -> Store:
         if self._store is None:
             self._store = Store.open(self.path)
+            if self._copy is not None:
+                self._copy.close()
+                self._copy = None
             self._store.purge_deleted(_KEEP_DELETED_SECONDS)
         return self._store
+
+    def _open_for_reading(self) -> Store:
+        """The store; where it cannot be written, a copy of what is there."""
+        if self._store is not None or not isinstance(self._fault, ReadOnlyStore):
+            return self._open()
+        if self._copy is None:
+            self._copy = Store.open_copy(self.path)
+        return self._copy
 
     def _drain(self) -> bool:
         """Do what is queued; False when it failed and is to be tried again."""
@@ -211,8 +231,8 @@ class Archive(QObject):
         except StoreError as error:
             self._report(error)
             return False
-        if self._failing:
-            self._failing = False
+        if self._fault is not None:
+            self._fault = None
             self._worker.post(lambda: self.fault_changed.emit(None))
         return True
 
@@ -250,14 +270,20 @@ class Archive(QObject):
     def _read(
         self, operation: Callable[[Store], T], then: Callable[[T], None], only_if_saved: bool
     ) -> None:
-        if not self._drain() and (only_if_saved or self._store is None):
+        if not self._drain() and (only_if_saved or not self._may_read()):
             return
         try:
-            result = operation(self._open())
+            result = operation(self._open_for_reading())
         except StoreError as error:
             self._report(error)
             return
         self._worker.post(lambda: then(result))
+
+    def _may_read(self) -> bool:
+        """Whether something can be looked up although nothing can be saved."""
+        return self._store is not None or (
+            isinstance(self._fault, ReadOnlyStore) and self.path.exists()
+        )
 
     def _repair(
         self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]
@@ -281,9 +307,9 @@ class Archive(QObject):
             self._repaired = False
 
     def _report(self, error: StoreError) -> None:
-        if not self._failing:
+        if self._fault is None:
             _log.warning("the store failed: %s", type(error).__name__)
-        self._failing = True
+        self._fault = error
 
         def tell() -> None:
             self.fault_changed.emit(error)
@@ -301,12 +327,13 @@ class Archive(QObject):
     def _close_store(self) -> None:
         if self._writes:
             _log.error("%d changes could not be saved", len(self._writes))
-        if self._store is not None:
-            try:
-                self._store.close()
-            except StoreError:
-                _log.warning("the store did not close cleanly")
-            self._store = None
+        for store in (self._store, self._copy):
+            if store is not None:
+                try:
+                    store.close()
+                except StoreError:
+                    _log.warning("the store did not close cleanly")
+        self._store = self._copy = None
 
     def _run(self, call: Callable[[], object]) -> None:
         try:

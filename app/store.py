@@ -34,7 +34,15 @@ from app.store_rows import (
     touch,
 )
 from app.store_salvage import Salvaged, salvage
-from app.store_schema import DamagedStore, Gone, StoreError, connect, translated
+from app.store_schema import (
+    DamagedStore,
+    Gone,
+    ReadOnlyStore,
+    StoreError,
+    connect,
+    connect_copy,
+    translated,
+)
 from app.store_search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
 from engine import Role
 
@@ -44,6 +52,7 @@ __all__ = [
     "DamagedStore",
     "Message",
     "MessageState",
+    "ReadOnlyStore",
     "Salvaged",
     "Store",
     "StoreError",
@@ -57,7 +66,7 @@ _log = logging.getLogger(__name__)
 class Store:
     """The conversations of one file; every method raises `StoreError` and nothing else."""
 
-    def __init__(self, path: Path, lock: FileLock, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, lock: FileLock | None, database: sqlite3.Connection) -> None:
         self._path = path
         self._lock = lock
         self._database = database
@@ -78,12 +87,14 @@ class Store:
             except BaseException:
                 lock.release()
                 raise
-        try:
-            store._recover()
-        except BaseException:
-            store.close()
-            raise
-        return store
+        return store._recovered()
+
+    @classmethod
+    def open_copy(cls, path: Path) -> Store:
+        """Open a private copy of a store that cannot be written; what is changed in it is lost."""
+        with translated(path):
+            store = cls(path, None, connect_copy(path))
+        return store._recovered()
 
     @staticmethod
     def set_aside(path: Path) -> Path:
@@ -160,7 +171,8 @@ class Store:
             with translated(self._path):
                 self._database.close()
         finally:
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
@@ -188,8 +200,16 @@ class Store:
                 if durable:
                     database.execute("PRAGMA synchronous = NORMAL")
 
+    def _recovered(self) -> Store:
+        """This store once what a crash left streaming is put together; closed if that fails."""
+        try:
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     def _recover(self) -> None:
-        """Put together what a crash left streaming."""
         with self._reading() as database:
             left = [
                 row[0]

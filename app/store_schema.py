@@ -6,11 +6,14 @@ by their place in `MIGRATIONS`; one that was released is never edited, a change 
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.store_search import fold
@@ -115,6 +118,17 @@ class DamagedStore(StoreError):
     """The file cannot be read as conversations; `set_aside` and `salvage` are the way out."""
 
 
+class ReadOnlyStore(StoreError):
+    """The file or its folder cannot be written; `Store.open_copy` may still read it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"Nothing can be saved: {folder} cannot be written to.",
+            "Allow writing to that folder; until then, what is new is only in this window.",
+            temporary=True,
+        )
+
+
 class Gone(StoreError):
     """What a change was for does not exist: trying again cannot help."""
 
@@ -139,18 +153,13 @@ _SENTENCES = {
         "The disk reported an error while saving or reading conversations.",
         "Check the disk and its free space, then open the app again.",
     ),
-    sqlite3.SQLITE_READONLY: (
-        "The conversations cannot be written to {folder}.",
-        "Allow writing to that folder, then open the app again.",
-    ),
     sqlite3.SQLITE_TOOBIG: (
         "This text is too long to save.",
         "Shorten it, or split it into several messages.",
     ),
 }
-_TEMPORARY = frozenset(
-    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
-)
+_TEMPORARY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
+_NO_RIGHT = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _SAME = {
     sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # another program held the log's lock too long
@@ -168,6 +177,8 @@ def translated(path: Path) -> Generator[None]:
     except sqlite3.Error as error:
         raise _sentence(error, path) from error
     except OSError as error:
+        if error.errno in _NO_RIGHT:
+            raise ReadOnlyStore(path.parent) from error
         what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
         raise StoreError(
             what,
@@ -184,6 +195,8 @@ def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_CONSTRAINT:  # a row that others point to is missing
         return Gone()
     code = _SAME.get(code, code)
+    if code == sqlite3.SQLITE_READONLY:
+        return ReadOnlyStore(path.parent)
     known = _SENTENCES.get(code)
     if known is None:
         return StoreError(
@@ -191,7 +204,7 @@ def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
             "Close the app and open it again.",
         )
     what, remedy = known
-    return StoreError(what.format(folder=path.parent), remedy, temporary=code in _TEMPORARY)
+    return StoreError(what, remedy, temporary=code in _TEMPORARY)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -200,15 +213,54 @@ def connect(path: Path) -> sqlite3.Connection:
         _create(path)
     database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
-        # Bytes that are no UTF-8 can only come from damage: show what there is.
-        database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
         _check(database, path)
         _prepare(database)
-        _migrate(database, path)
+        version = _pragma(database, "user_version")
+        if 0 < version < len(MIGRATIONS):
+            _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
+        _migrate(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def connect_copy(path: Path) -> sqlite3.Connection:
+    """A private copy of a database that cannot be written, checked and migrated as by `connect`.
+
+    It lies in SQLite's own temporary storage, which ends with the connection.
+    """
+    database = sqlite3.connect("", isolation_level=None)
+    try:
+        with ExitStack() as stack:
+            source = stack.enter_context(closing(_open_unwritable(path, stack)))
+            _check(source, path)
+            source.backup(database)
+        _prepare(database)
+        _migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A connection that reads a database whose folder cannot be written."""
+    address = path.absolute().as_uri()
+    # With a log, SQLite needs the index beside it (-shm), and cannot make one here.
+    database = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master")
+        return database
+    except sqlite3.OperationalError:
+        database.close()
+    log = path.with_name(path.name + "-wal")
+    if not log.exists() or not log.stat().st_size:
+        return sqlite3.connect(f"{address}?immutable=1", uri=True)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tokonoma-")))
+    for part in (path, log):
+        shutil.copyfile(part, folder / part.name)
+    return sqlite3.connect(folder / path.name)
 
 
 def _create(path: Path) -> None:
@@ -218,6 +270,8 @@ def _create(path: Path) -> None:
 
 def _prepare(database: sqlite3.Connection) -> None:
     """Set what SQLite forgets between connections."""
+    # Bytes that are no UTF-8 can only come from damage: show what there is.
+    database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
     database.create_function("fold", 1, fold, deterministic=True)
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA journal_mode = WAL")
@@ -255,11 +309,9 @@ def _is_damaged(database: sqlite3.Connection, path: Path) -> bool:
     return database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
 
 
-def _migrate(database: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema up to date, one transaction a step, with a copy made before the first."""
+def _migrate(database: sqlite3.Connection) -> None:
+    """Bring the schema up to date, one transaction a step."""
     version = _pragma(database, "user_version")
-    if 0 < version < len(MIGRATIONS):
-        _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
     for number, script in enumerate(MIGRATIONS[version:], version + 1):
         try:
             database.executescript(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import smoke_frozen
+from app.store import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,3 +92,29 @@ def test_a_signal_ends_it_as_closing_the_window_does(tmp_path: Path) -> None:
     assert said == ""
     assert (tmp_path / "profile" / "config" / "settings.json").exists()
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_quitting_while_nothing_can_be_saved_touches_no_timer_of_another_thread(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "profile" / "data" / "conversations.sqlite"
+    other = Store.open(database)  # so that saving fails, and is tried again
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "app", "--home", str(tmp_path / "profile")],
+            cwd=ROOT,
+            env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stderr is not None
+        said = child.stderr.readline()
+        assert "the store failed" in said
+        time.sleep(0.5)  # the window hears of it
+        child.send_signal(signal.SIGTERM)
+        _, rest = child.communicate(timeout=60)
+    finally:
+        other.close()
+    assert child.returncode == 0
+    assert "Timers cannot be stopped" not in rest, rest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store import DamagedStore, MessageState, Store, StoreError
+from app.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
 from app.store_salvage import LOST
 from app.store_schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from crash_store import rounds
@@ -189,8 +189,8 @@ def test_a_folder_that_cannot_be_written_is_said():
         try:
             if root:
                 os.seteuid(NOBODY)
-            refused(folder / "conversations.sqlite", "cannot be opened")
-            refused(folder / "new" / "conversations.sqlite", "cannot be opened")
+            refused(folder / "conversations.sqlite", "cannot be written", ReadOnlyStore)
+            refused(folder / "new" / "conversations.sqlite", "cannot be written", ReadOnlyStore)
         finally:
             if root:
                 os.seteuid(0)
