@@ -46,7 +46,13 @@ LIGHT_ENGINE = {
 }
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels", "httpx", "httpcore", "http")
 PACKAGES = ("app", "engine", "kernels")
-VALUE_TYPES = (messages.Turn, messages.Sampling, messages.AdapterUse, messages.AdapterInfo)
+VALUE_TYPES = (
+    messages.Turn,
+    messages.Sampling,
+    messages.AdapterUse,
+    messages.AdapterInfo,
+    messages.SlowPart,
+)
 
 
 def tracked() -> list[Path]:
