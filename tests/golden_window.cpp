@@ -20,14 +20,14 @@
 
 namespace {
 
-int fail(const char* what) {
+int fail(const char *what) {
     std::fprintf(stderr, "golden_window: %s\n", what);
     return 1;
 }
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int count, char **words) {
     if (count < 5) return fail("MODEL WINDOW OUT TOKEN...");
     const int window = std::atoi(words[2]);
     std::vector<llama_token> tokens;
@@ -35,7 +35,7 @@ int main(int count, char** words) {
     const int length = static_cast<int>(tokens.size());
 
     llama_backend_init();
-    llama_model* model = llama_model_load_from_file(words[1], llama_model_default_params());
+    llama_model *model = llama_model_load_from_file(words[1], llama_model_default_params());
     if (model == nullptr) return fail("cannot load the model");
     llama_context_params options = llama_context_default_params();
     options.n_ctx = options.n_batch = options.n_ubatch = 256;
@@ -44,10 +44,10 @@ int main(int count, char** words) {
     options.kv_unified = true;
     options.type_k = options.type_v = GGML_TYPE_F32;
     options.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    llama_context* context = llama_init_from_model(model, options);
+    llama_context *context = llama_init_from_model(model, options);
     if (context == nullptr) return fail("cannot make a context");
 
-    std::FILE* out = std::fopen(words[3], "wb");
+    std::FILE *out = std::fopen(words[3], "wb");
     if (out == nullptr) return fail("cannot write the logits");
     const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model));
     llama_batch batch = llama_batch_init(1, 0, 1);

@@ -1,10 +1,10 @@
 // Runs kernels on operands that end at a page nobody may read, and hands back what they wrote.
 //
-// A file of cases goes in, a file of results comes out; both are int64 numbers and raw bytes, in the
-// order `read_case` and `write_result` say. Every operand, packed weight, cache and result ends right
-// before a page without access and has bytes 0xFF before it, no number in any float: what is read or
-// written behind ends the program, what is read before spoils the result, and what is written before
-// is found. `--names` prints the instruction sets instead.
+// A file of cases goes in, a file of results comes out; both are int64 numbers and raw bytes, in
+// the order `read_case` and `write_result` say. Every operand, packed weight, cache and result ends
+// right before a page without access and has bytes 0xFF before it, no number in any float: what is
+// read or written behind ends the program, what is read before spoils the result, and what is
+// written before is found. `--names` prints the instruction sets instead.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ void *guarded(size_t bytes) {
     if (block_count == kMostBlocks) fail("too many blocks");
     Block &b = blocks[block_count++];
     b.mapped = usable + page;
-    b.whole = (uint8_t *)mmap(nullptr, b.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b.whole = (uint8_t *)mmap(nullptr, b.mapped, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b.whole == MAP_FAILED) fail("no memory");
     if (mprotect(b.whole + usable, page, PROT_NONE) != 0) fail("no guard page");
     memset(b.whole, kPoison, usable);
@@ -89,7 +90,8 @@ bool read_case(FILE *file, Case &c) {
     for (int64_t i = 0; i < operands; i++) {
         c.bytes[i] = read_number(file);
         c.operand[i] = guarded((size_t)c.bytes[i]);
-        if (fread(c.operand[i], 1, (size_t)c.bytes[i], file) != (size_t)c.bytes[i]) fail("an operand ends early");
+        if (fread(c.operand[i], 1, (size_t)c.bytes[i], file) != (size_t)c.bytes[i])
+            fail("an operand ends early");
     }
     return true;
 }
@@ -133,7 +135,8 @@ int linear(const Case &c, Result &y) {
     nk_weight weight;
     const int status = pack(c, weight);
     y = floats(c.p[3] * c.p[1]);
-    return status ? status : nk_linear(&weight, (const float *)c.operand[1], c.p[3], (float *)y.data);
+    return status ? status
+                  : nk_linear(&weight, (const float *)c.operand[1], c.p[3], (float *)y.data);
 }
 
 // and how many; operand 1: ids
@@ -141,7 +144,8 @@ int rows_of(const Case &c, Result &y) {
     nk_weight weight;
     const int status = pack(c, weight);
     y = floats(c.p[3] * c.p[2]);
-    return status ? status : nk_rows_of(&weight, (const int64_t *)c.operand[1], c.p[3], (float *)y.data);
+    return status ? status
+                  : nk_rows_of(&weight, (const int64_t *)c.operand[1], c.p[3], (float *)y.data);
 }
 
 // tokens, width, epsilon; x, weight
@@ -155,14 +159,15 @@ int rms_norm(const Case &c, Result &y) {
 int rope(const Case &c, Result &y) {
     y = floats(c.p[0] * c.p[1] * c.p[2]);
     const float *x = (const float *)c.operand[0], *frequencies = (const float *)c.operand[2];
-    return nk_rope(x, (const int64_t *)c.operand[1], frequencies, c.p[0], c.p[1], c.p[2], c.p[3], (int)c.p[4],
-                   float_of(c.p[5]), (float *)y.data);
+    return nk_rope(x, (const int64_t *)c.operand[1], frequencies, c.p[0], c.p[1], c.p[2], c.p[3],
+                   (int)c.p[4], float_of(c.p[5]), (float *)y.data);
 }
 
 // count, activation; gate, up
 int gated(const Case &c, Result &y) {
     y = floats(c.p[0]);
-    return nk_gated((const float *)c.operand[0], (const float *)c.operand[1], c.p[0], (int)c.p[1], (float *)y.data);
+    return nk_gated((const float *)c.operand[0], (const float *)c.operand[1], c.p[0], (int)c.p[1],
+                    (float *)y.data);
 }
 
 // count, cap; x
@@ -171,21 +176,35 @@ int softcap(const Case &c, Result &y) {
     return nk_softcap((const float *)c.operand[0], float_of(c.p[1]), c.p[0], (float *)y.data);
 }
 
-// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, their scales,
-// values, their scales, sinks
+// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, their
+// scales, values, their scales, sinks
 int attention(const Case &c, Result &y) {
     const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3];
     const nk_rows keys = {c.operand[1], c.bytes[2] ? (uint16_t *)c.operand[2] : nullptr, c.p[9]};
     const nk_rows values = {c.operand[3], c.bytes[4] ? (uint16_t *)c.operand[4] : nullptr, c.p[9]};
     y = floats(tokens * heads * width);
     const float *sinks = c.bytes[5] ? (const float *)c.operand[5] : nullptr;
-    return nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4], (int)c.p[5], &keys, &values,
-                        float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
+    return nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4],
+                        (int)c.p[5], &keys, &values, float_of(c.p[7]), c.p[6], float_of(c.p[8]),
+                        sinks, (float *)y.data);
 }
 
 // --- a recorded program: one layer of a model, and its head
 
-enum Buffer { STREAM, NORMED, QUERY, KEY, VALUE, ANGLES, ATTENDED, MADE, GATE, UP, LOGITS, BUFFERS };
+enum Buffer {
+    STREAM,
+    NORMED,
+    QUERY,
+    KEY,
+    VALUE,
+    ANGLES,
+    ATTENDED,
+    MADE,
+    GATE,
+    UP,
+    LOGITS,
+    BUFFERS
+};
 
 struct Model {
     int64_t format, width, heads, kv_heads, head_width, inner, vocabulary, type, tokens;
@@ -290,30 +309,55 @@ int record(const Model &m, nk_op *ops) {
 // 0 .. 7 matrices in the order of Model, 8 norms, 9 and 10 norms of heads, 11 frequencies, 12 ids.
 // All tokens but the last are read together, then the last alone.
 int run_program(const Case &c, Result &y) {
-    Model m = {c.p[0], c.p[3], c.p[4], c.p[5], c.p[6], c.p[7], c.p[8], c.p[9], c.p[10], float_of(c.p[11]),
-               {}, {}, {}, {}, {}, {}, {}, {},
-               (const float *)c.operand[8], (const float *)c.operand[9], (const float *)c.operand[10],
+    Model m = {c.p[0],
+               c.p[3],
+               c.p[4],
+               c.p[5],
+               c.p[6],
+               c.p[7],
+               c.p[8],
+               c.p[9],
+               c.p[10],
+               float_of(c.p[11]),
+               {},
+               {},
+               {},
+               {},
+               {},
+               {},
+               {},
+               {},
+               (const float *)c.operand[8],
+               (const float *)c.operand[9],
+               (const float *)c.operand[10],
                (const float *)c.operand[11]};
     const int64_t query = m.heads * m.head_width, key = m.kv_heads * m.head_width;
     const int64_t rows[] = {m.vocabulary, query, key, key, m.width, m.inner, m.inner, m.width};
-    const int64_t columns[] = {m.width, m.width, m.width, m.width, query, m.width, m.width, m.inner};
-    nk_weight *weights[] = {&m.table, &m.query, &m.key, &m.value, &m.output, &m.gate, &m.up, &m.down};
+    const int64_t columns[] = {m.width, m.width, m.width, m.width,
+                               query,   m.width, m.width, m.inner};
+    nk_weight *weights[] = {&m.table,  &m.query, &m.key, &m.value,
+                            &m.output, &m.gate,  &m.up,  &m.down};
     for (int i = 0; i < 8; i++)
         if (const int status = pack_matrix(c, i, rows[i], columns[i], *weights[i])) return status;
 
-    const int64_t widths[BUFFERS] = {m.width, m.width, query, key, key, m.head_width, query, m.width, m.inner, m.inner, m.vocabulary};
+    const int64_t widths[BUFFERS] = {m.width, m.width, query,   key,     key,         m.head_width,
+                                     query,   m.width, m.inner, m.inner, m.vocabulary};
     float *buffers[BUFFERS];
-    for (int i = 0; i < BUFFERS; i++) buffers[i] = (float *)guarded((size_t)(4 * widths[i] * m.tokens));
+    for (int i = 0; i < BUFFERS; i++)
+        buffers[i] = (float *)guarded((size_t)(4 * widths[i] * m.tokens));
     nk_rows caches[2] = {};
     for (nk_rows &cache : caches) {
         const int64_t each = m.type == NK_CACHE_F32 ? 4 : m.type == NK_CACHE_F16 ? 2 : 1;
         cache.capacity = m.tokens;
         cache.data = guarded((size_t)(key * m.tokens * each));
-        if (m.type == NK_CACHE_Q8) cache.scales = (uint16_t *)guarded((size_t)(m.kv_heads * m.tokens * ((m.head_width + 31) / 32) * 2));
+        if (m.type == NK_CACHE_Q8)
+            cache.scales = (uint16_t *)guarded(
+                (size_t)(m.kv_heads * m.tokens * ((m.head_width + 31) / 32) * 2));
     }
     static nk_op ops[32];
     const int count = record(m, ops);
-    const nk_program program = {ops, buffers, &caches[0], &caches[1], m.type, (int64_t)sizeof(nk_op)};
+    const nk_program program = {ops,        buffers, &caches[0],
+                                &caches[1], m.type,  (int64_t)sizeof(nk_op)};
     const int64_t *ids = (const int64_t *)c.operand[12], before = m.tokens - 1;
     y = floats(m.tokens * m.vocabulary);
     if (const int status = nk_run(&program, 0, count, before, 0, ids)) return status;

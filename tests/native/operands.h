@@ -18,7 +18,9 @@ inline uint32_t random_bits() {  // xorshift
     return (uint32_t)(state >> 32);
 }
 
-inline int random_between(int low, int high) { return low + (int)(random_bits() % (uint32_t)(high - low + 1)); }
+inline int random_between(int low, int high) {
+    return low + (int)(random_bits() % (uint32_t)(high - low + 1));
+}
 
 inline float float_from(uint32_t bits) {
     float value;
@@ -35,7 +37,8 @@ template <class T> class Edge {
   public:
     explicit Edge(size_t count) {
         const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        void *two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                         0);
         if (two == MAP_FAILED || mprotect((char *)two + page, page, PROT_NONE) != 0) {
             printf("the system gives no pages\n");
             exit(1);
@@ -59,10 +62,7 @@ template <class T> class Edge {
 inline float half_value(uint32_t half) {
     const int exponent = (int)(half >> 10 & 31);
     const double mantissa = (double)(half & 1023), sign = half & 0x8000 ? -1.0 : 1.0;
-    if (exponent == 31) {
-        return mantissa > 0 ? NAN
-                            : (float)(sign * INFINITY);
-    }
+    if (exponent == 31) { return mantissa > 0 ? NAN : (float)(sign * INFINITY); }
     const double size = exponent ? ldexp(mantissa + 1024, exponent - 25) : ldexp(mantissa, -24);
     return (float)(sign * size);
 }
@@ -72,7 +72,9 @@ inline uint32_t nearest_half(float value) {
     const uint32_t sign = signbit(value) ? 0x8000 : 0;
     const double size = fabs((double)value);
     uint32_t low = 0, high = 0x7c00;  // as if 65536, the next step, were what infinity stands for
-    const auto step = [](uint32_t half) { return half == 0x7c00 ? 65536.0 : (double)half_value(half); };
+    const auto step = [](uint32_t half) {
+        return half == 0x7c00 ? 65536.0 : (double)half_value(half);
+    };
     if (size >= step(high)) return sign | high;
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;

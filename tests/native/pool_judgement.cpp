@@ -58,8 +58,8 @@ int how_many_disturbed(uint64_t slice, uint64_t period, bool preempted) {
     return count;
 }
 
-// What a pool comes to, one of whose cores was found busy, when the worker left out probes. A worker
-// that does not exist is one that never begins to look: its part is played here.
+// What a pool comes to, one of whose cores was found busy, when the worker left out probes. A
+// worker that does not exist is one that never begins to look: its part is played here.
 struct Trial {
     uint64_t now = 1000 * kMillisecond;
 
@@ -139,7 +139,8 @@ int main() {
     trial.found(false);
     expect("a free one is tried", pool.limit == 2 && pool.trying, pool.limit);
     retreat(trial.now, fallback(2));
-    expect("in vain: one again, for longer", pool.limit == 1 && pool.pause == 4 * pause, pool.limit);
+    expect("in vain: one again, for longer", pool.limit == 1 && pool.pause == 4 * pause,
+           pool.limit);
     trial.wait();
     trial.found(false);
     went_well(kProven);

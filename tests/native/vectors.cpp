@@ -136,7 +136,8 @@ void check_run(int largest, bool extreme) {
     const i32x16 sum = ints_of(before);
     running run = {};
     for (int i = 0; i < count; ++i) {
-        for (int j = 0; j < 64; ++j) codes[j] = (uint8_t)(extreme ? largest : random_between(0, largest));
+        for (int j = 0; j < 64; ++j)
+            codes[j] = (uint8_t)(extreme ? largest : random_between(0, largest));
         for (int j = 0; j < 4; ++j) quad[j] = extreme ? sign : (int8_t)random_between(-127, 127);
         for (int j = 0; j < 64; ++j) wanted[j / 4] += codes[j] * quad[j % 4];
         const u8x64 x = load_u8(codes), y = splat_quad(quad);
@@ -149,9 +150,11 @@ void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
     int32_t before[16], wanted[16];
     for (int r = 0; r < 16; ++r) {
         before[r] = wanted[r] = random_between(-1000000, 1000000);
-        for (int j = 0; j < 4; ++j) wanted[r] += ((int8_t)codes[4 * r + j] + kSignedShift) * quad[j];
+        for (int j = 0; j < 4; ++j)
+            wanted[r] += ((int8_t)codes[4 * r + j] + kSignedShift) * quad[j];
     }
-    expect_ints("dot_signed", dot_signed(ints_of(before), load_u8(codes), splat_quad(quad)), wanted);
+    expect_ints("dot_signed", dot_signed(ints_of(before), load_u8(codes), splat_quad(quad)),
+                wanted);
 }
 
 // Rows turned so that lanes are rows, and rows side by side, byte by byte.
@@ -170,12 +173,15 @@ void check_turns() {
     }
     Edge<uint8_t> first(64), second(64), third(64), fourth(64), low(4), high(4);
     const uint8_t *rows[4] = {first, second, third, fourth};
-    for (int i = 0; i < 64; ++i) first[i] = (uint8_t)i, second[i] = (uint8_t)(64 + i), third[i] = (uint8_t)(128 + i), fourth[i] = (uint8_t)(192 + i);
+    for (int i = 0; i < 64; ++i)
+        first[i] = (uint8_t)i, second[i] = (uint8_t)(64 + i), third[i] = (uint8_t)(128 + i),
+        fourth[i] = (uint8_t)(192 + i);
     u8x64 got[4];
     interleave_rows(rows, got);
     for (int d = 0; d < 4; ++d) {
         uint8_t wanted[64];
-        for (int i = 0; i < 64; ++i) wanted[i] = (uint8_t)(64 * (i % 4) + 16 * (i / 16) + 4 * d + i / 4 % 4);
+        for (int i = 0; i < 64; ++i)
+            wanted[i] = (uint8_t)(64 * (i % 4) + 16 * (i / 16) + 4 * d + i / 4 % 4);
         expect_bytes("interleave_rows", got[d], wanted);
     }
     uint8_t wanted[64];
@@ -241,15 +247,17 @@ void check_ints() {
     for (int i = 0; i < 16; ++i) shifted[i] = (int32_t)((uint32_t)a[i] << 5);
     expect_ints("shift_left_i32", shift_left_i32<5>(x), shifted);
     store_low_bytes(low, x);
-    for (int i = 0; i < 16; ++i) expect(low[i] == (a[i] & 255), "store_low_bytes", i, a[i] & 255, low[i]);
+    for (int i = 0; i < 16; ++i)
+        expect(low[i] == (a[i] & 255), "store_low_bytes", i, a[i] & 255, low[i]);
     const int32_t one = (int32_t)random_bits();
     for (int i = 0; i < 16; ++i) sums[i] = one;
     expect_ints("splat_i32", splat_i32(one), sums);
 }
 
 void check_store_signed() {
-    static const int32_t kEdges[16] = {-16000000, -32769, -32768, -129, -128, -127, -1, 0,
-                                       1, 126, 127, 128, 32767, 32768, 65535, 16000000};
+    static const int32_t kEdges[16] = {-16000000, -32769, -32768, -129,    -128, -127,
+                                       -1,        0,      1,      126,     127,  128,
+                                       32767,     32768,  65535,  16000000};
     Edge<int8_t> stored(16);
     for (int round = 0; round < 100; ++round) {
         int32_t values[16];
@@ -281,7 +289,8 @@ void check_halves_out_of(const float *values) {
     store_half(stored, load_f32(values));
     for (int i = 0; i < 16; ++i) {
         if (isnan(values[i])) {
-            expect(isnan(half_value(stored[i])), "store_half of NaN", i, NAN, half_value(stored[i]));
+            expect(isnan(half_value(stored[i])), "store_half of NaN", i, NAN,
+                   half_value(stored[i]));
             continue;
         }
         const uint32_t wanted = nearest_half(values[i]);
@@ -291,7 +300,8 @@ void check_halves_out_of(const float *values) {
 
 void check_halves_out() {
     float values[16];
-    for (uint32_t half = 0; half < 0x7c00; ++half) {  // each half, the middle to the next, beside it
+    for (uint32_t half = 0; half < 0x7c00;
+         ++half) {  // each half, the middle to the next, beside it
         const double here = half_value(half), next = half == 0x7bff ? 65536 : half_value(half + 1);
         const float middle = (float)((here + next) / 2);
         const float near[] = {(float)here, nextafterf(middle, 0), middle,
@@ -299,8 +309,9 @@ void check_halves_out() {
         for (int i = 0; i < 16; ++i) values[i] = i & 4 ? -near[i % 4] : near[i % 4];
         check_halves_out_of(values);
     }
-    static const float kEdges[16] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 65504, 65519.996f, 65520,
-                                     1e30f, -1e30f, 1e-30f, 1e-45f, -1e-45f, 3.4e38f, 1e-7f, -70000};
+    static const float kEdges[16] = {0.0f,       -0.0f,   INFINITY, -INFINITY, NAN,    65504,
+                                     65519.996f, 65520,   1e30f,    -1e30f,    1e-30f, 1e-45f,
+                                     -1e-45f,    3.4e38f, 1e-7f,    -70000};
     check_halves_out_of(kEdges);
     for (int round = 0; round < 2000; ++round) {
         for (float &value : values) value = float_from(random_bits());
@@ -334,7 +345,8 @@ void check_tails() {
         const f32x16 v = load_f32(values);
         for (int i = 0; i < n; ++i) tail[i] = NAN;
         store_f32_tail(tail, v, n);
-        for (int i = 0; i < n; ++i) expect(tail[i] == values[i], "store_f32_tail", i, values[i], tail[i]);
+        for (int i = 0; i < n; ++i)
+            expect(tail[i] == values[i], "store_f32_tail", i, values[i], tail[i]);
         for (int i = 0; i < 16; ++i) whole[i] = NAN;
         store_f32_tail(whole, v, n);
         for (int i = n; i < 16; ++i) expect(isnan(whole[i]), "beyond the tail", i, NAN, whole[i]);
@@ -372,10 +384,16 @@ void check_products_rounded_once() {
     for (int round = 0; round < 2000; ++round) {
         for (int i = 0; i < 16; ++i) {
             const int middle = round % 2, power = random_between(-140, 100);
-            const float near = ldexp((float)random_between(1, 8), -random_between(20, 23)), sign = random_bits() % 2 ? 1.0f : -1.0f;
-            a[i] = middle ? ldexp(1.0f + near, power - 24) : ldexp((float)random_between(-8388608, 8388607), random_between(-85, -80));
-            b[i] = middle ? sign * (1.0f - near) : ldexp((float)random_between(-8388608, 8388607), random_between(-85, -80));
-            c[i] = ldexp((float)random_between(8388608, 16777215), middle ? power - 23 : -random_between(140, 149));
+            const float near = ldexp((float)random_between(1, 8), -random_between(20, 23)),
+                        sign = random_bits() % 2 ? 1.0f : -1.0f;
+            a[i] = middle
+                       ? ldexp(1.0f + near, power - 24)
+                       : ldexp((float)random_between(-8388608, 8388607), random_between(-85, -80));
+            b[i] = middle
+                       ? sign * (1.0f - near)
+                       : ldexp((float)random_between(-8388608, 8388607), random_between(-85, -80));
+            c[i] = ldexp((float)random_between(8388608, 16777215),
+                         middle ? power - 23 : -random_between(140, 149));
             if (i == 15 && round % 5 == 0) c[i] = round % 3 ? INFINITY : NAN;
             wanted[i] = fmaf(a[i], b[i], c[i]);
         }
@@ -399,13 +417,16 @@ void check_sums() {
     float a[4][16];
     Edge<float> four(4);
     for (int round = 0; round < 300; ++round) {
-        for (int i = 0; i < 64; ++i) a[i / 16][i % 16] = ldexp((float)random_between(-8388608, 8388607), random_between(-30, 0));
+        for (int i = 0; i < 64; ++i)
+            a[i / 16][i % 16] = ldexp((float)random_between(-8388608, 8388607),
+                                      random_between(-30, 0));
         sums_of_four(load_f32(a[0]), load_f32(a[1]), load_f32(a[2]), load_f32(a[3]), four);
         for (int k = 0; k < 4; ++k) {
             const float alone = in_order(a[k]), among = in_order_of_four(a[k]);
             expect(sum_of(load_f32(a[k])) == alone, "sum_of", k, alone, sum_of(load_f32(a[k])));
             expect(four[k] == among, "sums_of_four", k, among, four[k]);
-            expect(sum_of_fours(load_f32(a[k])) == among, "sum_of_fours", k, among, sum_of_fours(load_f32(a[k])));
+            expect(sum_of_fours(load_f32(a[k])) == among, "sum_of_fours", k, among,
+                   sum_of_fours(load_f32(a[k])));
         }
     }
 }
@@ -431,12 +452,14 @@ void check_floats() {
     Edge<float> four(4);
     for (int i = 0; i < 16; ++i) {  // each lane counts
         float alone[4][16];
-        for (int k = 0; k < 64; ++k) alone[k / 16][k % 16] = (float)(k % 16 == i ? -1 - k / 16 : -9);
+        for (int k = 0; k < 64; ++k)
+            alone[k / 16][k % 16] = (float)(k % 16 == i ? -1 - k / 16 : -9);
         const f32x16 x = load_f32(alone[0]);
         expect(sum_of(x) == -136, "sum_of", i, -136, sum_of(x));
         expect(max_of(x) == -1, "max_of", i, -1, max_of(x));
         sums_of_four(x, load_f32(alone[1]), load_f32(alone[2]), load_f32(alone[3]), four);
-        for (int k = 0; k < 4; ++k) expect(four[k] == -136 - k, "sums_of_four", i, -136 - k, four[k]);
+        for (int k = 0; k < 4; ++k)
+            expect(four[k] == -136 - k, "sums_of_four", i, -136 - k, four[k]);
     }
 }
 
@@ -446,16 +469,19 @@ void check_rounding() {
     for (int half = -400; half <= 400; ++half) {  // x.0 and x.5, and the floats beside them
         for (int i = 0; i < 16; ++i) {
             const float exact = (float)half * 0.5f * (i < 8 ? 1.0f : 1025.0f);
-            values[i] = i % 4 == 1 ? nextafterf(exact, -1e9f) : i % 4 == 2 ? nextafterf(exact, 1e9f) : exact;
+            values[i] = i % 4 == 1   ? nextafterf(exact, -1e9f)
+                        : i % 4 == 2 ? nextafterf(exact, 1e9f)
+                                     : exact;
             whole[i] = nearbyintf(values[i]);
             ints[i] = (int32_t)whole[i];
         }
         expect_floats("round", round(load_f32(values)), whole);
         expect_ints("to_int", to_int(load_f32(values)), ints);
     }
-    static const float kEdges[16] = {0.0f, -0.0f, 0.49999997f, -0.49999997f, 8388607.5f, -8388607.5f,
-                                     8388608, 8388609, 16777216, 2147483520.0f, -2147483520.0f,
-                                     4194303.5f, -4194304.5f, 1e-40f, -1e-40f, 12345678};
+    static const float kEdges[16] = {0.0f,        -0.0f,         0.49999997f,    -0.49999997f,
+                                     8388607.5f,  -8388607.5f,   8388608,        8388609,
+                                     16777216,    2147483520.0f, -2147483520.0f, 4194303.5f,
+                                     -4194304.5f, 1e-40f,        -1e-40f,        12345678};
     for (int i = 0; i < 16; ++i) {
         whole[i] = nearbyintf(kEdges[i]);
         ints[i] = (int32_t)whole[i];
@@ -480,7 +506,8 @@ void check_powers() {
     float zeros[16], infinities[16];
     for (int i = 0; i < 16; ++i) zeros[i] = 0, infinities[i] = INFINITY;
     expect_floats("scale_by_power of -127", scale_by_power(splat_f32(1), splat_i32(-127)), zeros);
-    expect_floats("scale_by_power of 128", scale_by_power(splat_f32(1), splat_i32(128)), infinities);
+    expect_floats("scale_by_power of 128", scale_by_power(splat_f32(1), splat_i32(128)),
+                  infinities);
 }
 
 // The row of tile_q1_0 whose signs are at byte p.

@@ -22,9 +22,7 @@ namespace {
 
 #if defined(__x86_64__) || defined(_M_X64)
 
-struct Registers {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-};
+struct Registers { unsigned a = 0, b = 0, c = 0, d = 0; };
 
 // All zero where the processor does not know the leaf.
 Registers ask(unsigned leaf, unsigned part) {
@@ -44,7 +42,8 @@ unsigned saved() {
 }
 
 bool runs_avx2() {
-    return has(saved(), 0x06) && has(ask(1, 0).c, bit_AVX | bit_FMA | bit_F16C) && has(ask(7, 0).b, bit_AVX2);
+    return has(saved(), 0x06) && has(ask(1, 0).c, bit_AVX | bit_FMA | bit_F16C) &&
+           has(ask(7, 0).b, bit_AVX2);
 }
 
 bool runs_avxvnni() { return runs_avx2() && has(ask(7, 1).a, 1u << 4); }
@@ -75,7 +74,9 @@ bool says(const char *name) {
     size_t size = sizeof value;
     return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
 }
-bool runs_neon() { return says("hw.optional.arm.FEAT_DotProd") && says("hw.optional.arm.FEAT_FP16"); }
+bool runs_neon() {
+    return says("hw.optional.arm.FEAT_DotProd") && says("hw.optional.arm.FEAT_FP16");
+}
 bool runs_i8mm() { return runs_neon() && says("hw.optional.arm.FEAT_I8MM"); }
 
 #elif defined(_WIN32)

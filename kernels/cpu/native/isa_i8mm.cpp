@@ -1,4 +1,5 @@
-// NEON with the 8-bit matrix extension, for its unsigned by signed product: Apple M2 and Graviton 3 (2022).
+// NEON with the 8-bit matrix extension, for its unsigned by signed product: Apple M2 and Graviton 3
+// (2022).
 #include <arm_neon.h>
 #define NK_I8MM
 #define NK_ISA i8mm

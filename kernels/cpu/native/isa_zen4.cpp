@@ -1,4 +1,5 @@
-// AVX-512 with VNNI where it multiplies half a vector a cycle, and looking up pays: AMD's Zen 4 (2022).
+// AVX-512 with VNNI where it multiplies half a vector a cycle, and looking up pays: AMD's Zen 4
+// (2022).
 #include <immintrin.h>
 #define NK_LOOKS_UP
 #define NK_ISA zen4

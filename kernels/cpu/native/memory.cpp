@@ -59,7 +59,8 @@ void *nk_huge_alloc(int64_t bytes) {
     return VirtualAlloc(nullptr, (SIZE_T)bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 #else
     const int64_t size = mapped(bytes), spare = size >= kHugePage ? kHugePage : 0;
-    void *whole = mmap(nullptr, (size_t)(size + spare), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *whole = mmap(nullptr, (size_t)(size + spare), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (whole == MAP_FAILED) return nullptr;
     if (!spare) return whole;
     // The part before the first boundary of huge pages goes back, and what is left of the spare.
@@ -94,5 +95,6 @@ double nk_read_bandwidth(int64_t bytes, int repetitions) {
         if (r.nanoseconds < best) best = r.nanoseconds;
     }
     nk_huge_free((void *)r.memory, bytes);
-    return (double)bytes / ((double)(best ? best : 1) * 1e-9);  // less than the clock can tell: 1 ns
+    return (double)bytes /
+           ((double)(best ? best : 1) * 1e-9);  // less than the clock can tell: 1 ns
 }

@@ -66,16 +66,19 @@ void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int t
     nk_share(tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t)
         op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns,
-                           nk_columns_at_once(op.weight->format), op.q + t * op.padded, op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
+                           nk_columns_at_once(op.weight->format), op.q + t * op.padded,
+                           op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
 }
 
 void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
     const nk_weight &w = *op.weight;
-    const nk_act act = {op.x + start * w.columns, op.q, op.scale, op.sum, tokens, w.columns, op.padded};
+    const nk_act act = {
+        op.x + start * w.columns, op.q, op.scale, op.sum, tokens, w.columns, op.padded};
     int64_t first, end;
     nk_share(op.groups, 1, thread, threads, &first, &end);
     if (first < end)
-        op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows, op.own + thread * op.own_bytes, false);
+        op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows,
+                         op.own + thread * op.own_bytes, false);
 }
 
 void linear_job(void *context, int thread, int threads) {
@@ -138,7 +141,8 @@ void rope_job(void *context, int thread, int threads) {
             sine[i] = sinf(angle) * op.scale;
         }
         const int64_t at = t * op.heads * op.width;
-        op.table->rope(op.x + at, cosine, sine, op.heads, op.width, op.pairs, op.interleaved, op.y + at);
+        op.table->rope(op.x + at, cosine, sine, op.heads, op.width, op.pairs, op.interleaved,
+                       op.y + at);
     }
 }
 
@@ -156,7 +160,8 @@ void elements_job(void *context, int thread, int threads) {
     nk_share(op.count, kLine, thread, threads, &first, &end);
     if (first >= end) return;
     if (op.cap != 0) return op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
-    op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation, op.y + first);
+    op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation,
+                    op.y + first);
 }
 
 // --- the cache
@@ -191,7 +196,8 @@ void attention_job(void *context, int thread, int threads) {
 }
 
 // Bytes of scratch: what the threads share of results in pieces, then `own` for each of them.
-int64_t attention_scratch(const nk_table *table, const nk_attend *attend, int threads, int64_t *shared, int64_t *own) {
+int64_t attention_scratch(const nk_table *table, const nk_attend *attend, int threads,
+                          int64_t *shared, int64_t *own) {
     *shared = rounded(table->attention_shared(attend));
     *own = rounded(table->attention_own(attend));
     return *shared + threads * *own + kLine;
@@ -206,19 +212,23 @@ void nk_ops_forget(void) {
 }
 
 int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y) {
-    const int64_t group = nk_group_rows(weight->format), rows = weight->rows, columns = weight->columns;
+    const int64_t group = nk_group_rows(weight->format), rows = weight->rows,
+                  columns = weight->columns;
     if (group <= 0) return NK_BAD_FORMAT;
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, columns) || !possible(tokens, rows) || !possible(rows, columns)) return NK_BAD_SHAPE;
+    if (!possible(tokens, columns) || !possible(tokens, rows) || !possible(rows, columns))
+        return NK_BAD_SHAPE;
     if (nk_packed_bytes(weight->format, rows, columns) <= 0) return NK_BAD_SHAPE;
     const nk_table *table = nk_current();
     const int64_t padded = (columns + 31) / 32 * 32, pass = least(tokens, kPass);
-    Linear op = {table, weight, x, y, tokens, padded, group, (rows + group - 1) / group, true,
-                 nullptr, nullptr, nullptr, nullptr, 0};
+    Linear op = {
+        table, weight,  x,       y,       tokens,  padded, group, (rows + group - 1) / group,
+        true,  nullptr, nullptr, nullptr, nullptr, 0};
     op.quantized = nk_columns_at_once(weight->format) > 0;
     op.own_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
     // The last pass may be shorter than the others, and one token may need more than many.
-    const int64_t last = rounded(table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
+    const int64_t last = rounded(
+        table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
     if (last > op.own_bytes) op.own_bytes = last;
     const int64_t rounds = op.quantized ? pass * padded : 0;
     const int64_t q = rounded(rounds), scale = rounded(rounds / 4), sum = rounded(rounds / 4);
@@ -232,7 +242,8 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
     return NK_OK;
 }
 
-int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width, float *y) {
+int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width,
+                float *y) {
     if (tokens == 0) return NK_OK;
     if (!possible(tokens, width)) return NK_BAD_SHAPE;
     Norm op = {nk_current(), false, x, weight, nullptr, epsilon, y, tokens, width};
@@ -240,8 +251,8 @@ int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t toke
     return NK_OK;
 }
 
-int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon, int64_t tokens,
-                  int64_t width, float *y) {
+int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
+                  int64_t tokens, int64_t width, float *y) {
     if (tokens == 0) return NK_OK;
     if (!possible(tokens, width)) return NK_BAD_SHAPE;
     Norm op = {nk_current(), true, x, weight, bias, epsilon, y, tokens, width};
@@ -249,20 +260,22 @@ int nk_layer_norm(const float *x, const float *weight, const float *bias, float 
     return NK_OK;
 }
 
-int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t tokens, int64_t heads,
-            int64_t width, int64_t pairs, int interleaved, float scale, float *y) {
+int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t tokens,
+            int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y) {
     if (tokens == 0) return NK_OK;
     if (!possible(tokens, heads, width) || pairs < 0 || 2 * pairs > width) return NK_BAD_SHAPE;
     float *own = (float *)scratch.take(nk_pool_size() * (2 * pairs + 1) * (int64_t)sizeof(float));
     if (!own) return NK_NO_MEMORY;
-    Rope op = {nk_current(), x, positions, frequencies, tokens, heads, width, pairs, interleaved, scale, y, own};
+    Rope op = {nk_current(), x,     positions,   frequencies, tokens, heads,
+               width,        pairs, interleaved, scale,       y,      own};
     run(rope_job, &op, 8 * tokens * (heads * width + 16 * pairs));
     return NK_OK;
 }
 
 int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y) {
     if (count == 0) return NK_OK;
-    if (!possible(count) || (activation != NK_SILU && activation != NK_GELU_TANH)) return NK_BAD_SHAPE;
+    if (!possible(count) || (activation != NK_SILU && activation != NK_GELU_TANH))
+        return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, 0, y};
     run(elements_job, &op, 16 * count);
     return NK_OK;
@@ -276,22 +289,27 @@ int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     return NK_OK;
 }
 
-int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t position,
-                 int type, const nk_rows *keys, const nk_rows *values, float scale, int64_t window, float cap,
-                 const float *sinks, float *y) {
+int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
+                 int64_t position, int type, const nk_rows *keys, const nk_rows *values,
+                 float scale, int64_t window, float cap, const float *sinks, float *y) {
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0) return NK_BAD_SHAPE;
-    if (!possible(keys->capacity, kv_heads, width) || !possible(values->capacity, kv_heads, width)) return NK_BAD_SHAPE;
+    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
+        return NK_BAD_SHAPE;
+    if (!possible(keys->capacity, kv_heads, width) || !possible(values->capacity, kv_heads, width))
+        return NK_BAD_SHAPE;
     if (!sound(*keys, type) || !sound(*values, type) || position < 0) return NK_BAD_SHAPE;
-    if (position > keys->capacity - tokens || position > values->capacity - tokens) return NK_BAD_SHAPE;
+    if (position > keys->capacity - tokens || position > values->capacity - tokens)
+        return NK_BAD_SHAPE;
     Attention op = {};
     op.table = nk_current();
-    op.attend = {q, y, tokens, heads, kv_heads, width, position, type, *keys, *values, scale, cap, window, sinks};
+    op.attend = {q,    y,     tokens,  heads, kv_heads, width,  position,
+                 type, *keys, *values, scale, cap,      window, sinks};
     op.items = op.table->attention_items(&op.attend);
     if (op.items <= 0) return NK_BAD_SHAPE;
     op.merges = op.table->attention_merges(&op.attend);
     int64_t shared;
-    op.shared = scratch.take(attention_scratch(op.table, &op.attend, nk_pool_size(), &shared, &op.own_bytes));
+    op.shared = scratch.take(
+        attention_scratch(op.table, &op.attend, nk_pool_size(), &shared, &op.own_bytes));
     if (!op.shared) return NK_NO_MEMORY;
     op.own = op.shared + shared;
     const int64_t seen = window && window < position + tokens ? window : position + tokens;
@@ -299,9 +317,10 @@ int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads
     return NK_OK;
 }
 
-int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
-                           int64_t position, int type) {
-    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0) return 0;
+int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
+                           int64_t width, int64_t position, int type) {
+    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0)
+        return 0;
     nk_attend attend = {};
     attend.tokens = tokens, attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width;
     attend.position = position, attend.type = type;

@@ -68,14 +68,16 @@ void take_row(const void *packed, int row, int64_t columns, float *out) {
 
 template <class F>
 constexpr packing by_rows(int64_t format) {
-    return {format, 16, F::columns, sizeof(typename F::block), sizeof(typename F::tile),
-            pack_rows<F>, take_row<F>};
+    return {
+        format,       16,         F::columns, sizeof(typename F::block), sizeof(typename F::tile),
+        pack_rows<F>, take_row<F>};
 }
 
 template <class F>
 constexpr packing by_groups(int64_t format) {
-    return {format, F::group, F::columns, sizeof(typename F::block), sizeof(typename F::tile),
-            pack_turned<F>, take_row<F>};
+    return {
+        format,         F::group,   F::columns, sizeof(typename F::block), sizeof(typename F::tile),
+        pack_turned<F>, take_row<F>};
 }
 
 const packing kPackings[] = {

@@ -42,7 +42,8 @@ struct tq2_0_g128 {
         uint8_t q[32];
         for (int i = 0; i < 32; i += 8) {
             const uint64_t word = load64(b.q + i);
-            store64(q + i, word ^ (word & word >> 1 & each(0x55)) << 1);  // 3 means 0 here, as 1 does
+            store64(q + i, word ^ (word & word >> 1 & each(0x55))
+                                      << 1);  // 3 means 0 here, as 1 does
         }
         put_neighbours(q, row, t);
     }
@@ -71,7 +72,8 @@ struct ptq1_0 {
         digits(b.q + 16, 8, 5, codes + 80);
         digits(b.h, 2, 4, codes + 120);
         for (int i = 0; i < 32; i++)
-            q[i] = uint8_t(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 | codes[4 * i + 3] << 6);
+            q[i] = uint8_t(codes[4 * i] | codes[4 * i + 1] << 2 | codes[4 * i + 2] << 4 |
+                           codes[4 * i + 3] << 6);
         put_neighbours(q, row, t);
     }
 

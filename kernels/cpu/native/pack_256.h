@@ -28,7 +28,8 @@ inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t 
     for (int g = 0; g < 8; g++) minimum[g][row] = all[8 + g];
 }
 
-// Codes 0, 1, 2 for -1, 0, 1. TQ2_0's bytes already hold the codes of four blocks as tiles want them.
+// Codes 0, 1, 2 for -1, 0, 1. TQ2_0's bytes already hold the codes of four blocks as tiles want
+// them.
 inline void put_ternary(const uint8_t *bytes, int row, uint8_t (*q)[64]) {
     for (int v = 0; v < 8; v++) memcpy(q[v] + 4 * row, bytes + 4 * v, 4);
 }

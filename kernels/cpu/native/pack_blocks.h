@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 // 32 columns; a byte of `q` has column i in its low half and column i + 16 in its high half
-struct block_q4_0 { uint8_t d[2], q[16]; };               // Q4_0, IQ4_NL
+struct block_q4_0 { uint8_t d[2], q[16]; };  // Q4_0, IQ4_NL
 struct block_q4_1 { uint8_t d[2], m[2], q[16]; };
-struct block_q5_0 { uint8_t d[2], h[4], q[16]; };         // h: bit i is the fifth bit of column i
+struct block_q5_0 { uint8_t d[2], h[4], q[16]; };  // h: bit i is the fifth bit of column i
 struct block_q5_1 { uint8_t d[2], m[2], h[4], q[16]; };
-struct block_mxfp4 { uint8_t e, q[16]; };                 // e: exponent of two, 127 is one
-struct block_q8_0 { uint8_t d[2], q[32]; };               // signed
+struct block_mxfp4 { uint8_t e, q[16]; };    // e: exponent of two, 127 is one
+struct block_q8_0 { uint8_t d[2], q[32]; };  // signed
 struct block_f8 { uint8_t q[32], d[2]; };
 // 64 columns, four neighbours to a byte
 struct block_q2_0 { uint8_t d[2], q[16]; };
@@ -22,7 +22,7 @@ struct block_pq2_0 { uint8_t d[2], q[32]; };
 struct block_tq2_0_g128 { uint8_t q[32], d[2]; };
 struct block_ptq1_0 { uint8_t q[24], h[2], d[2]; };
 // 256 columns; two-bit codes lie as four groups of 32 in 32 bytes, half-byte codes as two
-struct block_tq1_0 { uint8_t q[48], h[4], d[2]; };        // base 3, five or four digits to a byte
+struct block_tq1_0 { uint8_t q[48], h[4], d[2]; };  // base 3, five or four digits to a byte
 struct block_tq2_0 { uint8_t q[64], d[2]; };
 struct block_q2_k { uint8_t s[16], q[64], d[2], m[2]; };  // s: scale low, minimum high
 struct block_q3_k { uint8_t h[32], q[64], s[12], d[2]; };

@@ -11,15 +11,25 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and tiles are li
 
 namespace {
 
-inline uint16_t load16(const uint8_t *p) { uint16_t x; memcpy(&x, p, 2); return x; }
-inline uint32_t load32(const uint8_t *p) { uint32_t x; memcpy(&x, p, 4); return x; }
-inline uint64_t load64(const uint8_t *p) { uint64_t x; memcpy(&x, p, 8); return x; }
+inline uint16_t load16(const uint8_t *p) {
+    uint16_t x;
+    memcpy(&x, p, 2);
+    return x;
+}
+inline uint32_t load32(const uint8_t *p) {
+    uint32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+inline uint64_t load64(const uint8_t *p) {
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x;
+}
 inline void store32(uint8_t *p, uint32_t x) { memcpy(p, &x, 4); }
 inline void store64(uint8_t *p, uint64_t x) { memcpy(p, &x, 8); }
 
-struct codes {
-    uint64_t word[4];
-};
+struct codes { uint64_t word[4]; };
 
 // Every byte of a word set to `byte`.
 constexpr uint64_t each(uint64_t byte) { return byte * 0x0101010101010101u; }
@@ -117,7 +127,8 @@ inline void take_quarters(const uint8_t (*q)[64], int row, float d, float *out) 
     for (int v = 0; v < 8; v++) {
         const uint8_t *four = q[v] + 4 * row;
         for (int s = 0; s < 4; s++)
-            for (int i = 0; i < 4; i++) out[32 * s + 4 * v + i] = float((four[i] >> 2 * s & 3) - 1) * d;
+            for (int i = 0; i < 4; i++)
+                out[32 * s + 4 * v + i] = float((four[i] >> 2 * s & 3) - 1) * d;
     }
 }
 
@@ -130,7 +141,11 @@ inline void take1(const uint8_t *h, int row, int shift, uint8_t *out) {
 
 // --- floats
 
-inline float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline float as_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
 
 // Exact; selects instead of branches, so that loops over it become vectors.
 inline float half_to_float(uint16_t half) {

@@ -3,13 +3,13 @@
 // A job begins with a roll call: thread 0 summons the others and starts with those that answer in
 // time, so a thread whose core is taken costs little. Inside a job, phases end at a barrier, where
 // each thread writes down when it arrived and reads when the others did. From these times all work
-// out the same judgement: what was lost by waiting is debt, and what was won by sharing pays it off.
-// Too much debt means that a core is so little ours that fewer threads are faster: fewer go on. After
-// a pause, which doubles while that fails, those left out look whether another program still has
-// their core, with no share of the work, so nobody waits for them; if not, all are tried again. Being
-// late now and then is no reason: where other machines share the processor, every core is taken for
-// moments, and two that often wait still do more than one. Shares of work are never taken over, so
-// who has entered a phase is waited for.
+// out the same judgement: what was lost by waiting is debt, and what was won by sharing pays it
+// off. Too much debt means that a core is so little ours that fewer threads are faster: fewer go
+// on. After a pause, which doubles while that fails, those left out look whether another program
+// still has their core, with no share of the work, so nobody waits for them; if not, all are tried
+// again. Being late now and then is no reason: where other machines share the processor, every core
+// is taken for moments, and two that often wait still do more than one. Shares of work are never
+// taken over, so who has entered a phase is waited for.
 //
 // Times are in nanoseconds.
 #include "pool.h"
@@ -20,21 +20,21 @@
 namespace {
 
 constexpr uint64_t kMicrosecond = 1000, kMillisecond = 1000 * kMicrosecond;
-constexpr uint64_t kAwake = kMillisecond;           // a thread spins so long for the next job
-constexpr uint64_t kPrompt = 400 * kMicrosecond;    // waking takes some 50, from deep sleep 200
-constexpr uint64_t kRollCall = 5 * kMillisecond;    // who has not answered then is left out of a job
-constexpr uint64_t kStart = 20 * kMillisecond;      // for threads that are only being made
-constexpr uint64_t kPolite = 200 * kMicrosecond;    // spin so long before offering the core to others
-constexpr uint64_t kGrace = 100 * kMicrosecond;     // lateness that is not worth counting
-constexpr uint64_t kLong = 500 * kMicrosecond;      // a phase that is worth asking the system about
-constexpr int64_t kMostDebt = 10 * kMillisecond;    // two or three time slices
+constexpr uint64_t kAwake = kMillisecond;         // a thread spins so long for the next job
+constexpr uint64_t kPrompt = 400 * kMicrosecond;  // waking takes some 50, from deep sleep 200
+constexpr uint64_t kRollCall = 5 * kMillisecond;  // who has not answered then is left out of a job
+constexpr uint64_t kStart = 20 * kMillisecond;    // for threads that are only being made
+constexpr uint64_t kPolite = 200 * kMicrosecond;  // spin so long before offering the core to others
+constexpr uint64_t kGrace = 100 * kMicrosecond;   // lateness that is not worth counting
+constexpr uint64_t kLong = 500 * kMicrosecond;    // a phase that is worth asking the system about
+constexpr int64_t kMostDebt = 10 * kMillisecond;  // two or three time slices
 constexpr int64_t kMostCredit = 10 * kMillisecond;  // what good times save up against a bad moment
-constexpr uint64_t kPaid = 4;                       // a fourth of the time that goes well pays off debt
+constexpr uint64_t kPaid = 4;  // a fourth of the time that goes well pays off debt
 constexpr uint64_t kFirstPause = 100 * kMillisecond, kLongestPause = 1000 * kMillisecond;
-constexpr uint64_t kProbe = 20 * kMillisecond;      // several time slices of any system
-constexpr uint64_t kProven = 150 * kMillisecond;    // running so long with all threads is a success
-constexpr int kSpins = 64;                          // between two looks at the clock
-constexpr int kLine = 128;                          // bytes that two cores do not share
+constexpr uint64_t kProbe = 20 * kMillisecond;    // several time slices of any system
+constexpr uint64_t kProven = 150 * kMillisecond;  // running so long with all threads is a success
+constexpr int kSpins = 64;                        // between two looks at the clock
+constexpr int kLine = 128;                        // bytes that two cores do not share
 
 // Free → Called by thread 0 → Here by the worker → Going by thread 0 → Free by the worker.
 // Free → Probing by thread 0 → Free by the worker; a call breaks it off.
@@ -42,8 +42,8 @@ enum State : uint32_t { kFree, kAsleep, kCalled, kHere, kGoing, kProbing, kEnd }
 
 struct alignas(kLine) Worker {
     uint32_t state;
-    int number;    // in the job at hand
-    bool kept_off;  // the processor of thread 0, when it was woken
+    int number;          // in the job at hand
+    bool kept_off;       // the processor of thread 0, when it was woken
     uint32_t preempted;  // another program had its core since the last job
     uint32_t disturbed;  // or too much of it in the last probe
     nk_places all;
@@ -67,8 +67,8 @@ struct Pool {
     alignas(kLine) nk_job job = nullptr;
     void *context = nullptr;
     int threads = 1;
-    int fallback = 1;        // threads that go on when one is late
-    uint64_t phase = 0;      // barriers before this job
+    int fallback = 1;    // threads that go on when one is late
+    uint64_t phase = 0;  // barriers before this job
     uint64_t started_at = 0;
     int64_t debt = 0;  // below 0: credit
 
@@ -99,9 +99,12 @@ template <class T> void store(T &value, T to) { __atomic_store_n(&value, to, __A
 template <class T> T peek(const T &value) { return __atomic_load_n(&value, __ATOMIC_RELAXED); }
 template <class T> void note(T &value, T to) { __atomic_store_n(&value, to, __ATOMIC_RELAXED); }
 bool change(uint32_t &state, uint32_t from, uint32_t to) {
-    return __atomic_compare_exchange_n(&state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return __atomic_compare_exchange_n(&state, &from, to, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
 }
-uint32_t exchange(uint32_t &state, uint32_t to) { return __atomic_exchange_n(&state, to, __ATOMIC_ACQ_REL); }
+uint32_t exchange(uint32_t &state, uint32_t to) {
+    return __atomic_exchange_n(&state, to, __ATOMIC_ACQ_REL);
+}
 
 // One wait: spins, and offers the core to others once the wait is long.
 class Wait {
@@ -204,8 +207,8 @@ void went_well(uint64_t time) {
 }
 
 // What counts of the time lost by waiting for one of `threads` whose core another machine had. The
-// question is whether fewer would have been faster: each spares the others its share of the work, so
-// of few threads one may be late more often.
+// question is whether fewer would have been faster: each spares the others its share of the work,
+// so of few threads one may be late more often.
 int64_t weighed(uint64_t lost, int threads) {
     const uint64_t others = (uint64_t)(threads - 1);
     return (int64_t)(others < kPaid ? lost * others / kPaid : lost);
@@ -215,8 +218,8 @@ int64_t weighed(uint64_t lost, int threads) {
 // `work` on average. True: too late.
 //
 // What the phase took beyond twice the others' work is lost. If another program had the late one's
-// core, all of that counts: with fewer threads that program has a core to itself. Else it is weighed.
-// Where thread 0 was late nothing counts: it would have been so alone.
+// core, all of that counts: with fewer threads that program has a core to itself. Else it is
+// weighed. Where thread 0 was late nothing counts: it would have been so alone.
 bool too_late(Post &me, int late, bool preempted, uint64_t latest, uint64_t work) {
     const uint64_t time = latest > me.began_at ? latest - me.began_at : 0;
     if (time > 2 * work + kGrace) {
@@ -425,7 +428,8 @@ void run_together(nk_job job, void *context) {
     const uint64_t called_at = nk_now();
     pool.threads = roll_call(pool.limit, fresh ? kStart : kRollCall, chosen, preempted);
     const uint64_t now = nk_now(), waited = now - called_at;
-    if (!fresh && waited > kPrompt) pool.debt += preempted ? (int64_t)waited : weighed(waited, pool.limit);
+    if (!fresh && waited > kPrompt)
+        pool.debt += preempted ? (int64_t)waited : weighed(waited, pool.limit);
     if (pool.debt > kMostDebt) {
         pool.debt = 0;
         retreat(now, fallback(pool.limit));

@@ -15,7 +15,8 @@ void nk_pool_alone(nk_job job, void *context);
 // whose number is not below that returns from the job at once. When waiting for late threads costs
 // two or three time slices, fewer go on, for the rest of this job and for a while after it.
 int nk_pool_barrier(int thread);
-// Rows, tokens or items `first` .. `end` of `count` for one thread: contiguous, multiples of `step`.
+// Rows, tokens or items `first` .. `end` of `count` for one thread: contiguous, multiples of
+// `step`.
 static inline void nk_share(int64_t count, int64_t step, int thread, int threads, int64_t *first,
                             int64_t *end) {
     const int64_t steps = (count + step - 1) / step;
@@ -27,5 +28,5 @@ static inline void nk_share(int64_t count, int64_t step, int thread, int threads
 // 1 .. NK_MOST_THREADS, else NK_NO_THREADS. Threads that become too many end here; threads that
 // are lacking start with the next job, and if the system refuses some, the number becomes less.
 int nk_pool_set(int threads);
-int nk_pool_size(void);    // as set
-void nk_pool_idle(void);   // the threads sleep until the next job
+int nk_pool_size(void);   // as set
+void nk_pool_idle(void);  // the threads sleep until the next job

@@ -51,13 +51,16 @@ struct Copy {
     int32_t *sum;
 };
 
-int64_t copy_bytes(int64_t tokens, int64_t padded) { return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4); }
+int64_t copy_bytes(int64_t tokens, int64_t padded) {
+    return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4);
+}
 
 // Of one token every thread has a copy of its own: rows are short, and that costs less than a
 // barrier and the lines that would go from core to core.
 Copy copy_of(const Run &run, int thread, int64_t padded) {
     uint8_t *at = run.copies + (run.tokens == 1 ? thread * run.copy_bytes : 0);
-    uint8_t *scale = at + rounded(run.tokens * padded), *sum = scale + rounded(run.tokens * padded / 4);
+    uint8_t *scale = at + rounded(run.tokens * padded),
+            *sum = scale + rounded(run.tokens * padded / 4);
     return {(int8_t *)at, (float *)scale, (int32_t *)sum};
 }
 
@@ -80,14 +83,16 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     return a;
 }
 
-// --- one operation, one thread's part -----------------------------------------------------------
+// --- one operation, one thread's part ------------------------------------------------------------
 
 // Rows first .. end of x to the copy that `thread` reads.
-void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first, int64_t end) {
+void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first,
+                     int64_t end) {
     const int64_t width = padded(op.width);
     const Copy to = copy_of(run, thread, width);
     for (int64_t t = first; t < end; t++)
-        run.table->quantize(x + t * op.width, op.width, op.quantize, to.q + t * width, to.scale + t * (width / 16), to.sum + t * (width / 16));
+        run.table->quantize(x + t * op.width, op.width, op.quantize, to.q + t * width,
+                            to.scale + t * (width / 16), to.sum + t * (width / 16));
 }
 
 void norm_row(const Run &run, const nk_op &op, const float *x, float *y) {
@@ -126,29 +131,37 @@ struct Piece {
 };
 
 // For which format and tokens a thread's scratch holds what products make of the activations.
-struct Prepared {
-    int64_t format = -1, token = -1, tokens = 0;
-};
+struct Prepared { int64_t format = -1, token = -1, tokens = 0; };
 
 // Every product of a piece, and what follows from its rows alone.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
     const Copy copy = copy_of(run, thread, width);
-    const nk_act act = {run.buffer(op.x) + token * op.width, copy.q + token * width, copy.scale + token * (width / 16),
-                        copy.sum + token * (width / 16), tokens, op.width, width};
+    const nk_act act = {run.buffer(op.x) + token * op.width,
+                        copy.q + token * width,
+                        copy.scale + token * (width / 16),
+                        copy.sum + token * (width / 16),
+                        tokens,
+                        op.width,
+                        width};
     for (int i = 0; i < op.count; i++) {
         const nk_weight &w = op.weights[i];
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
         const int64_t last = least((piece.end + group - 1) / group, groups);
         if (piece.first / group >= last) continue;
-        const bool again = prepared.format == w.format && prepared.token == token && prepared.tokens == tokens;
-        run.table->linear(&w, piece.first / group, last, &act, run.buffer(op.outs[i]) + token * w.rows, w.rows, run.own_of(thread), again);
+        const bool again = prepared.format == w.format && prepared.token == token &&
+                           prepared.tokens == tokens;
+        run.table->linear(&w, piece.first / group, last, &act,
+                          run.buffer(op.outs[i]) + token * w.rows, w.rows, run.own_of(thread),
+                          again);
         prepared.format = w.format, prepared.token = token, prepared.tokens = tokens;
     }
     const int64_t rows = op.weights[0].rows, count = least(piece.end, rows) - piece.first;
     for (int64_t t = token; t < token + tokens && count > 0; t++) {
         float *y = run.buffer(op.outs[0]) + t * rows + piece.first;
-        if (op.activation >= 0) run.table->gated(y, run.buffer(op.outs[1]) + t * rows + piece.first, count, op.activation, y);
+        if (op.activation >= 0)
+            run.table->gated(y, run.buffer(op.outs[1]) + t * rows + piece.first, count,
+                             op.activation, y);
         if (op.add_to >= 0) {
             float *x = run.buffer(op.add_to) + t * rows + piece.first;
             run.table->add(x, y, count, x);
@@ -182,7 +195,9 @@ Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int th
         s.rows = most(most(least(s.rows, each), 128) / s.step * s.step, s.step);
     } else {
         s.tokens = run.tokens;
-        s.dealt = threads == 1 || bytes / 8 < takers * kPieceBytes ? rows : (rows - rows / 8) / s.step * s.step;
+        s.dealt = threads == 1 || bytes / 8 < takers * kPieceBytes
+                      ? rows
+                      : (rows - rows / 8) / s.step * s.step;
         s.rows = most(s.step, (rows - s.dealt) / takers / s.step * s.step);
     }
     s.pieces = (rows - s.dealt + s.rows - 1) / s.rows * ((run.tokens + s.tokens - 1) / s.tokens);
@@ -193,7 +208,8 @@ Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int th
 Piece piece_of(const Run &run, const Sharing &s, int64_t index) {
     const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
     const int64_t first = s.dealt + index / across * s.rows, token = index % across * s.tokens;
-    return {first, least(first + s.rows, s.op.weights[0].rows), token, least(s.tokens, run.tokens - token)};
+    return {first, least(first + s.rows, s.op.weights[0].rows), token,
+            least(s.tokens, run.tokens - token)};
 }
 
 void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
@@ -232,12 +248,16 @@ void angles(Run &run, const nk_op &op, int thread, int threads) {
     }
 }
 
-int64_t element_bytes(int64_t type) { return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1; }
+int64_t element_bytes(int64_t type) {
+    return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
+}
 
-void store(Run &run, const nk_op &op, const nk_rows &rows, int64_t head, int64_t t, const float *x) {
+void store(Run &run, const nk_op &op, const nk_rows &rows, int64_t head, int64_t t,
+           const float *x) {
     const int64_t at = head * rows.capacity + run.position + t, blocks = (op.head_width + 31) / 32;
     void *row = (uint8_t *)rows.data + at * op.head_width * element_bytes(run.program->cache_type);
-    run.table->cache_row(x, op.head_width, (int)run.program->cache_type, row, rows.scales ? rows.scales + at * blocks : nullptr);
+    run.table->cache_row(x, op.head_width, (int)run.program->cache_type, row,
+                         rows.scales ? rows.scales + at * blocks : nullptr);
 }
 
 // Unit u of a token: a query head, then the key heads, then the value heads.
@@ -245,12 +265,14 @@ void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     const int64_t width = op.head_width;
     if (u >= op.heads + op.kv_heads) {
         const int64_t head = u - op.heads - op.kv_heads;
-        store(run, op, run.program->values[op.layer], head, t, run.buffer(op.z) + (t * op.kv_heads + head) * width);
+        store(run, op, run.program->values[op.layer], head, t,
+              run.buffer(op.z) + (t * op.kv_heads + head) * width);
         return;
     }
     const bool query = u < op.heads;
     const int64_t head = query ? u : u - op.heads;
-    float *x = query ? run.buffer(op.x) + (t * op.heads + head) * width : run.buffer(op.y) + (t * op.kv_heads + head) * width;
+    float *x = query ? run.buffer(op.x) + (t * op.heads + head) * width
+                     : run.buffer(op.y) + (t * op.kv_heads + head) * width;
     const float *weight = query ? op.query_norm : op.key_norm;
     if (weight) run.table->rms_norm(x, weight, op.epsilon, width, x);
     const float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
@@ -258,8 +280,8 @@ void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
 }
 
-// Whether a turn is left to the attention after it: where an item of that is all of one key head, who
-// takes it turns what it reads, and no barrier is needed between them.
+// Whether a turn is left to the attention after it: where an item of that is all of one key head,
+// who takes it turns what it reads, and no barrier is needed between them.
 bool left_to_next(const Run &run, const nk_op *op, int threads) {
     if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
     const nk_attend a = attention_of(run, op[1]);
@@ -316,7 +338,8 @@ void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
     for (int64_t i = first; i < end;) {
         const int64_t column = i % op.width, count = least(end - i, op.width - column);
         if (op.kind == NK_BIAS) run.table->add(x + i, op.weight + column, count, x + i);
-        else for (int64_t k = 0; k < count; k++) x[i + k] *= op.weight[column + k];
+        else
+            for (int64_t k = 0; k < count; k++) x[i + k] *= op.weight[column + k];
         i += count;
     }
 }
@@ -331,7 +354,8 @@ void elementwise(Run &run, const nk_op &op, int thread, int threads) {
         if (op.scale != 1.0f) run.table->multiply(y, op.scale, end - first, y);
         return run.table->add(x, y, end - first, x);
     case NK_SOFTCAP: return run.table->softcap(x, op.cap, end - first, x);
-    case NK_GATE: return run.table->gated(x, y, end - first, op.activation, run.buffer(op.out) + first);
+    case NK_GATE:
+        return run.table->gated(x, y, end - first, op.activation, run.buffer(op.out) + first);
     default: return columns(run, op, first, end);
     }
 }
@@ -385,12 +409,14 @@ void job(void *context, int thread, int threads) {
     }
 }
 
-// --- memory -------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 
 int64_t own_bytes(const Run &run, const nk_op &op) {
     int64_t bytes = op.kind == NK_NORM || op.kind == NK_EMBED ? 4 * op.width : 0;
     if (op.kind == NK_LINEAR)
-        for (int i = 0; i < op.count; i++) bytes = most(bytes, run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
+        for (int i = 0; i < op.count; i++)
+            bytes = most(bytes,
+                         run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
     if (op.kind == NK_ATTEND) {
         const nk_attend a = attention_of(run, op);
         bytes = run.table->attention_own(&a);
@@ -415,7 +441,8 @@ int reserve(Run &run, int threads) {
     const int64_t needed = copies + rounded(shared) + threads * run.own_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
-        const int64_t bytes = needed + needed / 4;  // a longer context asks for a little more each time
+        const int64_t bytes = needed +
+                              needed / 4;  // a longer context asks for a little more each time
         scratch.memory = (uint8_t *)nk_huge_alloc(bytes);
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
@@ -428,7 +455,8 @@ int reserve(Run &run, int threads) {
 
 }  // namespace
 
-int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens, int64_t position, const int64_t *ids) {
+int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens, int64_t position,
+           const int64_t *ids) {
     static Run run;  // large; the library is called by one thread at a time
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
     if (tokens < 1 || first < 0 || end - first > kMostOps) return NK_BAD_SHAPE;

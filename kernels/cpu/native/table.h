@@ -1,4 +1,5 @@
-// What one instruction set offers: plain functions on one thread; nk.cpp and step.cpp share out work.
+// What one instruction set offers: plain functions on one thread; nk.cpp and step.cpp share out
+// work.
 #pragma once
 #include "layout.h"
 #include "nk.h"
@@ -7,10 +8,10 @@
 // For each 16 columns a float scale; value = q * scale. It is the largest magnitude / 127 of those
 // 16, or the same for two neighbours, of those 32: what nk_columns_at_once says of the weights.
 struct nk_act {
-    const float *x;        // [tokens, columns] as they were, for the float formats
-    const int8_t *q;       // [tokens, padded]
-    const float *scale;    // [tokens, padded / 16]
-    const int32_t *sum;    // [tokens, padded / 16] sums of q over 16 columns
+    const float *x;      // [tokens, columns] as they were, for the float formats
+    const int8_t *q;     // [tokens, padded]
+    const float *scale;  // [tokens, padded / 16]
+    const int32_t *sum;  // [tokens, padded / 16] sums of q over 16 columns
     int64_t tokens, columns, padded;
 };
 
@@ -29,17 +30,20 @@ struct nk_attend {
 struct nk_table {
     const char *name;
     // x [columns] → q [padded], scale [padded / 16], sum [padded / 16], `group` columns at once
-    void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale, int32_t *sum);
+    void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale,
+                     int32_t *sum);
     // How many rows and tokens, of a product with many, one thread does best at once
     void (*linear_piece)(int64_t format, int64_t *rows, int64_t *tokens);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own.
-    // `again`: it is as the last product left it, with the same activations and a weight of this format
+    // `again`: it is as the last product left it, with the same activations and a weight of this
+    // format
     int64_t (*linear_scratch)(int64_t format, int64_t columns, int64_t tokens);  // bytes
     void (*linear)(const struct nk_weight *w, int64_t first, int64_t end, const struct nk_act *act,
                    float *y, int64_t stride, void *scratch, bool again);
 
     void (*rms_norm)(const float *x, const float *weight, float epsilon, int64_t width, float *y);
-    void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon, int64_t width, float *y);
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon,
+                       int64_t width, float *y);
     // one token: x [heads, width] → y; cosine and sine [pairs], already scaled; x may be y
     void (*rope)(const float *x, const float *cosine, const float *sine, int64_t heads,
                  int64_t width, int64_t pairs, int interleaved, float *y);
@@ -54,8 +58,9 @@ struct nk_table {
     // Attention is cut into independent items, then (after a barrier) merged where it needs to be.
     // The cut depends on the operands alone, never on the number of threads.
     int64_t (*attention_items)(const struct nk_attend *a);
-    int64_t (*attention_shared)(const struct nk_attend *a);  // bytes of partial results, 0: no merge
-    int64_t (*attention_own)(const struct nk_attend *a);     // bytes of scratch for one thread
+    int64_t (*attention_shared)(
+        const struct nk_attend *a);                       // bytes of partial results, 0: no merge
+    int64_t (*attention_own)(const struct nk_attend *a);  // bytes of scratch for one thread
     void (*attention_item)(const struct nk_attend *a, int64_t item, void *shared, void *own);
     int64_t (*attention_merges)(const struct nk_attend *a);  // number of merge items
     void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *shared);
@@ -63,8 +68,8 @@ struct nk_table {
     uint64_t (*read)(const void *memory, int64_t bytes);  // reads it all; the result means nothing
 };
 
-// Whether this processor fetches what lies in a row from far by itself, better than when it is told;
-// set when the instruction sets are looked for.
+// Whether this processor fetches what lies in a row from far by itself, better than when it is
+// told; set when the instruction sets are looked for.
 extern bool nk_follows_rows;
 
 extern const struct nk_table nk_table_zen4, nk_table_avx512, nk_table_avxvnni, nk_table_avx2,

@@ -1,7 +1,7 @@
 // What the pool needs of an operating system: threads, a place to sleep, the time, and politeness.
 //
-// Linux sleeps on a futex, macOS and Windows on a condition variable: WaitOnAddress would save a lock
-// on the way to sleep, and would need one more library to be linked.
+// Linux sleeps on a futex, macOS and Windows on a condition variable: WaitOnAddress would save a
+// lock on the way to sleep, and would need one more library to be linked.
 #pragma once
 #include <stdint.h>
 #if defined(_WIN32)
@@ -79,7 +79,8 @@ static inline void nk_wake(struct nk_bed *bed, uint32_t *) {
 }
 // `entry` is declared with NK_ENTRY.
 #define NK_ENTRY(name, argument) static DWORD WINAPI name(LPVOID argument)
-static inline bool nk_thread_start(nk_thread *thread, LPTHREAD_START_ROUTINE entry, void *argument) {
+static inline bool nk_thread_start(nk_thread *thread, LPTHREAD_START_ROUTINE entry,
+                                   void *argument) {
     *thread = CreateThread(nullptr, (SIZE_T)kStackBytes, entry, argument,
                            STACK_SIZE_PARAM_IS_A_RESERVATION, nullptr);
     return *thread != nullptr;
