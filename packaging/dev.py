@@ -46,12 +46,25 @@ class Step:
     mend: tuple[str, ...] = ()
 
 
+def native_sources() -> list[str]:
+    """Every C++ file, relative to the repository: what clang-format is given."""
+    folders = (ROOT / "kernels" / "cpu" / "native", ROOT / "tests")
+    paths = sorted(path for folder in folders for path in folder.rglob("*"))
+    return [str(path.relative_to(ROOT)) for path in paths if path.suffix in (".h", ".cpp", ".inc")]
+
+
+_NATIVE = tuple(native_sources())
 # basedpyright runs pyright's own rules; its warnings are advice, only errors count.
 STEPS = (
     Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
     Step("lint", ("ruff", "check", "."), ("ruff", "check", "--fix", ".")),
     Step("types", ("basedpyright", "--level", "error")),
     Step("imports", ("lint-imports", "--no-cache", "--no-logo")),
+    Step(
+        "native",
+        ("clang-format", "--dry-run", "-Werror", *_NATIVE),
+        ("clang-format", "-i", *_NATIVE),
+    ),
     Step("header", ("python", SCHEMA, "--check"), ("python", SCHEMA)),
 )
 

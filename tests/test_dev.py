@@ -15,7 +15,8 @@ import pytest
 import dev
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
-BUILD_SCRIPT = PACKAGING.parent / "kernels" / "cpu" / "build.py"
+ROOT = PACKAGING.parent
+BUILD_SCRIPT = ROOT / "kernels" / "cpu" / "build.py"
 COMPILER = b"""
 import sys
 from pathlib import Path
@@ -223,6 +224,14 @@ def test_what_follows_the_two_dashes_is_passed_on() -> None:
     options = dev._parse(["test", "--slow", "--", "-k", "cancel", "--", "x"])
     assert (options.slow, options.passed) == (True, ["-k", "cancel", "--", "x"])
     assert dev._parse(["run"]).passed == []
+
+
+def test_the_formatter_of_native_code_is_given_every_file() -> None:
+    sources = {ROOT / path for path in dev.native_sources()}
+    assert {path.name for path in sources} >= {"nk.cpp", "layout.h", "linear.inc", "driver.cpp"}
+    for path in sources:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert max(map(len, lines)) <= 100, path.name
 
 
 def test_the_map_is_printed_without_setting_anything_up(
