@@ -34,7 +34,9 @@ QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a run that takes longer hangs
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
-SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # the table that native/nk.h is written from
+SCHEMA = str(
+    Path("kernels") / "cpu" / "schema.py"
+)  # the table that native/api/nk.h is written from
 
 
 @dataclass(frozen=True)

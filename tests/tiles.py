@@ -20,7 +20,7 @@ from kernels.formats import Format
 
 Array = NDArray[Any]
 
-_HEADER = Path(__file__).parents[1] / "kernels" / "cpu" / "native" / "layout.h"
+_HEADER = Path(__file__).parents[1] / "kernels" / "cpu" / "native" / "pack" / "layout.h"
 _TYPES = {"half_t": "<u2", "uint16_t": "<u2", "uint8_t": "u1", "int8_t": "i1"}
 _STEPS = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
 _E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]

@@ -22,7 +22,7 @@ from kernels.cpu.schema import NativeActivation, NativeRows
 from kernels.program import Activation
 from kernels.weight import Weight
 
-# Those native/pack.cpp has a layout for; a format that is not here runs on the reference.
+# Those native/pack/pack.cpp has a layout for; a format that is not here runs on the reference.
 FORMATS = (
     *("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "Q8_0", "MXFP4", "IQ4_NL", "IQ4_XS"),
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),

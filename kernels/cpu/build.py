@@ -32,7 +32,7 @@ NO_COMPILER = 3  # exit status, so that a caller knows what would help
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """What isa_<name>.cpp is compiled with, and for which processors."""
+    """What isa/isa_<name>.cpp is compiled with, and for which processors."""
 
     architecture: str  # "" for every one
     flags: tuple[str, ...] = ()
@@ -158,9 +158,10 @@ def find_compiler(wanted: str = "", environment: Mapping[str, str] = os.environ)
 def digest(native: Path = NATIVE, target: Target | None = None) -> str:
     """Sixteen digits that change with any source or flag."""
     made = hashlib.sha256()
-    for path in sorted(native.glob("*")):
+    for path in sorted(native.rglob("*")):
         if path.suffix in (".h", ".inc", ".cpp"):
-            made.update(f"{path.name}\n".encode() + path.read_bytes())
+            name = path.relative_to(native).as_posix()
+            made.update(f"{name}\n".encode() + path.read_bytes())
     made.update(repr((INSTRUCTION_SETS, _FLAGS, _GCC_FLAGS, target or host())).encode())
     return made.hexdigest()[:16]
 
@@ -264,10 +265,10 @@ def _units(native: Path, target: Target, zig: bool) -> list[tuple[Path, tuple[st
     """Every source to compile for this target, with the flags that are its own; largest first."""
     units: list[tuple[Path, tuple[str, ...]]] = []
     for name, entry in INSTRUCTION_SETS.items():
-        path = native / f"isa_{name}.cpp"
+        path = native / "isa" / f"isa_{name}.cpp"
         if entry.architecture in ("", target.architecture) and path.is_file():
             units.append((path, entry.zig_flags if zig and entry.zig_flags else entry.flags))
-    shared = (path for path in native.glob("*.cpp") if not path.name.startswith("isa_"))
+    shared = (path for path in native.rglob("*.cpp") if not path.name.startswith("isa_"))
     return units + [(path, ()) for path in sorted(shared)]
 
 

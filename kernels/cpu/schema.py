@@ -1,4 +1,4 @@
-"""The C interface as one table: enumerations, structs and functions, for ctypes and for native/nk.h.
+"""The C interface as one table: enumerations, structs and functions, for ctypes and for native/api/nk.h.
 
 `python kernels/cpu/schema.py` writes the header anew, with `--check` it only compares. Standard
 library only, and no other module of this package, so that it runs before anything is installed.
@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-HEADER = Path(__file__).resolve().parent / "native" / "nk.h"
+HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
 ABI = 2  # changes with the meaning of anything here
 
 
@@ -368,7 +368,7 @@ _HEAD = """\
 
 
 def header() -> str:
-    """The text of native/nk.h."""
+    """The text of native/api/nk.h."""
     parts = [_HEAD, f"#define NK_ABI {ABI}\n#define NK_MOST_WEIGHTS {MOST_WEIGHTS}\n"]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():

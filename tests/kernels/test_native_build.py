@@ -19,9 +19,9 @@ from kernels.formats import FORMATS, Format
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "kernels" / "cpu" / "build.py"
 SMALL = {
-    "isa_avx512.cpp": 'extern "C" int nk_one(void) { return 1; }\n',
-    "isa_neon.cpp": 'extern "C" int nk_one(void) { return 2; }\n',
-    "isa_scalar.cpp": '#include "part.h"\nextern "C" int nk_two(void) { return PART; }\n',
+    "isa/isa_avx512.cpp": 'extern "C" int nk_one(void) { return 1; }\n',
+    "isa/isa_neon.cpp": 'extern "C" int nk_one(void) { return 2; }\n',
+    "isa/isa_scalar.cpp": '#include "part.h"\nextern "C" int nk_two(void) { return PART; }\n',
     "part.h": "#define PART 5\n",
     "nk.cpp": (
         'extern "C" __attribute__((visibility("default"))) int nk_abi(void) { return 1; }\n'
@@ -43,7 +43,7 @@ def compiler() -> build.Compiler:
 def native(tmp_path: Path) -> Path:
     """A folder of sources that is built in a moment."""
     folder = tmp_path / "native"
-    folder.mkdir()
+    (folder / "isa").mkdir(parents=True)
     for name, text in SMALL.items():
         (folder / name).write_text(text)
     return folder
@@ -76,7 +76,7 @@ def test_the_library_packs_the_formats_of_the_table_and_no_others() -> None:
 
 
 def test_native_formats_have_the_ids_and_sizes_of_the_table() -> None:
-    header = (build.NATIVE / "layout.h").read_text()
+    header = (build.NATIVE / "pack" / "layout.h").read_text()
     ids = {name: int(id) for name, id in re.findall(r"\bNK_(\w+) = (\d+)", header)}
     assert ids == {row.name: row.id for row in blocks.PACKED.values()}
 
@@ -121,7 +121,7 @@ def test_a_library_is_built_once_and_found_by_its_sources(
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("changed", ["part.h", "isa_scalar.cpp", "another.inc"])
+@pytest.mark.parametrize("changed", ["part.h", "isa/isa_scalar.cpp", "another.inc"])
 def test_a_library_of_older_sources_is_not_loaded_and_goes(
     compiler: build.Compiler, native: Path, changed: str
 ) -> None:

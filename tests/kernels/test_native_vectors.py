@@ -35,7 +35,7 @@ def names_of(path: Path) -> set[str]:
 
 def definitions_of(name: str) -> list[str]:
     """What isa_<name>.cpp defines before it includes the kernels, as compiler flags."""
-    found = DEFINITION.findall((build.NATIVE / f"isa_{name}.cpp").read_text("utf-8"))
+    found = DEFINITION.findall((build.NATIVE / "isa" / f"isa_{name}.cpp").read_text("utf-8"))
     return [f"-D{key}={value}" for key, value in found]
 
 
@@ -90,15 +90,17 @@ def test_vectors_of_arm_do_so_under_an_emulator(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("file", ["vec_avx2.inc", "vec_neon.inc", "vec_scalar.inc"])
 def test_every_file_defines_the_names_the_kernels_use(file: str) -> None:
-    wanted = names_of(build.NATIVE / "vec_avx512.inc")
+    wanted = names_of(build.NATIVE / "isa" / "vec_avx512.inc")
     assert len(wanted) > 40
-    assert wanted <= names_of(build.NATIVE / file)
+    assert wanted <= names_of(build.NATIVE / "isa" / file)
 
 
 def test_every_name_is_tried() -> None:
     driver = DRIVER.read_text("utf-8")
     untried = {
-        name for name in names_of(build.NATIVE / "vec_avx512.inc") if f"{name}(" not in driver
+        name
+        for name in names_of(build.NATIVE / "isa" / "vec_avx512.inc")
+        if f"{name}(" not in driver
     }
     untried -= {name for name in untried if f"{name}<" in driver}
     assert not untried

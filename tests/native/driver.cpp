@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "layout.h"
-#include "nk.h"
+#include "pack/layout.h"
+#include "api/nk.h"
 
 namespace {
 

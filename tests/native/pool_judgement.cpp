@@ -1,6 +1,6 @@
 // What the pool makes of threads that are late, in simulated time: two threads that share phases of
 // `kWork`, until one of their cores is taken. Exits with 0 when every case ends as it should.
-#include "pool.cpp"
+#include "run/pool.cpp"
 
 #include <stdio.h>
 

@@ -31,7 +31,7 @@ void expect(bool good, const char *what, int lane, double wanted, double got) {
 
 namespace tested {
 #include NK_VECTORS
-#include "runs.inc"
+#include "generic/runs.inc"
 
 static_assert(kTokens >= 1 && kTokens <= 16, "columns of a tile");
 static_assert(kWideShift == 0 || kWideShift == 128, "what the products know");

@@ -4,5 +4,5 @@
 #define NK_I8MM
 #define NK_ISA i8mm
 #define NK_TABLE nk_table_i8mm
-#define NK_VECTORS "vec_neon.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_neon.inc"
+#include "generic/body.inc"

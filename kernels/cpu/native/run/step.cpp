@@ -4,13 +4,13 @@
 // prefetchers read each other's lines. Cores are not equally fast, so of large products the last
 // eighth is taken in pieces as threads come free. Many tokens at once are bound by arithmetic
 // instead, so there all is, by rows and where that pays by tokens too.
-#include "nk.h"
+#include "api/nk.h"
 
 #include <math.h>
 
-#include "current.h"
-#include "pool.h"
-#include "table.h"
+#include "isa/current.h"
+#include "run/pool.h"
+#include "isa/table.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 // from a block) and `take` (that row as f32 [columns], by the very float operations of
 // kernels/decoders.py, in their order, each rounded to float32).
 #pragma once
-#include "layout.h"
-#include "pack_blocks.h"
-#include "pack_words.h"
+#include "pack/layout.h"
+#include "pack/pack_blocks.h"
+#include "pack/pack_words.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // No vector instructions beyond those the target always has: any processor.
 #define NK_ISA scalar
 #define NK_TABLE nk_table_scalar
-#define NK_VECTORS "vec_scalar.inc"
+#define NK_VECTORS "isa/vec_scalar.inc"
 #define NK_PLAIN
-#include "body.inc"
+#include "generic/body.inc"

@@ -7,12 +7,12 @@
 // float32 in the order of kernels/decoders.py, equal bit for bit: a scale times a code is exact
 // where a minimum is subtracted from it, so it does not matter whether the two are fused.
 
-#include "layout.h"
-#include "nk.h"
-#include "pack_128.h"
-#include "pack_256.h"
-#include "pack_32.h"
-#include "pack_turned.h"
+#include "pack/layout.h"
+#include "api/nk.h"
+#include "pack/pack_128.h"
+#include "pack/pack_256.h"
+#include "pack/pack_32.h"
+#include "pack/pack_turned.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 // Picks the kernels of one instruction set for this processor, and says how many threads run them.
-#include "nk.h"
+#include "api/nk.h"
 
-#include "current.h"
-#include "detect.h"
-#include "ops.h"
-#include "pool.h"
+#include "isa/current.h"
+#include "isa/detect.h"
+#include "api/ops.h"
+#include "run/pool.h"
 
 namespace {
 

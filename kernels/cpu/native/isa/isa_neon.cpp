@@ -3,5 +3,5 @@
 #include <arm_neon.h>
 #define NK_ISA neon
 #define NK_TABLE nk_table_neon
-#define NK_VECTORS "vec_neon.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_neon.inc"
+#include "generic/body.inc"

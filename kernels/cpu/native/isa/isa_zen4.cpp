@@ -4,5 +4,5 @@
 #define NK_LOOKS_UP
 #define NK_ISA zen4
 #define NK_TABLE nk_table_zen4
-#define NK_VECTORS "vec_avx512.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_avx512.inc"
+#include "generic/body.inc"

@@ -2,5 +2,5 @@
 #include <immintrin.h>
 #define NK_ISA avx2
 #define NK_TABLE nk_table_avx2
-#define NK_VECTORS "vec_avx2.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_avx2.inc"
+#include "generic/body.inc"

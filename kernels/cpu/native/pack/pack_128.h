@@ -1,9 +1,9 @@
 // Formats of 2-bit codes whose tiles have 128 columns: one row of a file's block into a tile, and
 // back. Structs as in pack_32.h.
 #pragma once
-#include "layout.h"
-#include "pack_blocks.h"
-#include "pack_words.h"
+#include "pack/layout.h"
+#include "pack/pack_blocks.h"
+#include "pack/pack_words.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 // Each question covers every flag that kernels/cpu/build.py compiles the set with. On x86 the
 // processor having a set is not enough: the system must also save its registers (XCR0). macOS turns
 // the 512-bit ones on only when they are first used, so Intel Macs get AVX2, which is safe.
-#include "detect.h"
+#include "isa/detect.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <cpuid.h>

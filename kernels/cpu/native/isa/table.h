@@ -1,8 +1,8 @@
 // What one instruction set offers: plain functions on one thread; nk.cpp and step.cpp share out
 // work.
 #pragma once
-#include "layout.h"
-#include "nk.h"
+#include "pack/layout.h"
+#include "api/nk.h"
 
 // Rows of activations as products read them. Columns are padded with zeros to a multiple of 32.
 // For each 16 columns a float scale; value = q * scale. It is the largest magnitude / 127 of those

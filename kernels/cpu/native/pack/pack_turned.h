@@ -4,9 +4,9 @@
 // rows of a tile; a missing row points at a block of zeros) and `take` (one row as f32 [columns],
 // by the float operations of kernels/decoders.py).
 #pragma once
-#include "layout.h"
-#include "pack_blocks.h"
-#include "pack_words.h"
+#include "pack/layout.h"
+#include "pack/pack_blocks.h"
+#include "pack/pack_words.h"
 
 namespace {
 

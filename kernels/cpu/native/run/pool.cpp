@@ -12,10 +12,10 @@
 // taken over, so who has entered a phase is waited for.
 //
 // Times are in nanoseconds.
-#include "pool.h"
+#include "run/pool.h"
 
-#include "nk.h"
-#include "thread.h"
+#include "api/nk.h"
+#include "run/thread.h"
 
 namespace {
 

@@ -3,12 +3,12 @@
 // Operands as in nk.h: contiguous, f32 unless said. Limits: every size below 2^31, all elements of
 // a tensor below 2^46. How work is cut never changes a result. Work that takes less time than
 // waking the threads is done by the caller alone.
-#include "ops.h"
+#include "api/ops.h"
 
 #include <math.h>
 
-#include "current.h"
-#include "pool.h"
+#include "isa/current.h"
+#include "run/pool.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Which kernels are in use.
 #pragma once
-#include "table.h"
+#include "isa/table.h"
 
 // The instruction set that nk_use_isa chose, else the best one that this processor runs.
 const struct nk_table *nk_current(void);

@@ -3,10 +3,10 @@
 // Each struct is one format, as in pack_32.h. A tile has groups g of 32 columns; scales that the
 // file packs in 4 or 6 bits become bytes, those with an offset are signed.
 #pragma once
-#include "layout.h"
-#include "pack_32.h"
-#include "pack_blocks.h"
-#include "pack_words.h"
+#include "pack/layout.h"
+#include "pack/pack_32.h"
+#include "pack/pack_blocks.h"
+#include "pack/pack_words.h"
 
 namespace {
 

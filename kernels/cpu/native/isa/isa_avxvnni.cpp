@@ -3,5 +3,5 @@
 #define NK_AVXVNNI
 #define NK_ISA avxvnni
 #define NK_TABLE nk_table_avxvnni
-#define NK_VECTORS "vec_avx2.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_avx2.inc"
+#include "generic/body.inc"

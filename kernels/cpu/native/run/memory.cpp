@@ -2,9 +2,9 @@
 //
 // With pages of 4 KiB a core that streams weights spends a third of its time on page tables; where
 // the system has pages of 2 MiB, asking for them brings that time back.
-#include "current.h"
-#include "pool.h"
-#include "thread.h"
+#include "isa/current.h"
+#include "run/pool.h"
+#include "run/thread.h"
 
 #if !defined(_WIN32)
 #include <sys/mman.h>

@@ -2,5 +2,5 @@
 #include <immintrin.h>
 #define NK_ISA avx512
 #define NK_TABLE nk_table_avx512
-#define NK_VECTORS "vec_avx512.inc"
-#include "body.inc"
+#define NK_VECTORS "isa/vec_avx512.inc"
+#include "generic/body.inc"

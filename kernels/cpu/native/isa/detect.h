@@ -1,6 +1,6 @@
 // Which of the compiled instruction sets this processor and its operating system run.
 #pragma once
-#include "table.h"
+#include "isa/table.h"
 
 enum { NK_MOST_TABLES = 5 };
 
