@@ -65,19 +65,19 @@ struct Trial {
 
     explicit Trial(int threads) {
         pool.size = threads;
-        forget_trouble();
-        retreat(now, threads - 1);
+        reset_lateness();
+        shrink(now, threads - 1);
     }
     void wait() {
-        now = pool.try_at;
-        advance(now - 1);
-        advance(now);
+        now = pool.retry_at;
+        retry_dropped(now - 1);
+        retry_dropped(now);
     }
     void found(bool disturbed) {
         note(workers[0].disturbed, (uint32_t)disturbed);
         store(workers[0].state, (uint32_t)kFree);
         now += kProbe;
-        advance(now);
+        retry_dropped(now);
     }
 };
 
@@ -128,28 +128,29 @@ int main() {
     trial.wait();
     expect("it probes, and goes on with one", pool.limit == 1 && pool.probing, pool.limit);
     expect("the worker is told to", workers[0].state == kProbing, (int)workers[0].state);
-    advance(trial.now + 100 * kProbe);
+    retry_dropped(trial.now + 100 * kProbe);
     expect("who has not looked has found nothing", pool.limit == 1 && pool.probing, pool.limit);
-    const uint64_t pause = pool.pause;
+    const uint64_t pause = pool.retry_pause;
     trial.found(true);
     expect("a disturbed core is left alone", pool.limit == 1 && !pool.probing, pool.limit);
-    const bool longer = pool.pause == 2 * pause && pool.try_at == trial.now + pool.pause;
-    expect("for longer", longer, (int)(pool.pause / kMillisecond));
+    const bool longer = pool.retry_pause == 2 * pause &&
+                        pool.retry_at == trial.now + pool.retry_pause;
+    expect("for longer", longer, (int)(pool.retry_pause / kMillisecond));
     trial.wait();
     trial.found(false);
-    expect("a free one is tried", pool.limit == 2 && pool.trying, pool.limit);
-    retreat(trial.now, fallback(2));
-    expect("in vain: one again, for longer", pool.limit == 1 && pool.pause == 4 * pause,
+    expect("a free one is tried", pool.limit == 2 && pool.in_trial, pool.limit);
+    shrink(trial.now, fallback(2));
+    expect("in vain: one again, for longer", pool.limit == 1 && pool.retry_pause == 4 * pause,
            pool.limit);
     trial.wait();
     trial.found(false);
-    went_well(kProven);
-    expect("with success: all is forgotten", pool.limit == 2 && pool.pause == 0, pool.limit);
+    count_trial(kTrial);
+    expect("with success: all is forgotten", pool.limit == 2 && pool.retry_pause == 0, pool.limit);
 
     Trial three(3);
     three.wait();
     expect("the third probes", pool.limit == 2 && pool.probing, pool.limit);
-    retreat(three.now, 1);
+    shrink(three.now, 1);
     expect("trouble with the second ends that", pool.limit == 1 && !pool.probing, pool.limit);
     three.wait();
     const bool both = workers[0].state == kProbing && workers[1].state == kProbing;

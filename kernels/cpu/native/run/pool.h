@@ -1,4 +1,4 @@
-// The standing threads that share one job: spin, then sleep, and never wait long for a busy core.
+// The thread pool: standing workers that share one job with the caller, and shrink on busy cores.
 #pragma once
 #include <stdint.h>
 
@@ -11,9 +11,9 @@ typedef void (*nk_job)(void *context, int thread, int threads);
 void nk_pool_run(nk_job job, void *context);
 // The same on the caller alone, for work too small to share: nobody is waited for.
 void nk_pool_alone(nk_job job, void *context);
-// Inside a job: waits for the other active threads. Returns how many go on, at least 1; a thread
-// whose number is not below that returns from the job at once. When waiting for late threads costs
-// two or three time slices, fewer go on, for the rest of this job and for a while after it.
+// Inside a job: waits for the other active threads. Returns how many threads continue, at
+// least 1; a thread whose number is not below that returns from the job at once. When the lateness
+// of others exceeds its budget, fewer continue: in this job, and for a while after it.
 int nk_pool_barrier(int thread);
 // Rows, tokens or items `first` .. `end` of `count` for one thread: contiguous, multiples of
 // `step`.

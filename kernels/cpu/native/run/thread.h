@@ -1,4 +1,4 @@
-// What the pool needs of an operating system: threads, a place to sleep, the time, and politeness.
+// The operating system's part of the thread pool: threads, sleeping and waking, clock, yielding.
 //
 // Linux sleeps on a futex, macOS and Windows on a condition variable: WaitOnAddress would save a
 // lock on the way to sleep, and would need one more library to be linked.
@@ -33,7 +33,7 @@ static inline void nk_pause(void) {
 
 // Sleeping while *word holds `value`; the waker changes the word before it calls nk_wake. Waking
 // without cause is allowed: callers look again.
-struct nk_bed {
+struct nk_waiter {
 #if defined(_WIN32)
     SRWLOCK lock;
     CONDITION_VARIABLE changed;
@@ -62,20 +62,20 @@ static inline int nk_processors(void) {
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
-static inline void nk_bed_make(struct nk_bed *bed) {
-    InitializeSRWLock(&bed->lock);
-    InitializeConditionVariable(&bed->changed);
+static inline void nk_waiter_make(struct nk_waiter *waiter) {
+    InitializeSRWLock(&waiter->lock);
+    InitializeConditionVariable(&waiter->changed);
 }
-static inline void nk_sleep_while(struct nk_bed *bed, uint32_t *word, uint32_t value) {
-    AcquireSRWLockExclusive(&bed->lock);
+static inline void nk_sleep_while(struct nk_waiter *waiter, uint32_t *word, uint32_t value) {
+    AcquireSRWLockExclusive(&waiter->lock);
     while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
-        SleepConditionVariableSRW(&bed->changed, &bed->lock, INFINITE, 0);
-    ReleaseSRWLockExclusive(&bed->lock);
+        SleepConditionVariableSRW(&waiter->changed, &waiter->lock, INFINITE, 0);
+    ReleaseSRWLockExclusive(&waiter->lock);
 }
-static inline void nk_wake(struct nk_bed *bed, uint32_t *) {
-    AcquireSRWLockExclusive(&bed->lock);
-    ReleaseSRWLockExclusive(&bed->lock);
-    WakeConditionVariable(&bed->changed);
+static inline void nk_wake(struct nk_waiter *waiter, uint32_t *) {
+    AcquireSRWLockExclusive(&waiter->lock);
+    ReleaseSRWLockExclusive(&waiter->lock);
+    WakeConditionVariable(&waiter->changed);
 }
 // `entry` is declared with NK_ENTRY.
 #define NK_ENTRY(name, argument) static DWORD WINAPI name(LPVOID argument)
@@ -128,31 +128,31 @@ static inline bool nk_keep_off_here(nk_thread thread, nk_places *all) {
     return pthread_setaffinity_np(thread, sizeof others, &others) == 0;
 }
 static inline void nk_move_freely(const nk_places *all) { sched_setaffinity(0, sizeof *all, all); }
-static inline void nk_bed_make(struct nk_bed *) {}
-static inline void nk_sleep_while(struct nk_bed *, uint32_t *word, uint32_t value) {
+static inline void nk_waiter_make(struct nk_waiter *) {}
+static inline void nk_sleep_while(struct nk_waiter *, uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
-static inline void nk_wake(struct nk_bed *, uint32_t *word) {
+static inline void nk_wake(struct nk_waiter *, uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 #else
 typedef int nk_places;
 static inline bool nk_keep_off_here(nk_thread, nk_places *) { return false; }
 static inline void nk_move_freely(const nk_places *) {}
-static inline void nk_bed_make(struct nk_bed *bed) {
-    pthread_mutex_init(&bed->lock, nullptr);
-    pthread_cond_init(&bed->changed, nullptr);
+static inline void nk_waiter_make(struct nk_waiter *waiter) {
+    pthread_mutex_init(&waiter->lock, nullptr);
+    pthread_cond_init(&waiter->changed, nullptr);
 }
-static inline void nk_sleep_while(struct nk_bed *bed, uint32_t *word, uint32_t value) {
-    pthread_mutex_lock(&bed->lock);
+static inline void nk_sleep_while(struct nk_waiter *waiter, uint32_t *word, uint32_t value) {
+    pthread_mutex_lock(&waiter->lock);
     while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value)
-        pthread_cond_wait(&bed->changed, &bed->lock);
-    pthread_mutex_unlock(&bed->lock);
+        pthread_cond_wait(&waiter->changed, &waiter->lock);
+    pthread_mutex_unlock(&waiter->lock);
 }
-static inline void nk_wake(struct nk_bed *bed, uint32_t *) {
-    pthread_mutex_lock(&bed->lock);
-    pthread_mutex_unlock(&bed->lock);
-    pthread_cond_signal(&bed->changed);
+static inline void nk_wake(struct nk_waiter *waiter, uint32_t *) {
+    pthread_mutex_lock(&waiter->lock);
+    pthread_mutex_unlock(&waiter->lock);
+    pthread_cond_signal(&waiter->changed);
 }
 #endif
 #define NK_ENTRY(name, argument) static void *name(void *argument)
@@ -190,8 +190,8 @@ static inline void nk_thread_name(int number) {  // of the calling thread, as `t
 
 #endif
 
-// How often the caller had to leave its core to another thread of this system. Where that is not
-// counted it is another number each time.
+// Involuntary context switches of the caller. Where the system does not count them: a new number
+// each time, as if it were always preempted.
 static inline uint64_t nk_preemptions(void) {
 #if defined(__linux__)
     struct rusage use;
