@@ -158,17 +158,17 @@ void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
 }
 
 // Rows turned so that lanes are rows, and rows side by side, byte by byte.
-void check_turns() {
+void check_transposes() {
     static const int kSteps[] = {16, 17, 64, 80};
     for (int step : kSteps) {
         Edge<uint8_t> rows((size_t)(15 * step + 16));
         for (int i = 0; i < 15 * step + 16; ++i) rows[i] = (uint8_t)random_bits();
         u8x64 got[4];
-        turn_rows(rows, step, got);
+        transpose_rows(rows, step, got);
         for (int d = 0; d < 4; ++d) {
             uint8_t wanted[64];
             for (int i = 0; i < 64; ++i) wanted[i] = rows[i / 4 * step + 4 * d + i % 4];
-            expect_bytes("turn_rows", got[d], wanted);
+            expect_bytes("transpose_rows", got[d], wanted);
         }
     }
     Edge<uint8_t> first(64), second(64), third(64), fourth(64), low(4), high(4);
@@ -542,7 +542,7 @@ int main() {
         check_table_sums();
     }
     check_products();
-    check_turns();
+    check_transposes();
     check_store_signed();
     check_halves_in();
     check_halves_out();

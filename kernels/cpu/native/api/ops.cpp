@@ -1,4 +1,4 @@
-// The single operations: shapes are checked here, and the work is shared by rows, tokens or items.
+// The single operations: checks of shapes, and sharing of the work by rows, tokens or items.
 //
 // Operands as in nk.h: contiguous, f32 unless said. Limits: every size below 2^31, all elements of
 // a tensor below 2^46. How work is cut never changes a result. Work that takes less time than
@@ -20,7 +20,7 @@ constexpr int64_t kLine = 64;
 int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Sizes from 1 on whose product is thinkable.
+// Sizes from 1 on whose product is within the limits.
 bool possible(int64_t a, int64_t b = 1, int64_t c = 1) {
     if (a < 1 || b < 1 || c < 1 || a >= kMostSize || b >= kMostSize || c >= kMostSize) return false;
     return a <= kMostElements / b && a * b <= kMostElements / c;
@@ -92,7 +92,7 @@ void linear_job(void *context, int thread, int threads) {
         }
         multiply(op, start, tokens, thread, threads);
         if (start + kPass >= op.tokens) return;
-        threads = nk_pool_barrier(thread);  // what was quantized is written over next
+        threads = nk_pool_barrier(thread);  // the next pass overwrites what was quantized
         if (thread >= threads) return;
     }
 }

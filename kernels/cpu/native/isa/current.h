@@ -1,4 +1,4 @@
-// Which kernels are in use.
+// The table of kernels in use.
 #pragma once
 #include "isa/table.h"
 

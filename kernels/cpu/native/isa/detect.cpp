@@ -105,12 +105,12 @@ bool runs_i8mm() { return false; }
 
 }  // namespace
 
-bool nk_follows_rows;
+bool nk_hardware_prefetch;
 
 int nk_detect(const nk_table *tables[NK_MOST_TABLES]) {
     int count = 0;
 #if defined(__x86_64__) || defined(_M_X64)
-    nk_follows_rows = made_by_amd();
+    nk_hardware_prefetch = made_by_amd();
     if (runs_avx512()) {  // both sets run wherever one does, so that either can be tested there
         const bool looks_up = is_zen4();
         tables[count++] = looks_up ? &nk_table_zen4 : &nk_table_avx512;

@@ -1,4 +1,4 @@
-// Which of the compiled instruction sets this processor and its operating system run.
+// Detects which of the compiled instruction sets this processor and its operating system support.
 #pragma once
 #include "isa/table.h"
 

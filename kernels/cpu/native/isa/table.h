@@ -1,4 +1,4 @@
-// What one instruction set offers: plain functions on one thread; nk.cpp and step.cpp share out
+// The kernels of one instruction set: functions for one thread; ops.cpp and step.cpp share the
 // work.
 #pragma once
 #include "pack/layout.h"
@@ -32,14 +32,13 @@ struct nk_table {
     // x [columns] → q [padded], scale [padded / 16], sum [padded / 16], `group` columns at once
     void (*quantize)(const float *x, int64_t columns, int group, int8_t *q, float *scale,
                      int32_t *sum);
-    // How many rows and tokens, of a product with many, one thread does best at once
+    // The best piece for one thread of a product of many tokens: rows and tokens
     void (*linear_piece)(int64_t format, int64_t *rows, int64_t *tokens);
     // y[t * stride + n] for the rows n of the groups first .. end; `scratch` is this thread's own.
-    // `again`: it is as the last product left it, with the same activations and a weight of this
-    // format
+    // `reuse_scratch`: it holds the last product's sums, of the same activations and format
     int64_t (*linear_scratch)(int64_t format, int64_t columns, int64_t tokens);  // bytes
     void (*linear)(const struct nk_weight *w, int64_t first, int64_t end, const struct nk_act *act,
-                   float *y, int64_t stride, void *scratch, bool again);
+                   float *y, int64_t stride, void *scratch, bool reuse_scratch);
 
     void (*rms_norm)(const float *x, const float *weight, float epsilon, int64_t width, float *y);
     void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon,
@@ -65,12 +64,12 @@ struct nk_table {
     int64_t (*attention_merges)(const struct nk_attend *a);  // number of merge items
     void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *shared);
 
-    uint64_t (*read)(const void *memory, int64_t bytes);  // reads it all; the result means nothing
+    uint64_t (*read)(const void *memory, int64_t bytes);  // reads it all; the result is meaningless
 };
 
-// Whether this processor fetches what lies in a row from far by itself, better than when it is
-// told; set when the instruction sets are looked for.
-extern bool nk_follows_rows;
+// Whether this processor's hardware prefetchers are better than software prefetches; set by
+// nk_detect.
+extern bool nk_hardware_prefetch;
 
 extern const struct nk_table nk_table_zen4, nk_table_avx512, nk_table_avxvnni, nk_table_avx2,
     nk_table_i8mm, nk_table_neon, nk_table_scalar;

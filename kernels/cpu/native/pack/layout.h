@@ -12,7 +12,7 @@
 //   one bit plane:   quad q in bit q, one vector for 32 columns
 // Only these lie otherwise, of TQ2_0 and in groups of 128: vector v of 128 columns has quad v of
 // block s in bits 2s and 2s + 1. A block's codes are then masked and never shifted: their sum comes
-// out times a power of four, which its scale takes back.
+// out times a power of four, and the scale divides by it.
 //
 // All codes are unsigned; `kOffset` of a format is what must be subtracted from each.
 #pragma once

@@ -12,7 +12,7 @@
 #include "pack/pack_128.h"
 #include "pack/pack_256.h"
 #include "pack/pack_32.h"
-#include "pack/pack_turned.h"
+#include "pack/pack_transposed.h"
 
 namespace {
 
@@ -47,7 +47,8 @@ void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns,
 
 // All rows of a tile at once.
 template <class F>
-void pack_turned(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
+void pack_transposed(const uint8_t *source, int64_t stride, int rows, int64_t columns,
+                     void *packed) {
     using block = typename F::block;
     static const block missing = {};
     auto *tile = static_cast<typename F::tile *>(packed);
@@ -75,9 +76,13 @@ constexpr packing by_rows(int64_t format) {
 
 template <class F>
 constexpr packing by_groups(int64_t format) {
-    return {
-        format,         F::group,   F::columns, sizeof(typename F::block), sizeof(typename F::tile),
-        pack_turned<F>, take_row<F>};
+    return {format,
+            F::group,
+            F::columns,
+            sizeof(typename F::block),
+            sizeof(typename F::tile),
+            pack_transposed<F>,
+            take_row<F>};
 }
 
 const packing kPackings[] = {

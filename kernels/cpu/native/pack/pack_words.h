@@ -92,7 +92,7 @@ constexpr uint32_t pairs_turned(uint32_t x) { return swapped(swapped(x, 12, 0xf0
 static_assert(pairs_turned(0x000000ff) == 0x03030303 && pairs_turned(0x0000c000) == 0x0c000000, "");
 
 // 8 rows of 8 bytes → 8 columns of 8 bytes.
-inline void turn(uint64_t x[8]) {
+inline void transpose(uint64_t x[8]) {
     for (int distance = 4; distance; distance /= 2) {
         const uint64_t mask = distance == 4   ? 0xffffffffu
                               : distance == 2 ? 0x0000ffff0000ffffu

@@ -1,7 +1,7 @@
 // Memory in huge pages, and how fast all threads read it.
 //
 // With pages of 4 KiB a core that streams weights spends a third of its time on page tables; where
-// the system has pages of 2 MiB, asking for them brings that time back.
+// the system has pages of 2 MiB, they cost almost nothing.
 #include "isa/current.h"
 #include "run/pool.h"
 #include "run/thread.h"
@@ -28,7 +28,7 @@ struct Reading {
     int64_t bytes;
     const nk_table *table;
     uint64_t began_at, nanoseconds;
-    uint64_t seen;  // keeps the reading from being left out
+    uint64_t seen;  // keeps compilers from leaving the reads out
 };
 
 void fill(void *context, int thread, int threads) {
@@ -69,7 +69,7 @@ void *nk_huge_alloc(int64_t bytes) {
     if (before) munmap(whole, (size_t)before);
     if (spare - before) munmap(memory + size, (size_t)(spare - before));
 #if defined(MADV_HUGEPAGE)
-    madvise(memory, (size_t)size, MADV_HUGEPAGE);  // a wish: without it everything is only slower
+    madvise(memory, (size_t)size, MADV_HUGEPAGE);  // a hint: if it fails, reading is slower
 #endif
     return memory;
 #endif

@@ -1,9 +1,10 @@
 // Runs recorded programs: one call for a token, all threads, no return in between.
 //
-// Rows of products go to threads in long contiguous ranges: dealing small ones makes the cores'
-// prefetchers read each other's lines. Cores are not equally fast, so of large products the last
-// eighth is taken in pieces as threads come free. Many tokens at once are bound by arithmetic
-// instead, so there all is, by rows and where that pays by tokens too.
+// Each thread gets one long contiguous range of a product's rows: with small ranges in turn, the
+// cores' prefetchers read each other's lines. Cores are not equally fast, so the last eighth of a
+// large product is divided into pieces that threads take as they come free. Products of many tokens
+// are bound by arithmetic, so all of their work is taken in pieces, of rows and (where faster)
+// tokens.
 #include "api/nk.h"
 
 #include <math.h>
@@ -16,8 +17,8 @@ namespace {
 
 constexpr int64_t kMostOps = 8192;
 constexpr int64_t kManyTokens = 8;
-// Of weights, to be worth taking: with pieces of less, taking them and reading from a new place
-// costs more than waiting does.
+// Bytes of weights in a piece, at least: with less, taking it and reading from a new place costs
+// more than waiting does.
 constexpr int64_t kPieceBytes = 128 << 10;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -55,8 +56,8 @@ int64_t copy_bytes(int64_t tokens, int64_t padded) {
     return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4);
 }
 
-// Of one token every thread has a copy of its own: rows are short, and that costs less than a
-// barrier and the lines that would go from core to core.
+// For one token every thread quantizes a copy for itself: a row is short, and that costs less than
+// a barrier and moving cache lines between cores.
 Copy copy_of(const Run &run, int thread, int64_t padded) {
     uint8_t *at = run.copies + (run.tokens == 1 ? thread * run.copy_bytes : 0);
     uint8_t *scale = at + rounded(run.tokens * padded),
@@ -124,16 +125,16 @@ void quantize(Run &run, const nk_op &op, int thread, int threads) {
     quantize_tokens(run, op, run.buffer(op.x), thread, first, end);
 }
 
-// What one thread works out of products that have as many rows each.
+// A part of products with equal numbers of rows, for one thread.
 struct Piece {
     int64_t first, end;     // rows
     int64_t token, tokens;  // the first, and how many
 };
 
-// For which format and tokens a thread's scratch holds what products make of the activations.
+// The format and tokens whose prepared sums a thread's scratch holds.
 struct Prepared { int64_t format = -1, token = -1, tokens = 0; };
 
-// Every product of a piece, and what follows from its rows alone.
+// Every product of a piece, then the activation or the sum of its rows.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
     const Copy copy = copy_of(run, thread, width);
@@ -149,11 +150,11 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
         const int64_t last = least((piece.end + group - 1) / group, groups);
         if (piece.first / group >= last) continue;
-        const bool again = prepared.format == w.format && prepared.token == token &&
-                           prepared.tokens == tokens;
+        const bool reuse_scratch = prepared.format == w.format && prepared.token == token &&
+                                   prepared.tokens == tokens;
         run.table->linear(&w, piece.first / group, last, &act,
                           run.buffer(op.outs[i]) + token * w.rows, w.rows, run.own_of(thread),
-                          again);
+                          reuse_scratch);
         prepared.format = w.format, prepared.token = token, prepared.tokens = tokens;
     }
     const int64_t rows = op.weights[0].rows, count = least(piece.end, rows) - piece.first;
@@ -169,8 +170,8 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
     }
 }
 
-// Products with as many rows each, which are shared as one: rows 0 .. dealt in ranges, one for each
-// thread, and those after them in pieces.
+// How products with equal numbers of rows are shared: rows 0 .. dealt in one range for each thread,
+// the rows after them in pieces that threads take.
 struct Sharing {
     nk_op op;
     int64_t dealt, step, rows, tokens, pieces;  // rows and tokens of a piece
@@ -261,7 +262,7 @@ void store(Run &run, const nk_op &op, const nk_rows &rows, int64_t head, int64_t
 }
 
 // Unit u of a token: a query head, then the key heads, then the value heads.
-void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
+void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     const int64_t width = op.head_width;
     if (u >= op.heads + op.kv_heads) {
         const int64_t head = u - op.heads - op.kv_heads;
@@ -280,31 +281,32 @@ void turn_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
 }
 
-// Whether a turn is left to the attention after it: where an item of that is all of one key head,
-// who takes it turns what it reads, and no barrier is needed between them.
-bool left_to_next(const Run &run, const nk_op *op, int threads) {
+// Whether the rotary embedding is left to the attention after it: where an attention item is a
+// whole key head, the thread that takes it rotates what it reads, and no barrier is needed in
+// between.
+bool left_to_attention(const Run &run, const nk_op *op, int threads) {
     if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
     const nk_attend a = attention_of(run, op[1]);
     return run.table->attention_items(&a) == a.kv_heads;
 }
 
-// What the attention of one token over one key head reads.
-void turn_head(Run &run, const nk_op &op, int64_t head) {
+// The query, key and value heads that the attention of one token over one key head reads.
+void rope_head(Run &run, const nk_op &op, int64_t head) {
     const int64_t group = op.heads / op.kv_heads;
-    for (int64_t i = 0; i < group; i++) turn_unit(run, op, 0, head * group + i);
-    turn_unit(run, op, 0, op.heads + head);
-    turn_unit(run, op, 0, op.heads + op.kv_heads + head);
+    for (int64_t i = 0; i < group; i++) rope_unit(run, op, 0, head * group + i);
+    rope_unit(run, op, 0, op.heads + head);
+    rope_unit(run, op, 0, op.heads + op.kv_heads + head);
 }
 
-void turn(Run &run, const nk_op &op, int thread, int threads) {
+void rope(Run &run, const nk_op &op, int thread, int threads) {
     const int64_t units = op.heads + 2 * op.kv_heads;
     int64_t first, end;
     nk_share(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
-    for (int64_t i = first; i < end; i++) turn_unit(run, op, i / units, i % units);
+    for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
 }
 
 // The next of `items` for a thread, or -1: the first half of the threads takes them from the front,
-// the others from the back, which keeps most heads with who has made them.
+// the others from the back, so most heads stay on the core that computed them.
 int64_t take(int64_t *taken, int64_t items, bool back) {
     constexpr int64_t kBack = int64_t(1) << 32;
     const int64_t before = __atomic_fetch_add(taken, back ? kBack : 1, __ATOMIC_RELAXED);
@@ -314,13 +316,13 @@ int64_t take(int64_t *taken, int64_t items, bool back) {
 
 void attend(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
     const nk_attend a = attention_of(run, op);
-    const nk_op &turn = *(&op - 1);
-    const bool turns = left_to_next(run, &turn, threads);
+    const nk_op &before = *(&op - 1);
+    const bool ropes = left_to_attention(run, &before, threads);
     const int64_t items = run.table->attention_items(&a);
     for (;;) {
         const int64_t item = take(taken, items, 2 * thread >= threads);
         if (item < 0) return;
-        if (turns) turn_head(run, turn, item);
+        if (ropes) rope_head(run, before, item);
         run.table->attention_item(&a, item, run.shared, run.own_of(thread));
     }
 }
@@ -385,7 +387,7 @@ void part(Run &run, int64_t index, int thread, int threads) {
     case NK_QUANTIZE: return quantize(run, op, thread, threads);
     case NK_LINEAR: return linear(run, op, taken, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
-    case NK_ROPE: return turn(run, op, thread, threads);
+    case NK_ROPE: return rope(run, op, thread, threads);
     case NK_ATTEND: return attend(run, op, taken, thread, threads);
     default: return elementwise(run, op, thread, threads);
     }
@@ -395,7 +397,7 @@ void job(void *context, int thread, int threads) {
     Run &run = *(Run *)context;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
-        if (left_to_next(run, &op, threads)) continue;
+        if (left_to_attention(run, &op, threads)) continue;
         part(run, i, thread, threads);
         if (op.joined == NK_JOINED || (op.joined == NK_COPY_ALONE && run.tokens == 1)) continue;
         threads = nk_pool_barrier(thread);

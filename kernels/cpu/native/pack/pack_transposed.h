@@ -26,7 +26,7 @@ struct q1_0 {
             for (int c = 0; c < 16; c += 8) {
                 uint64_t x[8];
                 for (int i = 0; i < 8; i++) x[i] = load64(rows[r + i]->q + c);
-                turn(x);
+                transpose(x);
                 for (int i = 0; i < 8; i++) store64(t.q[c + i] + place(r), x[i]);
             }
     }
@@ -63,7 +63,7 @@ struct f8 {
             for (int c = 0; c < 32; c += 8) {
                 uint64_t x[8];
                 for (int i = 0; i < 8; i++) x[i] = load64(rows[r + i]->q + c);
-                turn(x);
+                transpose(x);
                 for (int i = 0; i < 8; i++) store64(t.q[c + i] + r, x[i]);
             }
     }
