@@ -226,7 +226,7 @@ class Maker:
             sizes,
             (q, *_cached(k, type, capacity), *_cached(v, type, capacity), sinks),
             wanted,
-            WHOLE if type == 2 and tokens <= 4 else EXACT,
+            WHOLE if type == 2 and tokens == 1 else EXACT,
         )
 
     def run(self, format: Format) -> Case:
