@@ -18,7 +18,7 @@ from torch.nn import functional
 from engine.device import give_back_memory
 from engine.messages import CacheType
 from kernels import ops
-from kernels.coded import BLOCK, Coded, hadamard
+from kernels.coded import BLOCK, QuantizedKV, hadamard
 from kernels.program import Room, Rows
 
 _FIRST_CAPACITY = 256  # tokens
@@ -100,7 +100,7 @@ class Cache:
 
     def write(
         self, layer: int, keys: Tensor, values: Tensor
-    ) -> tuple[Tensor | Coded, Tensor | Coded]:
+    ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
         """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
 
         Returns everything attention reads, committed tokens first: twice [S, K, C], as held.
@@ -108,7 +108,7 @@ class Cache:
         start, end = self.length, self.length + keys.shape[0]
         assert end <= self.context, f"{end} tokens in a cache for {self.context}"
         self._reserve(layer, end)
-        read: list[Tensor | Coded] = []
+        read: list[Tensor | QuantizedKV] = []
         for buffers, rows in ((self._keys, keys), (self._values, values)):
             parts = buffers[layer]
             for part, coded in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
@@ -229,7 +229,7 @@ def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
     return codes.flatten(-2)[..., :width], scales
 
 
-def attended(parts: list[Tensor]) -> Tensor | Coded:
+def attended(parts: list[Tensor]) -> Tensor | QuantizedKV:
     """What `encoded` made, parts [K, S, width], as attention takes it: [S, K, C]."""
     first, *scales = (part.transpose(0, 1) for part in parts)
-    return Coded(first, scales[0]) if scales else first
+    return QuantizedKV(first, scales[0]) if scales else first

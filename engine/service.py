@@ -261,7 +261,7 @@ class Engine:
             from kernels import ops
 
             self._desk = None
-            ops.rest()
+            ops.release()
             give_back_memory()
 
     def _wait_for_saver(self) -> None:

@@ -204,5 +204,5 @@ class Session:
 
 def chunk_size(layer_weights: int) -> int:
     """A power of two of tokens such that one layer of one chunk stays near 100 ms."""
-    fitting = max(ops.pace() // max(layer_weights, 1), 1)
+    fitting = max(ops.macs_per_100_ms() // max(layer_weights, 1), 1)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

@@ -1,4 +1,4 @@
-"""Coded: keys or values held as 8-bit codes, with a scale for every few channels.
+"""Keys or values quantized to 8 bits, with a scale for every 32 channels.
 
 What attention reads of a Q8_0 cache: kernels multiply the codes, the reference decodes them. Codes
 are of rotated rows, in which no channel stands out: of what 8 bits lose, that leaves a third.
@@ -41,7 +41,7 @@ def _sums_and_differences(a: Tensor, b: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class QuantizedKV:
     """Rows [S, K, C]: what `hadamard` makes of them is a code times the scale of its block of 32."""
 
     codes: Tensor  # i8 [S, K, C]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.coded import Coded
+from kernels.coded import QuantizedKV
 from kernels.cpu import library
 from kernels.dispatch import BACKENDS, find, in_use, only, watched, without
 from kernels.formats import Format
@@ -35,12 +35,12 @@ __all__ = [
     "in_use",
     "layer_norm",
     "linear",
+    "macs_per_100_ms",
     "only",
-    "pace",
     "prepare",
     "read_bandwidth",
     "record",
-    "rest",
+    "release",
     "rms_norm",
     "rope",
     "softcap",
@@ -165,8 +165,8 @@ def rope(
 
 def attention(
     q: Tensor,
-    k: Tensor | Coded,
-    v: Tensor | Coded,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
     position: int,
     scale: float,
     window: int = 0,
@@ -196,7 +196,7 @@ def attention(
             f"attention: {q.shape[0]} queries from position {position} see beyond the "
             f"{k.shape[0]} keys of the cache {list(k.shape)}"
         )
-    held = (torch.int8,) if isinstance(k, Coded) else (torch.float32, torch.float16)
+    held = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
     if q.dtype != torch.float32 or k.dtype not in held:
         raise ValueError(
             f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
@@ -252,9 +252,9 @@ def record(program: Program) -> Recorded | None:
     return find("record")(program)
 
 
-def pace() -> int:
+def macs_per_100_ms() -> int:
     """Weights times tokens that the kernels in use multiply in about 100 ms on two modest cores."""
-    return find("pace")()
+    return find("macs_per_100_ms")()
 
 
 def set_threads(threads: int) -> None:
@@ -267,10 +267,10 @@ def set_threads(threads: int) -> None:
         library.set_threads(threads)
 
 
-def rest() -> None:
+def release() -> None:
     """Give back the threads and the memory that passes worked in, until the next one."""
     if library.available():
-        library.rest()
+        library.release()
 
 
 def memory(size: int) -> Tensor:
@@ -295,5 +295,5 @@ def instruction_set_refusal() -> str:
     return library.reason() if wanted and wanted != library.instruction_set() else ""
 
 
-def _name(tensor: Tensor | Coded) -> str:
+def _name(tensor: Tensor | QuantizedKV) -> str:
     return str(tensor.dtype).removeprefix("torch.")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.coded import Coded
+from kernels.coded import QuantizedKV
 from kernels.formats import FORMATS, Format, by_name
 from kernels.program import Activation, Program
 from kernels.weight import Weight
@@ -119,15 +119,15 @@ def rope(
 
 def attention(
     q: Tensor,
-    k: Tensor | Coded,
-    v: Tensor | Coded,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
     position: int,
     scale: float,
     window: int,
     cap: float,
 ) -> Tensor:
     """Softmax-weighted mean of the values whose keys each query may see, tile by tile."""
-    k, v = (rows.dense() if isinstance(rows, Coded) else rows for rows in (k, v))
+    k, v = (rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in (k, v))
     T, H, C = q.shape
     y = q.new_empty(T, H * C)
     step = max(_SCORES // (H * (position + T)), 1)
@@ -199,7 +199,7 @@ def record(program: Program) -> None:
     del program
 
 
-def pace() -> int:
+def macs_per_100_ms() -> int:
     """Measured: some 50 GFLOP/s of float32."""
     return 2_500_000_000
 
@@ -232,7 +232,7 @@ OTHERS: dict[tuple[str, str], Kernel] = {
     ("attention_bytes", "F32"): attention_bytes,
     ("record", "F32"): record,
     ("read_bandwidth", "F32"): read_bandwidth,
-    ("pace", "F32"): pace,
+    ("macs_per_100_ms", "F32"): macs_per_100_ms,
     ("memory", "F32"): memory,
 }
 

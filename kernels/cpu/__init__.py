@@ -1,7 +1,7 @@
-"""Native kernels for processors: what runs in native/ and on which formats.
+"""The native CPU backend: its kernels, by op and format.
 
-Operands are those of `kernels.ops`, which has checked their shapes. Weights that nobody prepared,
-such as the halves of an adapter, run on the reference: packing them would cost more than one use.
+Operands are those of `kernels.ops`, which has checked their shapes. Unpacked weights, such as the
+halves of an adapter, run on the reference: packing them would cost more than one use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.coded import Coded
+from kernels.coded import QuantizedKV
 from kernels.cpu import library, program, weights
 from kernels.cpu.library import call, pointer
 from kernels.cpu.memory import memory
@@ -90,8 +90,8 @@ def rope(
 
 def attention(
     q: Tensor,
-    k: Tensor | Coded,
-    v: Tensor | Coded,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
     position: int,
     scale: float,
     window: int,
@@ -110,9 +110,9 @@ def attention(
     return y
 
 
-def _rows(cached: Tensor | Coded) -> NativeRows | None:
-    """Keys or values [S, K, C], a view of [K, capacity, C]; None when they lie otherwise."""
-    if isinstance(cached, Coded):
+def _rows(cached: Tensor | QuantizedKV) -> NativeRows | None:
+    """Keys or values [S, K, C], a view of [K, capacity, C]; None for another layout."""
+    if isinstance(cached, QuantizedKV):
         codes, scales = _rows(cached.codes), _rows(cached.scales)
         if codes is None or scales is None or codes.capacity != scales.capacity:
             return None
@@ -128,7 +128,7 @@ def _rows(cached: Tensor | Coded) -> NativeRows | None:
 
 
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
-    """The result, and what native code takes besides: for each thread one tile, whatever S is."""
+    """The result and native scratch: one tile for each thread, whatever S is."""
     threads = max(os.cpu_count() or 1, library.threads())  # how many it will be is not known yet
     own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), CACHES[held])
     return 4 * T * H * C + own
@@ -153,7 +153,7 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     return y
 
 
-def pace() -> int:
+def macs_per_100_ms() -> int:
     """Measured: 200 to 250 billion multiply-adds a second on each core."""
     return 40_000_000_000
 
@@ -170,7 +170,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
         for format in FORMATS
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
-    **{(op.__name__, "F32"): op for op in (gated, softcap, pace, read_bandwidth)},
+    **{(op.__name__, "F32"): op for op in (gated, softcap, macs_per_100_ms, read_bandwidth)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }
 

@@ -1,4 +1,4 @@
-"""Compiles native/ into one shared library: a table of instruction sets, a compiler, a name.
+"""Compiles native/ into one shared library, each instruction set with its flags.
 
 Standard library only, and runs as a file as well as a module, because it works before anything is
 installed. The library's name carries a digest of all its sources and flags, so that one built from
@@ -85,11 +85,11 @@ _CHECKED = (
 )
 _SUFFIXES = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
 _MACHINES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
-_LEFT_ALONE = 3600.0  # seconds; an unfinished file younger than this may be another build's
+_ABANDONED_AFTER = 3600.0  # seconds; an unfinished file younger than this may be another build's
 
 
 class BuildError(Exception):
-    """What could not be built and what to do, in sentences for people."""
+    """A failed build: what the compiler said, and what to do."""
 
 
 class NoCompiler(BuildError):
@@ -114,12 +114,12 @@ class Compiler:
     """A C++ compiler that answered."""
 
     command: tuple[str, ...]
-    version: str  # its own words, which change with it
+    version: str  # the first line of --version
     zig: bool = False
 
     @property
     def name(self) -> str:
-        """For people: "c++", "zig"."""
+        """The name to show: "c++", "zig"."""
         return "zig" if self.zig else Path(self.command[0]).stem
 
     @property
@@ -193,7 +193,7 @@ def build_library(
     target: Target | None = None,
     jobs: int = 0,
 ) -> Path:
-    """Make the library in `folder` and remove those it replaces; returns it.
+    """Build the library in `folder` and remove those it replaces; returns its path.
 
     Returns at once when it is there. Raises BuildError with what the compiler said.
     """
@@ -346,7 +346,7 @@ def _remove_others(path: Path) -> None:
     """Remove libraries of older sources, and what a build that was ended left."""
     for other in path.parent.glob("nk-*"):
         unfinished = other.suffix == ".part"
-        if other == path or (unfinished and time.time() - other.stat().st_mtime < _LEFT_ALONE):
+        if other == path or (unfinished and time.time() - other.stat().st_mtime < _ABANDONED_AFTER):
             continue
         with contextlib.suppress(OSError):  # a program that runs has it loaded
             other.unlink()

@@ -1,6 +1,6 @@
 """The native library: finding and loading it, calling it, and exceptions for its status codes.
 
-Without a library this module still imports: `reason()` then says why in words for people, and
+Without a library this module still imports: `reason()` then says why in a sentence, and
 nothing else here may be called. Calls release the GIL; the library is written for one caller at a
 time, so all that share its threads pass one lock.
 """
@@ -27,7 +27,7 @@ _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.NO_THREADS: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
     Status.BAD_ISA: (ValueError, "this processor cannot run that instruction set"),
 }
-_MENDS = "`python packaging/dev.py run` builds it"
+_BUILD_HINT = "`python packaging/dev.py run` builds it"
 
 
 # Functions that share the pool of threads or the instruction set in use.
@@ -36,7 +36,7 @@ _SERIAL = frozenset(function.name for function in schema.FUNCTIONS if function.s
 
 @dataclass(slots=True)
 class _State:
-    """What was found, and the instruction set in use."""
+    """The loaded library and the instruction set in use."""
 
     handle: ctypes.CDLL | None = None
     reason: str = ""
@@ -118,8 +118,8 @@ def set_threads(threads: int) -> None:
     call("set_threads", threads)
 
 
-def rest() -> None:
-    """Let the threads sleep and give back what passes worked in; the next one takes both again."""
+def release() -> None:
+    """Let the threads sleep and free the scratch of passes; the next pass takes both again."""
     with _lock:
         native().nk_idle()
         native().nk_free_scratch()
@@ -174,16 +174,16 @@ def load(path: Path | None, wanted: str = "") -> str:
     Returns why that was not possible, "" when it was; what was in use before then stays.
     """
     if path is None:
-        return f"The library of native kernels is not there; {_MENDS}."
+        return f"The library of native kernels is not there; {_BUILD_HINT}."
     try:
         handle = ctypes.CDLL(str(path))
         for declared in schema.FUNCTIONS:
             function = getattr(handle, f"nk_{declared.name}")
             function.restype, function.argtypes = schema.signature(declared)
     except (OSError, AttributeError) as error:
-        return f"The library of native kernels does not load ({error}); {_MENDS} again."
+        return f"The library of native kernels does not load ({error}); {_BUILD_HINT} again."
     if handle.nk_abi() != schema.ABI:
-        return f"The library of native kernels is of another version; {_MENDS} again."
+        return f"The library of native kernels is of another version; {_BUILD_HINT} again."
     sets = tuple(handle.nk_isa_name(at).decode() for at in range(handle.nk_isa_count()))
     if wanted and wanted not in sets:
         return f"KERNELS_ISA is {wanted!r}; this processor runs: {', '.join(sets)}."

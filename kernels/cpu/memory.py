@@ -1,4 +1,4 @@
-"""Memory in huge pages, for what is streamed once a token: weights, keys and values.
+"""Memory in huge pages, for data that is read once a token: weights, keys and values.
 
 Pages of 2 MiB make reading that much a third faster, where the system has them to give.
 """

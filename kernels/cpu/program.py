@@ -1,9 +1,9 @@
 """Recorded programs on the CPU: instructions to one flat list that native code runs in one call.
 
-A token passes some two hundred operations; coming back to Python between them would cost more than
-a small model's arithmetic. What belongs together is joined here: a norm quantizes for the products
-that follow, gate and up are multiplied where they are made, a product adds itself to the stream.
-Nothing of this changes a bit of what the same ops compute one by one.
+A token takes some two hundred operations; returning to Python between them would cost more than a
+small model's arithmetic. Instructions are fused here: a norm also quantizes for the products after
+it, gate and up are multiplied piece by piece as they are computed, a product adds its result to the
+residual stream. The results have the same bits as those of the ops one by one.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ class _Lowering:
     widths: dict[str, int]
     ops: list[NativeOp] = field(default_factory=list)
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
-    kept: list[Tensor | Weight] = field(default_factory=list)  # what operations point at
-    quantized: tuple[str, int] = ("", 0)  # the buffer whose copy is there, its columns at once
+    kept: list[Tensor | Weight] = field(
+        default_factory=list
+    )  # keeps alive what operations point at
+    quantized: tuple[str, int] = ("", 0)  # the buffer that is quantized now, columns per scale
 
     def number(self, name: str, width: int = 0) -> int:
-        """The number of a buffer; a new one is made with its `width`."""
+        """The number of a buffer; a new name is added with its `width`."""
         if name not in self.widths:
             assert width, name
             self.widths[name] = width
@@ -97,7 +99,7 @@ class _Lowering:
     # --- instructions ---------------------------------------------------------------------------
 
     def lower(self, rest: Sequence[Instruction]) -> int:
-        """Emit the first of the instructions, with those it is joined to; returns how many."""
+        """Emit the first instruction, fused with the next where possible; returns how many were used."""
         one, then = rest[0], rest[1] if len(rest) > 1 else None
         match one:
             case Embed():
@@ -123,8 +125,8 @@ class _Lowering:
                 self._changed(one.x)
         return 1
 
-    def parts_before(self, one: Instruction) -> bool:
-        """Whether a pass may be parted here: what is quantized does not outlive a native call."""
+    def may_begin_call(self, one: Instruction) -> bool:
+        """Whether a native call may begin here: quantized activations do not outlive a call."""
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
     def _changed(self, name: str) -> None:
@@ -153,14 +155,14 @@ class _Lowering:
         )
         self._changed(one.out)
         if isinstance(then, Linear) and one.x != one.out == then.x:
-            first = _alike(then)[0]
+            first = _split_by_group(then)[0]
             op.quantize = _group(first)
             op.joined = Joined.COPY_ALONE if _reads_copy_alone(first) else Joined.APART
             self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
         """Products, and the gate or the sum that follows when nothing comes between."""
-        parts = _alike(one)
+        parts = _split_by_group(one)
         if len(parts) > 1:
             for part in parts:
                 self._linear(part, None)
@@ -200,7 +202,9 @@ class _Lowering:
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
         last = self.ops[-1]
         used = (last.x, last.out) if last.kind == OpKind.NORM else (last.x,)
-        if not {add_to, *map(self.number, one.outs)}.isdisjoint(used):  # by some still
+        if not {add_to, *map(self.number, one.outs)}.isdisjoint(
+            used
+        ):  # that some thread may still read or write
             last.joined = Joined.APART
         for start in range(0, len(one.weights), MOST_WEIGHTS):
             some = one.weights[start : start + MOST_WEIGHTS]
@@ -237,13 +241,13 @@ class _Lowering:
             "heads": self.widths[one.q] // one.head_width,
             "kv_heads": self.widths[one.k] // one.head_width,
         }
-        turning = self.angles[_turning(one)]
+        angles = self.angles[_rope_key(one)]
         self.add(
             OpKind.ROPE,
             x=self.number(one.q),
             y=self.number(one.k),
             z=self.number(one.v),
-            out=self.number(turning),
+            out=self.number(angles),
             pairs=one.frequencies.shape[0],
             interleaved=one.interleaved,
             query_norm=self.pointer(one.query_norm),
@@ -274,14 +278,14 @@ class _Lowering:
         )
         self._changed(one.out)
 
-    def turn_by(self, one: Attend) -> None:
-        """Compute the angles an attention turns by, once for all layers that share them."""
-        key = _turning(one)
+    def add_angles(self, one: Attend) -> None:
+        """Emit the rotary angles of an attention, once for all layers that share them."""
+        key = _rope_key(one)
         if key in self.angles:
             return
         name, pairs = f"angles {len(self.angles)}", one.frequencies.shape[0]
         self.angles[key] = name
-        # Where nothing turns there are no angles, but a buffer has to have some width.
+        # Without rotary embedding there are no angles, but a buffer needs some width.
         out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
         self.add(
             OpKind.ANGLES,
@@ -306,12 +310,12 @@ def _weight_group(weight: Weight) -> int:
     return library.native().nk_activation_group(weight.format.id)
 
 
-def _alike(one: Linear) -> list[Linear]:
-    """The same products in parts that read one quantized copy of x each."""
+def _split_by_group(one: Linear) -> list[Linear]:
+    """Splits products so that each part reads one quantized copy of x."""
     parts: dict[int, list[int]] = {}
     for at, weight in enumerate(one.weights):
         parts.setdefault(_group(Linear(one.x, (weight,), ("",))), []).append(at)
-    if 0 in parts and len(parts) > 1:  # what reads x itself goes along with any of the others
+    if 0 in parts and len(parts) > 1:  # products of floats join any other part
         exact = parts.pop(0)
         next(iter(parts.values())).extend(exact)
     changes = one.changes or (None,) * len(one.weights)
@@ -329,7 +333,7 @@ def _alike(one: Linear) -> list[Linear]:
 
 
 def _reads_copy_alone(one: Linear) -> bool:
-    """Whether these products read nothing of x itself."""
+    """Whether these products read the quantized copy only, not the floats of x."""
     return all(map(_weight_group, one.weights))
 
 
@@ -338,7 +342,7 @@ def _gates(one: Linear, gate: Gate) -> bool:
     return one.outs == (gate.gate, gate.up) and gate.out == gate.gate and len(rows) == 1
 
 
-def _turning(one: Attend) -> tuple[float, ...]:
+def _rope_key(one: Attend) -> tuple[float, ...]:
     return (one.rope_scale, *one.frequencies.tolist())
 
 
@@ -349,11 +353,11 @@ class Recorded:
         lowering = _Lowering(dict(program.widths))
         for one in program.body:
             if isinstance(one, Attend):
-                lowering.turn_by(one)
+                lowering.add_angles(one)
         starts: list[int] = []
         at = 0
         while at < len(program.body):
-            if lowering.parts_before(program.body[at]):
+            if lowering.may_begin_call(program.body[at]):
                 starts.append(len(lowering.ops))
             at += lowering.lower(program.body[at:])
         self._body_end = len(lowering.ops)
@@ -362,13 +366,13 @@ class Recorded:
         while at < len(program.head):
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
-        self._pieces = [0, *starts[1:], self._body_end]  # between them a pass may be given up
+        self._pieces = [0, *starts[1:], self._body_end]  # a pass can be cancelled between them
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
         self._ops = (NativeOp * len(lowering.ops))(*lowering.ops)
         self._buffers: dict[str, Tensor] = {}
-        self._tokens = 0  # rows there is room for
+        self._tokens = 0  # rows that the buffers have room for
         self._pointers = (ctypes.c_void_p * len(self._names))()
         self._room = -1
         self._native = NativeProgram(

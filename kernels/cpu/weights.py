@@ -1,8 +1,8 @@
 """Packing weights for the native kernels: into memory of huge pages, on all threads at once.
 
-Reading a few hundred megabytes for each token is what decoding costs, and pages of 2 MiB make that
-a third faster. Small tensors share such memory, so that none takes a page for itself; it is given
-back when the last tensor in it is dropped.
+Decoding is bound by reading a few hundred megabytes a token, and pages of 2 MiB make that a third
+faster. Small tensors share one allocation, so that none takes a page for itself; it is freed with
+the last tensor in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE = 2 << 20  # bytes
 _LINE = 64  # bytes: a line of a processor's cache
 _SHARED = 32 << 20  # bytes that small tensors share
 _LARGE = 8 << 20  # bytes from which a tensor has memory of its own
-_PIECE = 2 << 20  # bytes of a file packed between two looks at the checkpoint: a few ms
+_PIECE = 2 << 20  # bytes of a file packed between two calls of the checkpoint: a few ms
 
 
 def prepare(
@@ -102,7 +102,7 @@ def _share(
     pieces: Iterator[tuple[int, int]],
     checkpoint: Callable[[], None],
 ) -> None:
-    """Do all pieces on the library's number of threads, this one looking at the checkpoint."""
+    """Do all pieces on the library's number of threads, this one calling the checkpoint."""
     waiting = deque(pieces)  # taken from by all threads, each step of which is atomic
 
     def work_on() -> None:
@@ -134,7 +134,7 @@ def _next(waiting: deque[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 class _Memory:
-    """Hands out memory for tensors, and keeps none of it itself."""
+    """Allocates memory for tensors; small ones share allocations, which their last tensor frees."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine import CacheType
 from engine.cache import Cache
-from kernels.coded import Coded, hadamard
+from kernels.coded import QuantizedKV, hadamard
 
 TYPES = list(CacheType)
 K = 2  # key/value heads
@@ -23,7 +23,7 @@ def rows(tokens: int, width: int, seed: int = 0, spread: float = 1.0) -> Tensor:
 def written(cache: Cache, layer: int, keys: Tensor, values: Tensor) -> list[Tensor]:
     """Write one layer; the numbers attention reads of it."""
     read = cache.write(layer, keys, values)
-    return [rows.dense() if isinstance(rows, Coded) else rows for rows in read]
+    return [rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in read]
 
 
 def fill(cache: Cache, keys: Tensor, values: Tensor, layers: int = 2) -> list[Tensor]:

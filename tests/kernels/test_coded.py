@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from kernels import ops
-from kernels.coded import Coded, hadamard
+from kernels.coded import QuantizedKV, hadamard
 from rotation import rotation
 
 CAPACITY = 90
 
 
-def coded(random: torch.Generator, positions: int, width: int, heads: int = 2) -> Coded:
+def coded(random: torch.Generator, positions: int, width: int, heads: int = 2) -> QuantizedKV:
     """A view of a larger buffer, as a cache holds it: what is not seen is no number."""
     codes = torch.randint(-127, 128, (heads, CAPACITY, width), generator=random).to(torch.int8)
     scales = torch.rand(heads, CAPACITY, -(-width // 32), generator=random).to(torch.float16)
     scales[:, positions:] = torch.nan
-    return Coded(*(part[:, :positions].transpose(0, 1) for part in (codes, scales / 50)))
+    return QuantizedKV(*(part[:, :positions].transpose(0, 1) for part in (codes, scales / 50)))
 
 
 WIDTHS = (1, 2, 7, 16, 32, 48, 50, 64, 80, 96, 128, 192, 256, 512)

@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from kernels import ops
-from kernels.coded import Coded
+from kernels.coded import QuantizedKV
 from kernels.dispatch import BACKENDS
 from kernels.formats import FORMATS, Format
 from kernels.weight import Weight
@@ -39,7 +39,7 @@ def test_attention_takes_no_more_than_was_said(
     q = torch.randn(tokens, 8, 64)
     k, v = (torch.randn(2, context, 64).mul(9).to(held).transpose(0, 1) for _ in "kv")
     scales = torch.rand(context, 2, 2).to(torch.float16)
-    keys, values = (Coded(x, scales) if held is torch.int8 else x for x in (k, v))
+    keys, values = (QuantizedKV(x, scales) if held is torch.int8 else x for x in (k, v))
     with ops.only("reference"):
         said = ops.attention_bytes(tokens, context, 8, 2, 64, held)
         taken = _peak_bytes(lambda: ops.attention(q, keys, values, context - tokens, scale=0.1))
