@@ -85,7 +85,7 @@ def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     application.setDesktopFileName("tokonoma")
     application.setQuitOnLastWindowClosed(False)
     instance = Instance(paths.data())
-    if not smoke_test and instance.call(model):
+    if not smoke_test and not instance.claim(model):
         print("Tokonoma is already open: its window comes to the front.")
         return 0
     loop = cast("asyncio.AbstractEventLoop", qasync.QEventLoop(application))

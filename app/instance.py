@@ -1,19 +1,28 @@
-"""One window for one profile: a second start shows the first one's window, and ends.
+"""Single instance per profile: a second start hands its model over to the first, and ends.
 
-The lock on the conversations keeps a second app from harm; this keeps it from being in the way.
+A lock on a file of the profile decides between starts at the same moment; a local socket carries
+what is handed over. The lock on the conversations is another one: it keeps a second app from harm.
 """
 
 # ruff: noqa: N802  (Qt names the method that is overridden)
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
+from app.file_lock import FileLock, FileLockHeld
+
+_log = logging.getLogger(__name__)
+
 _PATIENCE_MILLISECONDS = 2000
+_CLAIM_SECONDS = 10.0  # within which the app that has the lock answers, or ends and lets go of it
+_RETRY_SECONDS = 0.05
 _LONGEST = 32768  # bytes of a path
 _HEARD = b"heard\n"
 
@@ -26,7 +35,37 @@ class Instance(QObject):
     def __init__(self, profile: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._name = f"tokonoma-{hashlib.sha256(str(profile.absolute()).encode()).hexdigest()[:20]}"
+        self._profile = profile
+        self._lock: FileLock | None = None
         self._server: QLocalServer | None = None
+
+    def claim(self, model: Path | None) -> bool:
+        """Become the instance, or hand `model` over to the app that is it; whether this is it now.
+
+        An app that is still starting, or saving before it ends, is waited for. One that does
+        neither is left alone: the lock on the conversations then says that they are in use.
+        """
+        limit = time.monotonic() + _CLAIM_SECONDS
+        while not self._take_lock():
+            if self.call(model):
+                return False
+            if time.monotonic() > limit:
+                return True
+            time.sleep(_RETRY_SECONDS)
+        # A folder that cannot be written to and some network drives have no locks: there an answer
+        # is the only sign of another app.
+        return not self.call(model)
+
+    def _take_lock(self) -> bool:
+        """Lock the profile; False when another app has it locked."""
+        try:
+            self._profile.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(self._profile / "instance.lock")
+        except FileLockHeld:
+            return False
+        except OSError as error:
+            _log.info("no lock on the profile: %s", error)
+        return True
 
     def call(self, model: Path | None) -> bool:
         """Call the app that is open, from a second start; False when there is none that answers."""
@@ -42,15 +81,15 @@ class Instance(QObject):
         return heard == _HEARD
 
     def listen(self) -> None:
-        """Answer second starts from now on; a name that a crash left behind is taken over."""
+        """Answer second starts from now on; the socket of an app that crashed is removed."""
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
         self._server.newConnection.connect(self._on_connection)
-        self._server.listen(self._name)  # without it, the lock still keeps a second app out
+        self._server.listen(self._name)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Answer no more; the lock stays until the process ends, as much is yet to be saved."""
         if self._server is not None:
             self._server.close()
 

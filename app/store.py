@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app import store_adapters
+from app.file_lock import FileLock
 from app.store_adapters import AdapterMark, StoredAdapters, StoredUse
-from app.store_files import FileLock, set_aside
+from app.store_files import lock_store, set_aside
 from app.store_rows import (
     BRANCH,
     CONVERSATION,
@@ -78,7 +79,7 @@ class Store:
         """Open or create the store; answers that a crash cut off become interrupted messages."""
         with translated(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(path)
+            lock = lock_store(path)
             try:
                 salvaged = _salvaged(path)
                 if salvaged.exists() and not path.exists():  # a repair was cut off

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from app.instance import FileOpens, Instance
 from stage import flush, until
 
 ROOT = Path(__file__).parents[2]
+STARTS_SECONDS = 30.0  # in which four starts have settled which of them stays
 SECOND = """
 import sys
+import time
 from pathlib import Path
 from PySide6.QtCore import QCoreApplication
 from app.instance import FileOpens, Instance
@@ -78,3 +82,30 @@ def test_a_file_the_system_asks_to_open_is_told(qapp: QCoreApplication, tmp_path
     QCoreApplication.sendEvent(qapp, QFileOpenEvent(QUrl.fromLocalFile(str(path))))
     qapp.removeEventFilter(opens)
     assert told == [str(path)]
+
+
+def test_of_several_starts_at_once_one_opens_and_the_others_hand_over(tmp_path: Path) -> None:
+    environment = {**os.environ, "TOKONOMA_HOME": str(tmp_path / "home")}
+    starts = [
+        subprocess.Popen(
+            [sys.executable, "-m", "app"], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+        )
+        for _ in range(4)
+    ]
+    try:
+        limit = time.monotonic() + STARTS_SECONDS
+        while sum(start.poll() is not None for start in starts) < 3:
+            assert time.monotonic() < limit, "more than one stayed open"
+            time.sleep(0.05)
+        (first,) = [start for start in starts if start.poll() is None]
+        others = [start for start in starts if start is not first]
+        assert [start.returncode for start in others] == [0, 0, 0]
+        for start in others:
+            assert b"already open" in start.communicate()[0]
+        time.sleep(1.0)  # it stays, and does not hand over to one of those that ended
+        assert first.poll() is None
+    finally:
+        for start in starts:
+            start.terminate()
+            start.communicate(timeout=STARTS_SECONDS)
+    assert first.returncode == 0
