@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.cache_lease import CacheLease
 from engine.device import give_back_memory
 from engine.messages import CacheType
 from kernels import ops
@@ -55,6 +56,8 @@ class Cache:
     A forward pass writes each layer with `write` and then commits once with `advance`; a pass that
     is cancelled in the middle has therefore changed nothing. Buffers double as they fill, so an
     8,192-token context costs memory only when it is used.
+
+    What another thread reads under a lease is never overwritten; see `make_writable`.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Cache:
         self.length = 0  # tokens committed
         self._outgrown = 0  # bytes of buffers replaced since they were last given back
         self._room: Room | None = None  # where all layers lie, until one of them grows
+        self._lease: CacheLease | None = None  # of this cache, or of the one it follows
         # One head's keys are contiguous, as attention reads them: [K, S, width] each.
         self._keys, self._values = (
             [_empty(kv_heads, head_width, type) for _ in range(layers)] for _ in range(2)
@@ -95,8 +99,35 @@ class Cache:
         return sum(part.nbytes for parts in (*self._keys, *self._values) for part in parts)
 
     def fresh(self) -> Cache:
-        """An empty cache of the same kind."""
-        return Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
+        """An empty cache of the same kind; what is leased of this one still counts as memory."""
+        made = Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
+        made._lease = self._lease
+        return made
+
+    def lease(self) -> CacheLease:
+        """Have another thread read the committed tokens. One lease at a time."""
+        assert self._lease is None or self._lease.released, "a second lease on a cache"
+        layers = zip(self._keys, self._values, strict=True)
+        self._lease = CacheLease([[*keys, *values] for keys, values in layers], self.length)
+        return self._lease
+
+    def make_writable(self, tokens: int, checkpoint: Callable[[], None] = lambda: None) -> None:
+        """See that writing `tokens` after the committed ones spoils nothing that is leased.
+
+        Leased buffers that would be overwritten are left to the lease. Where they and this cache
+        would together take more than a full cache, it waits until enough of them is read; raises
+        what `checkpoint` raises. `write` and `room` do this too, but cannot be cancelled.
+        """
+        needed = self.length + tokens
+        while (lease := self._lease) is not None:
+            if lease.released:
+                self._lease = None
+            elif self._fits_beside(lease, needed):
+                if self.length < lease.length:
+                    self._leave(lease, needed)
+                return
+            else:
+                lease.wait(checkpoint)
 
     def write(
         self, layer: int, keys: Tensor, values: Tensor
@@ -107,6 +138,7 @@ class Cache:
         """
         start, end = self.length, self.length + keys.shape[0]
         assert end <= self.context, f"{end} tokens in a cache for {self.context}"
+        self.make_writable(keys.shape[0])
         self._reserve(layer, end)
         read: list[Tensor | QuantizedKV] = []
         for buffers, rows in ((self._keys, keys), (self._values, values)):
@@ -124,6 +156,7 @@ class Cache:
         """
         needed = self.length + tokens
         assert needed <= self.context, f"{needed} tokens in a cache for {self.context}"
+        self.make_writable(tokens)
         if self._room is None or needed > self._room.capacity:
             for layer in range(len(self._keys)):
                 self._reserve(layer, needed)
@@ -156,37 +189,82 @@ class Cache:
             for part in _PARTS[self.type]
         }
 
-    def tensors(self, length: int) -> Iterator[Tensor]:
+    def tensors(
+        self, length: int, checkpoint: Callable[[], None] = lambda: None
+    ) -> Iterator[Tensor]:
         """Everything held of the first `length` tokens: views [K, length, width].
 
         Room is made where there is none yet, and for a little more: a cache is filled by writing
-        to these views and then calling `advance`.
+        to these views and then calling `advance`. `checkpoint` is that of `make_writable`.
         """
+        wanted = min(length + _FIRST_CAPACITY, self.context)
+        if any(self._capacity(layer) < length for layer in range(len(self._keys))):
+            self.make_writable(wanted - self.length, checkpoint)
         for layer in range(len(self._keys)):
-            if self._keys[layer][0].shape[1] < length:
-                self._reserve(layer, min(length + _FIRST_CAPACITY, self.context))
+            if self._capacity(layer) < length:
+                self._reserve(layer, wanted)
             for buffers in (self._keys, self._values):
                 yield from (part[:, :length] for part in buffers[layer])
 
+    def _capacity(self, layer: int) -> int:
+        """Tokens one layer has space for."""
+        return self._keys[layer][0].shape[1]
+
+    def _grown(self, held: int, needed: int) -> int:
+        """Tokens a layer is given space for that has space for `held` and lacks it."""
+        return held if needed <= held else min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
+
+    def _fits_beside(self, lease: CacheLease, needed: int) -> bool:
+        """Whether this cache, with `needed` tokens, and what is leased take at most a full cache."""
+        leased = lease.kept()
+        tokens = 0  # of single layers
+        for layer in range(len(self._keys)):
+            held = self._capacity(layer)
+            if self._is_leased(layer, leased) and self.length < lease.length:
+                tokens += held + self._grown(0, needed)
+            else:
+                tokens += self._grown(held, needed)
+                if layer in leased and not self._is_leased(layer, leased):
+                    tokens += leased[layer][0].shape[1]
+        return tokens <= len(self._keys) * self.context
+
+    def _is_leased(self, layer: int, leased: dict[int, list[Tensor]]) -> bool:
+        """Whether the lease reads the very buffers this cache writes to."""
+        return layer in leased and leased[layer][0] is self._keys[layer][0]
+
+    def _leave(self, lease: CacheLease, needed: int) -> None:
+        """Leave to the lease what it still reads, and take a copy of what stays."""
+        leased = lease.kept()
+        for layer in range(len(self._keys)):
+            if self._is_leased(layer, leased):
+                self._replace(layer, self._grown(0, needed))
+
     def _reserve(self, layer: int, needed: int) -> None:
         """Make room for `needed` tokens in one layer, keeping what is committed."""
-        held = self._keys[layer][0].shape[1]
+        held = self._capacity(layer)
         if needed <= held:
             return
-        self._room = None
-        capacity = min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
-        outgrown = [*self._keys[layer], *self._values[layer]]
-        larger = _together(outgrown, capacity)
-        for part, copy in zip(outgrown, larger, strict=True):
-            copy[:, : self.length] = part[:, : self.length]
-            self._outgrown += copy.nbytes // 2
-        half = len(larger) // 2
-        self._keys[layer], self._values[layer] = larger[:half], larger[half:]
+        outgrown = self._replace(layer, self._grown(held, needed))
+        self._outgrown += sum(part.nbytes for part in outgrown)
+        if self._lease is not None:
+            self._lease.move(layer, outgrown, [*self._keys[layer], *self._values[layer]])
+        del outgrown
         # Outgrown buffers stay in the allocator's heap, in pieces the larger ones cannot use:
         # half a cache that nobody holds, unless it is told to let them go.
         if self._outgrown > _MOST_OUTGROWN or layer == len(self._keys) - 1:
             give_back_memory()
             self._outgrown = 0
+
+    def _replace(self, layer: int, capacity: int) -> list[Tensor]:
+        """Give a layer new buffers with what is committed in them; returns those it had."""
+        self._room = None
+        before = [*self._keys[layer], *self._values[layer]]
+        after = _together(before, capacity)
+        for part, copy in zip(before, after, strict=True):
+            copy[:, : self.length] = part[:, : self.length]
+        half = len(after) // 2
+        self._keys[layer], self._values[layer] = after[:half], after[half:]
+        return before
 
 
 def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:

@@ -197,7 +197,7 @@ class Desk:
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
-        """Copy the session and have it written; None: the event comes when that is done."""
+        """Have the session written as it is now; None: the event comes when that is done."""
         self._saver.wait(checkpoint)
         session = self.session
         if not session.tokens or self._is_saved():

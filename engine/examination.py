@@ -234,7 +234,8 @@ def _needs(model: ModelShape, held: int, cache: CacheType, decoding: int = 0) ->
             model.head_width,
             Cache.held_type(cache),
         )
-        return scratch_bytes(model, tokens, attention) + decoding
+        layer = per_token * context // model.layers
+        return scratch_bytes(model, tokens, attention, layer) + decoding
 
     return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
 

@@ -134,11 +134,14 @@ def vocabulary_bytes(tokens: int, merges: int, sentencepiece: bool) -> int:
     return tokens * _BYTE_LEVEL_TOKEN_BYTES + merges * _MERGE_BYTES
 
 
-def scratch_bytes(shape: ModelShape, tokens: int, attention_bytes: int) -> int:
+def scratch_bytes(
+    shape: ModelShape, tokens: int, attention_bytes: int, cache_layer_bytes: int
+) -> int:
     """What a pass over `tokens` takes at most beside weights and cache.
 
     That is the activations of one layer, what attention makes for itself, the logits of one token
-    and what sampling makes of them.
+    and what sampling makes of them, and one layer of the full cache: its outgrown buffers while it
+    grows, which a session that is being saved may hold a little longer.
     """
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
@@ -146,7 +149,7 @@ def scratch_bytes(shape: ModelShape, tokens: int, attention_bytes: int) -> int:
     attending = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
     feeding = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
     logits = 4 * 8 * shape.vocabulary
-    return _RUNTIME_BYTES + logits + int(_HEAP_SHARE * max(attending, feeding))
+    return _RUNTIME_BYTES + cache_layer_bytes + logits + int(_HEAP_SHARE * max(attending, feeding))
 
 
 def _most_context(needs: Needs, budget: int, limit: int) -> int:

@@ -1,6 +1,6 @@
 """Writes sessions to the disk beside the engine's work, one at a time.
 
-Two at a time would hold two copies of a cache in memory, so the second one waits.
+One at a time, since a cache has one lease: the second save waits for the first.
 """
 
 from __future__ import annotations
@@ -44,34 +44,39 @@ class Saver:
         budget_bytes: int,
         saved: Callable[[Path], None],
     ) -> None:
-        """Write `captured`; `saved` is told where. `identify` hashes the model, which takes a while."""
+        """Write and release `captured`; `saved` gets the path. `identify` hashes the model, which takes a while."""
         assert self._work is None, "a save before the last one was awaited"
         started = time.perf_counter()
-        # Taken out when it is written: what is over must not keep a copy of a whole cache.
-        waiting = [captured]
+        metadata = captured.metadata
 
         def write() -> SnapshotSaved:
-            copy, sha256 = waiting.pop(), identify()
-            metadata = copy.metadata
+            sha256 = identify()
             path, size, evicted = folder.save(
                 conversation=metadata["conversation"],
                 key=(sha256, metadata["stack"], metadata["cache"]),
-                token_bytes=copy.token_bytes,
+                token_bytes=captured.token_bytes,
                 budget_bytes=budget_bytes,
-                write=lambda path: snapshot.write(copy, path, sha256),
+                write=lambda path: snapshot.write(captured, path, sha256),
             )
             saved(path)
-            return SnapshotSaved(request, copy.tokens, size, time.perf_counter() - started, evicted)
+            return SnapshotSaved(
+                request, captured.tokens, size, time.perf_counter() - started, evicted
+            )
 
         def work() -> None:
             outcome = _outcome(request, write)
+            captured.release()
             give_back_memory()
             try:
                 self._deliver(outcome)
             except BaseException:
                 log.exception("the end of save %d cannot be delivered", request)
 
-        self._work = Beside(work, "snapshot")
+        try:
+            self._work = Beside(work, "snapshot")
+        except BaseException:
+            captured.release()
+            raise
 
 
 def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved | Failed:

@@ -224,6 +224,10 @@ class Engine:
         from engine.saver import Saver
         from engine.snapshots import Snapshots
 
+        def unload() -> None:
+            self._wait_for_saver(checkpoint)  # which still reads the session that is to go
+            self._unload()
+
         checkpoint()
         files = _stamps(command.path)  # before they are read
         model = load(
@@ -235,7 +239,7 @@ class Engine:
             reclaimable=0 if self._desk is None else self._desk.held_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,
-            before_weights=self._unload,
+            before_weights=unload,
         )
         if self._saver is None or self._snapshots is None:
             self._saver = Saver(self._deliver)
@@ -249,7 +253,7 @@ class Engine:
         return self._desk
 
     def _unloaded(self, request: int) -> ModelUnloaded:
-        """Drop the model, and the copy of its session that may still be being written."""
+        """Drop the model, once its session is not being written any more."""
         before = resident_memory()
         self._wait_for_saver()
         self._unload()
@@ -264,9 +268,9 @@ class Engine:
             ops.release()
             give_back_memory()
 
-    def _wait_for_saver(self) -> None:
+    def _wait_for_saver(self, checkpoint: Callable[[], None] = lambda: None) -> None:
         if self._saver is not None:
-            self._saver.wait()
+            self._saver.wait(checkpoint)
 
     def _is_cancelled(self, request: int) -> bool:
         return self._stopping or request in self._cancelled

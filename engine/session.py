@@ -164,6 +164,7 @@ class Session:
     def _hidden(self, chunk: list[int], checkpoint: Callable[[], None]) -> Tensor:
         """Hidden states [T, D] of tokens whose keys and values the cache then holds."""
         with torch.inference_mode():
+            self.cache.make_writable(len(chunk), checkpoint)
             if self._recorded is None:
                 return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
             # Nobody may hold the room: what a layer outgrows is given back before the next grows.
@@ -195,6 +196,7 @@ class Session:
             logits = self.logits(self._hidden([token], checkpoint))[0]
         else:
             with torch.inference_mode():
+                self.cache.make_writable(1, checkpoint)
                 logits = self._recorded.step(token, self.cache.room(1), self.cache.length)
             self.cache.advance(1)
         self.tokens.append(token)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from engine import snapshot_file
 from engine.beside import Beside
+from engine.cache_lease import CacheLease
 from engine.errors import Cancelled, RequestError, SnapshotError
 from engine.messages import Sampling
 from engine.sampling import Sampler
@@ -40,10 +41,15 @@ _TOKENS, _LOGITS, _RANDOM = "tokens", "logits", "random"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session at one moment: copies, so that the session may go on while they are written."""
+    """A session at one moment, to be written once or released, while the session goes on.
+
+    Keys and values are not copied: a lease on the cache keeps them as they are until then.
+    """
 
     metadata: Mapping[str, str]  # all but which model file it was
-    tensors: Mapping[str, Tensor]
+    layout: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]  # of keys and values
+    cache: CacheLease
+    tensors: Mapping[str, Tensor]  # everything else, copied
 
     @property
     def tokens(self) -> int:
@@ -55,6 +61,10 @@ class Snapshot:
         """The ids as the file has them: i32, least byte first."""
         return bytes(_bytes(self.tensors[_TOKENS]))
 
+    def release(self) -> None:
+        """Let the session have its cache for itself again."""
+        self.cache.release()
+
 
 def session_bytes(session: Session) -> int:
     """What a snapshot of the session would take, but for some kilobytes."""
@@ -63,13 +73,11 @@ def session_bytes(session: Session) -> int:
 
 
 def capture(session: Session, *, model: str, architecture: str, conversation: str = "") -> Snapshot:
-    """Copy what the session holds, at least one token; `model` and `conversation` are names for people and senders."""
+    """What the session holds, at least one token; `model` and `conversation` are names for people and senders."""
     length = len(session.tokens)
     assert length, "an empty session was to be saved"
     tensors = {_TOKENS: torch.tensor(session.held, dtype=torch.int32)}
     with torch.inference_mode():
-        held = zip(session.cache.layout(length), session.cache.tensors(length), strict=True)
-        tensors |= {name: part.clone(memory_format=torch.contiguous_format) for name, part in held}
         if session.last_logits is not None:
             tensors[_LOGITS] = session.last_logits.clone()
     sampling = ""
@@ -93,16 +101,33 @@ def capture(session: Session, *, model: str, architecture: str, conversation: st
         "conversation": conversation,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return Snapshot(metadata, tensors)
+    return Snapshot(metadata, session.cache.layout(length), session.cache.lease(), tensors)
 
 
 def write(snapshot: Snapshot, path: Path, model_sha256: str) -> int:
-    """Write a snapshot, completely or not at all; returns the file's bytes. Raises OSError."""
-    data = [
-        Data(name, _TYPES[tensor.dtype], tuple(tensor.shape), _bytes(tensor))
+    """Write a snapshot, completely or not at all, and release it; returns the file's bytes.
+
+    Raises OSError.
+    """
+    parts = (part for layer in snapshot.cache.layers() for part in layer)
+    small = [
+        Data(name, _TYPES[tensor.dtype], tuple(tensor.shape), (_bytes(tensor),))
         for name, tensor in snapshot.tensors.items()
     ]
-    return snapshot_file.write(path, {"model_sha256": model_sha256, **snapshot.metadata}, data)
+    held = [
+        Data(name, _TYPES[dtype], shape, _next_rows(parts))
+        for name, (dtype, shape) in snapshot.layout.items()
+    ]
+    metadata = {"model_sha256": model_sha256, **snapshot.metadata}
+    try:
+        return snapshot_file.write(path, metadata, [*small[:1], *held, *small[1:]])
+    finally:
+        snapshot.release()
+
+
+def _next_rows(parts: Iterator[Tensor]) -> Iterator[memoryview]:
+    """The memory of the next of `parts` [K, T, width], head by head: one head's is contiguous."""
+    yield from map(_bytes, next(parts))
 
 
 def restore(
@@ -203,7 +228,7 @@ class _Restored:
         if len(session.tokens) + self._length > session.context:
             session.clear()
         self._cache = session.cache.fresh()
-        tensors = self._cache.tensors(self._length)
+        tensors = self._cache.tensors(self._length, checkpoint)
         for name, view in zip(self._layout, tensors, strict=True):
             checkpoint()
             entry = self._header.tensors[name]

@@ -53,12 +53,17 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """One tensor to be written."""
+    """One tensor to be written; its bytes are asked for when its turn comes."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    bytes: memoryview
+    pieces: Iterable[memoryview]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that `pieces` must have together."""
+        return math.prod(self.shape) * _WIDTHS[self.dtype]
 
 
 class Damaged(SnapshotError):
@@ -243,9 +248,16 @@ def remove_leftovers(folder: Path, name: str = "") -> int:
 def _write_all(file: BinaryIO, metadata: Mapping[str, str], tensors: Sequence[Data]) -> int:
     digest = hashlib.sha256()
     header = _header(metadata, tensors)
-    for piece in (len(header).to_bytes(8, "little"), header, *(data.bytes for data in tensors)):
+    for piece in (len(header).to_bytes(8, "little"), header):
         digest.update(piece)
         file.write(piece)
+    for data in tensors:
+        written = 0
+        for piece in data.pieces:
+            digest.update(piece)
+            file.write(piece)
+            written += piece.nbytes
+        assert written == data.size_bytes, data.name
     file.write(digest.digest())
     file.flush()
     os.fsync(file.fileno())
@@ -257,10 +269,8 @@ def _header(metadata: Mapping[str, str], tensors: Sequence[Data]) -> bytes:
         "__metadata__": {"format": FORMAT, "version": str(VERSION), **metadata}
     }
     end = 0
-    digest = Data(DIGEST, "U8", (_DIGEST_BYTES,), memoryview(bytes(_DIGEST_BYTES)))
-    for data in (*tensors, digest):
-        start, end = end, end + data.bytes.nbytes
-        assert data.bytes.nbytes == math.prod(data.shape) * _WIDTHS[data.dtype], data.name
+    for data in (*tensors, Data(DIGEST, "U8", (_DIGEST_BYTES,), ())):
+        start, end = end, end + data.size_bytes
         fields[data.name] = {
             "dtype": data.dtype,
             "shape": list(data.shape),

@@ -62,6 +62,8 @@ def test_the_context_asked_for_is_the_one_counted(tmp_path: Path) -> None:
     short, long = inspect_model(path, 128), inspect_model(path, 16_384)
     assert (short.context, long.context) == (128, 16_384)
     assert long.cache_bytes == 128 * short.cache_bytes
+    layer = (long.cache_bytes - short.cache_bytes) // 2
+    assert long.scratch_bytes - short.scratch_bytes >= layer  # held twice while it grows
     assert long.context_model == 256
 
 

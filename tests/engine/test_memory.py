@@ -122,13 +122,18 @@ def test_a_vocabulary_takes_what_its_kind_takes() -> None:
 
 
 def test_scratch_grows_with_the_chunk_with_each_width_and_with_attention() -> None:
-    before = scratch_bytes(SHAPE, 256, 10_000_000)
-    assert scratch_bytes(SHAPE, 512, 10_000_000) > before
-    assert scratch_bytes(SHAPE, 256, 20_000_000) > before
+    before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
+    assert scratch_bytes(SHAPE, 512, 10_000_000, 0) > before
+    assert scratch_bytes(SHAPE, 256, 20_000_000, 0) > before
     for name in ("width", "heads", "kv_heads", "feed_forward", "vocabulary"):
         wider = replace(SHAPE, **{name: 8 * getattr(SHAPE, name)})
-        assert scratch_bytes(wider, 256, 10_000_000) > before, name
+        assert scratch_bytes(wider, 256, 10_000_000, 0) > before, name
 
 
 def test_a_layers_weights_are_those_of_its_products() -> None:
     assert SHAPE.layer_weights == 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1_536
+
+
+def test_the_layer_a_cache_holds_twice_while_it_grows_or_is_saved_is_planned_for() -> None:
+    before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
+    assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 5_000_000

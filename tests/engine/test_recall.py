@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import safetensors.numpy
 
 import tiny
 import tiny_lora
 from engine import (
     AdaptersSet,
+    AdapterUse,
     CacheType,
     Cancel,
     Failed,
     Finished,
     Generate,
+    LoadModel,
     LoadSnapshot,
+    ModelLoaded,
     ModelUnloaded,
     PromptProgress,
     Sampling,
@@ -404,3 +408,34 @@ def test_a_saved_stack_is_written_again_under_another_one(
     bench.ask(4, "hello", max_tokens=1)
     assert bench.save(5).tokens
     assert len(list(snapshots_folder().glob("*.safetensors"))) == 2
+
+
+@pytest.mark.parametrize("next_command", ["answer", "adapters", "load", "unload"])
+def test_what_is_sent_while_a_session_is_saved_leaves_the_file_right(
+    next_command: str, llama: Path, leaf: Path
+) -> None:
+    commands = {
+        "answer": Generate(11, turns_of("elsewhere " * 60), sampling=GREEDY, max_tokens=9),
+        "adapters": SetAdapters(11, (AdapterUse(leaf),)),
+        "load": LoadModel(11, llama),
+        "unload": UnloadModel(11),
+    }
+    contents: list[dict[str, bytes]] = []
+    for waits in (True, False):
+        bench = Bench()
+        bench.load(llama)
+        bench.ask(9, "something " * 100, max_tokens=9, sampling=SEEDED)
+        bench.engine.send(SaveSnapshot(10, "one", PLENTY))
+        if waits:
+            bench.until(SnapshotSaved)
+        bench.engine.send(commands[next_command])
+        seen = bench.until(Finished, AdaptersSet, ModelLoaded, ModelUnloaded, Failed)
+        bench.engine.stop()
+        assert not any(isinstance(event, Failed) for event in seen)
+        (file,) = snapshots_folder().iterdir()
+        contents.append({k: v.tobytes() for k, v in safetensors.numpy.load_file(file).items()})
+        file.unlink()
+    first, second = contents
+    first.pop("digest"), second.pop("digest")  # it covers the time of saving
+    assert first == second
+    assert len(first["tokens"]) > 400

@@ -1,16 +1,16 @@
-"""The writer of sessions: one event for each, and no copy of a cache left behind."""
+"""The writer of sessions: one event for each, and the cache released before it."""
 
 from __future__ import annotations
 
 import queue
 import threading
-import weakref
 from pathlib import Path
 
 import pytest
 import torch
 
 from engine import Failed, SnapshotSaved
+from engine.cache import Cache
 from engine.errors import SnapshotError
 from engine.messages import Event
 from engine.saver import Saver
@@ -25,13 +25,21 @@ class Panic(BaseException):
     """What a panic of a Rust library is to Python: no `Exception`."""
 
 
-def copied() -> Snapshot:
-    metadata = {"conversation": "talk", "stack": "", "cache": "f32", "tokens": "3"}
-    return Snapshot(metadata, {"tokens": torch.tensor([1, 2, 3], dtype=torch.int32)})
+def captured() -> Snapshot:
+    cache = Cache(2, kv_heads=2, head_width=16, context=64)
+    for layer in range(2):
+        cache.write(layer, torch.ones(3, 2, 16), torch.ones(3, 2, 16))
+    cache.advance(3)
+    return Snapshot(
+        {"conversation": "talk", "stack": "", "cache": "f32", "tokens": "3"},
+        cache.layout(3),
+        cache.lease(),
+        {"tokens": torch.tensor([1, 2, 3], dtype=torch.int32)},
+    )
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_copy_is_let_go_of_before_the_event_says_that_it_is_written(
+def test_the_cache_is_released_before_the_event_says_that_it_is_written(
     tmp_path: Path, fails: bool
 ) -> None:
     begun = threading.Event()
@@ -43,22 +51,23 @@ def test_a_copy_is_let_go_of_before_the_event_says_that_it_is_written(
         return MODEL
 
     events: queue.Queue[tuple[Event, bool]] = queue.Queue()
-    copies = [copied()]
-    copy = weakref.ref(copies[0].tensors["tokens"])
-    saver = Saver(lambda event: events.put((event, copy() is None)))
+    session = captured()
+    lease = session.cache
+    saver = Saver(lambda event: events.put((event, lease.released and not lease.kept())))
     saver.save(
         1,
-        copies.pop(),
+        session,
         Snapshots(tmp_path),
         identify=identify,
         budget_bytes=1 << 30,
         saved=lambda path: None,
     )
+    assert not lease.released
     begun.set()
-    event, gone = events.get(timeout=PATIENCE)
+    event, released = events.get(timeout=PATIENCE)
     saver.wait()
     assert isinstance(event, Failed if fails else SnapshotSaved)
-    assert gone
+    assert released
 
 
 def test_a_panic_while_saving_is_answered_and_the_next_save_works(
@@ -73,7 +82,7 @@ def test_a_panic_while_saving_is_answered_and_the_next_save_works(
         saver.wait()
         saver.save(
             request,
-            copied(),
+            captured(),
             Snapshots(tmp_path),
             identify=identify,
             budget_bytes=1 << 30,

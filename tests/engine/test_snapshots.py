@@ -28,8 +28,8 @@ def writing(token_bytes: bytes, key: tuple[str, ...] = KEY, size: int = 0) -> Ca
     count = len(token_bytes) // 4
     names = dict(zip(("model_sha256", "stack", "cache"), key, strict=True))
     data = [
-        Data("tokens", "I32", (count,), memoryview(token_bytes)),
-        Data("anything", "U8", (size,), memoryview(bytes(size))),
+        Data("tokens", "I32", (count,), [memoryview(token_bytes)]),
+        Data("anything", "U8", (size,), [memoryview(bytes(size))]),
     ]
     return lambda path: snapshot_file.write(path, {**names, "tokens": str(count)}, data)
 
@@ -188,7 +188,7 @@ def test_a_header_is_read_once_until_its_file_changes(folder: Snapshots) -> None
 def test_a_file_with_senseless_tokens_is_a_fault(folder: Snapshots) -> None:
     path, _ = save(folder, 1, 2)
     for tokens, kind in (("x", "I32"), ("9" * 20, "I32"), ("2", "F32")):
-        data = Data("tokens", kind, (2,), memoryview(ids(1, 2)))
+        data = Data("tokens", kind, (2,), [memoryview(ids(1, 2))])
         snapshot_file.write(path, {"tokens": tokens}, [data])
         assert folder.all()[0].fault is not None
     snapshot_file.write(path, {"tokens": "2"}, [])
