@@ -314,10 +314,10 @@ int64_t take(int64_t *taken, int64_t items, bool back) {
     return first > last ? -1 : back ? last : first;
 }
 
-void attend(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
+// `ropes`: the rotation before it was left to it.
+void attend(Run &run, const nk_op &op, int64_t *taken, int thread, int threads, bool ropes) {
     const nk_attend a = attention_of(run, op);
     const nk_op &before = *(&op - 1);
-    const bool ropes = left_to_attention(run, &before, threads);
     const int64_t items = run.table->attention_items(&a);
     for (;;) {
         const int64_t item = take(taken, items, 2 * thread >= threads);
@@ -378,7 +378,7 @@ void embed(Run &run, const nk_op &op, int thread, int threads) {
     }
 }
 
-void part(Run &run, int64_t index, int thread, int threads) {
+void part(Run &run, int64_t index, int thread, int threads, bool ropes) {
     const nk_op &op = run.program->ops[index];
     int64_t *taken = &run.taken[index - run.first];
     switch (op.kind) {
@@ -388,17 +388,23 @@ void part(Run &run, int64_t index, int thread, int threads) {
     case NK_LINEAR: return linear(run, op, taken, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
     case NK_ROPE: return rope(run, op, thread, threads);
-    case NK_ATTEND: return attend(run, op, taken, thread, threads);
+    case NK_ATTEND: return attend(run, op, taken, thread, threads, ropes);
     default: return elementwise(run, op, thread, threads);
     }
 }
 
 void job(void *context, int thread, int threads) {
     Run &run = *(Run *)context;
+    // Decided once, at the rotation: fewer threads may go on after a barrier between the two, and
+    // an attention that decided anew would rotate what is rotated already.
+    bool ropes = false;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
-        if (left_to_attention(run, &op, threads)) continue;
-        part(run, i, thread, threads);
+        if (op.kind == NK_ROPE) {
+            ropes = left_to_attention(run, &op, threads);
+            if (ropes) continue;
+        }
+        part(run, i, thread, threads, ropes);
         if (op.joined == NK_JOINED || (op.joined == NK_COPY_ALONE && run.tokens == 1)) continue;
         threads = nk_pool_barrier(thread);
         if (thread >= threads) return;

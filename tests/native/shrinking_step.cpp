@@ -1,0 +1,113 @@
+// Runs a rotation and its attention while the pool drops threads at the barrier between them: every
+// head has to be rotated once, its keys and values stored once. Exits with 0 when that holds.
+//
+// The pool is replaced by one that runs its threads in turn, the last first: threads that leave at
+// the first barrier have then done their share before thread 0 goes on with those that stay.
+#include "run/step.cpp"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+namespace {
+
+constexpr int kHeads = 4, kKvHeads = 2, kWidth = 8;
+
+int rotated[kHeads + kKvHeads], stored[2 * kKvHeads], attended[kKvHeads];
+float query[kHeads * kWidth], key[kKvHeads * kWidth], value[kKvHeads * kWidth];
+float angle[kWidth], result[kHeads * kWidth];
+float keys[kKvHeads * kWidth], values[kKvHeads * kWidth];
+
+int threads_before, threads_after;  // the barrier
+
+void count_rope(const float *x, const float *, const float *, int64_t, int64_t, int64_t, int,
+                float *) {
+    if (x >= key && x < key + kKvHeads * kWidth) rotated[kHeads + (x - key) / kWidth]++;
+    else rotated[(x - query) / kWidth]++;
+}
+
+void count_row(const float *, int64_t, int, void *row, uint16_t *) {
+    const float *at = (const float *)row;
+    if (at >= keys && at < keys + kKvHeads * kWidth) stored[(at - keys) / kWidth]++;
+    else stored[kKvHeads + (at - values) / kWidth]++;
+}
+
+int64_t items(const nk_attend *a) { return a->kv_heads; }
+int64_t none(const nk_attend *) { return 0; }
+void count_item(const nk_attend *, int64_t item, void *, void *) { attended[item]++; }
+
+nk_table table_of_counters() {
+    nk_table table = {};
+    table.rope = count_rope;
+    table.cache_row = count_row;
+    table.attention_items = items;
+    table.attention_shared = table.attention_own = table.attention_merges = none;
+    table.attention_item = count_item;
+    return table;
+}
+
+bool all_once(const char *what, const int *counts, int count) {
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        if (counts[i] == 1) continue;
+        printf("%d threads, then %d: %s %d: %d times\n", threads_before, threads_after, what, i,
+               counts[i]);
+        good = false;
+    }
+    return good;
+}
+
+bool run_once() {
+    for (int &count : rotated) count = 0;
+    for (int &count : stored) count = 0;
+    for (int &count : attended) count = 0;
+    nk_op ops[2] = {};
+    for (nk_op &op : ops) {
+        op.heads = kHeads, op.kv_heads = kKvHeads, op.head_width = kWidth;
+        op.x = 0, op.y = 1, op.z = 2, op.out = 3;
+        op.activation = op.add_to = -1;
+        op.pairs = kWidth / 2;
+    }
+    ops[0].kind = NK_ROPE;
+    ops[1].kind = NK_ATTEND, ops[1].out = 4;
+    float *buffers[] = {query, key, value, angle, result};
+    nk_rows key_rows = {}, value_rows = {};
+    key_rows.data = keys, key_rows.capacity = 1;
+    value_rows.data = values, value_rows.capacity = 1;
+    const nk_program program = {ops,         buffers,      &key_rows,
+                                &value_rows, NK_CACHE_F32, (int64_t)sizeof(nk_op)};
+    const int64_t id = 0;
+    if (nk_run(&program, 0, 2, 1, 0, &id) != NK_OK) return false;
+    const bool heads = all_once("head", rotated, kHeads + kKvHeads);
+    const bool rows = all_once("row", stored, 2 * kKvHeads);
+    return all_once("item", attended, kKvHeads) && heads && rows;
+}
+
+}  // namespace
+
+// --- what step.cpp calls
+
+const nk_table *nk_current(void) {
+    static const nk_table table = table_of_counters();
+    return &table;
+}
+void nk_pool_run(nk_job job, void *context) {
+    for (int thread = threads_before - 1; thread >= 0; thread--)
+        job(context, thread, threads_before);
+}
+int nk_pool_barrier(int) { return threads_after; }
+int nk_pool_size(void) { return threads_before; }
+void *nk_huge_alloc(int64_t bytes) { return calloc(1, (size_t)bytes); }
+void nk_huge_free(void *memory, int64_t) { free(memory); }
+int64_t nk_group_rows(int64_t) { return 1; }
+int64_t nk_packed_bytes(int64_t, int64_t, int64_t) { return 0; }
+int nk_rows_of(const nk_weight *, const int64_t *, int64_t, float *) { return NK_OK; }
+
+int main() {
+    bool good = true;
+    for (threads_before = 1; threads_before <= 6; threads_before++) {
+        // Thread 0 alone goes on, so that the stand-in need not interleave those that stay.
+        threads_after = 1;
+        good = run_once() && good;
+    }
+    return good ? 0 : 1;
+}
