@@ -16,10 +16,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayo
 from app.adapter_state import AdapterEntry
 from app.ui import accessibility
 from app.ui.controls import ElidedLabel, IconButton, label, set_property
-from app.ui.model_picker import size_in_words
 from app.ui.strength_slider import StrengthField, StrengthSlider
 from app.ui.switch import Switch
 from app.ui.theme import BODY, SMALL, Palette, font
+from app.ui.units import size
 from engine import AdapterInfo
 
 _INDENT = 41  # pixels: where the track of the switch begins
@@ -237,5 +237,4 @@ def details_of(info: AdapterInfo | None) -> str:
     if info is None:
         return "Not loaded yet"
     matrices = "1 matrix" if info.targets == 1 else f"{info.targets} matrices"
-    size = size_in_words(info.size_bytes)
-    return " · ".join((info.kind, f"rank {info.rank}", matrices, size))
+    return " · ".join((info.kind, f"rank {info.rank}", matrices, size(info.size_bytes)))

@@ -30,10 +30,10 @@ from app.ui.drop_area import DropArea
 from app.ui.library_list import COLUMN, LibraryList
 from app.ui.library_style import page_style
 from app.ui.library_views import Action, Verb
-from app.ui.library_words import size
 from app.ui.model_defaults_card import CARD_WIDTH, ModelDefaultsCard
 from app.ui.popover import Popover
 from app.ui.theme import HEADING, SMALL, Palette, figures, font
+from app.ui.units import size
 
 _SIDE = 24
 _SCROLL_BAR = 10  # pixels, kept free beside the head so that it lines up with the rows

@@ -27,19 +27,8 @@ from app.library_state import (
 )
 from app.state import ModelPhase, ModelStatus
 from app.ui.library_views import Action, HeadingView, Meter, RowView, Verb, View
-from app.ui.library_words import (
-    Fit,
-    count,
-    fit_of,
-    memory_tip,
-    memory_words,
-    number,
-    parameters,
-    progress,
-    size,
-    speed,
-    time_left,
-)
+from app.ui.library_words import Fit, fit_of, memory_tip, memory_words
+from app.ui.units import count, number, parameters, progress, size, speed, time_left
 from engine import model_name
 
 INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"

@@ -34,6 +34,7 @@ from app.state import ModelFile, ModelPhase, ModelStatus, State
 from app.ui import icons
 from app.ui.controls import Bar, TextButton, label
 from app.ui.theme import BODY, LIGHT, SMALL, Palette, font
+from app.ui.units import size
 
 CARD_WIDTH = 360
 _ROW_HEIGHT = 52
@@ -89,7 +90,7 @@ class _Files(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return file.name
         if role == Qt.ItemDataRole.StatusTipRole:
-            parts = (self._layouts.get(file.path, ""), size_in_words(file.size_bytes))
+            parts = (self._layouts.get(file.path, ""), size(file.size_bytes))
             return " · ".join(part for part in parts if part)
         if role == Qt.ItemDataRole.CheckStateRole:
             return file.path == self.chosen
@@ -279,10 +280,3 @@ class _Progress(QWidget):
         )
         self.words.setText(name)
         self.bar.set_share(share)
-
-
-def size_in_words(size_bytes: int) -> str:
-    """A file's size as people say it: `98 MB`, `4.1 GB`."""
-    if size_bytes >= 1_000_000_000:
-        return f"{size_bytes / 1e9:.1f} GB"
-    return f"{max(1, round(size_bytes / 1e6))} MB"

@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings import Setting
-from app.ui.composer import folded, unfolded
 from app.ui.controls import label, set_property
+from app.ui.long_lines import folded, unfolded
 from app.ui.theme import BODY, SMALL, figures, font
 
 _NUMBER_WIDTH = 128

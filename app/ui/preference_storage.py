@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 from app import paths
 from app.session_state import SessionState
 from app.ui.controls import ElidedLabel, TextButton, label
-from app.ui.library_words import size
 from app.ui.theme import BODY, SMALL, figures, font
+from app.ui.units import size
 from engine import models_folder, snapshots_folder
 
 

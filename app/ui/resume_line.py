@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from app.session_state import Resume, ResumePhase, SessionState
 from app.ui.controls import label
-from app.ui.library_words import number
 from app.ui.theme import SMALL, figures
+from app.ui.units import number
 
 SLOW_MILLISECONDS = 300  # a restore that is over sooner is not announced
 SHOWN_MILLISECONDS = 6000

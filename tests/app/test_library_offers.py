@@ -8,7 +8,7 @@ import pytest
 
 from app.hub import HubFile
 from app.library_offers import RUNS, in_words, layout_of, offers
-from app.ui import library_words as words
+from app.ui import units as words
 from kernels.formats import FORMATS
 
 GB = 1_000_000_000

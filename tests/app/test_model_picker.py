@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.state import ModelFile
-from app.ui.model_picker import size_in_words
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -140,11 +139,3 @@ def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
     flush()
     assert stage.window.rect().contains(stage.window.picker.geometry())
     stage.rest()
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(98_362_432, "98 MB"), (4_100_000_000, "4.1 GB"), (1_000, "1 MB"), (999_400_000, "999 MB")],
-)
-def test_sizes_are_said_as_people_say_them(size: int, words: str) -> None:
-    assert size_in_words(size) == words
