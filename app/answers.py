@@ -77,7 +77,7 @@ class Answers:
         self._written: list[str] = []  # all of the answer that is being written
         self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
-        self._first_text: tuple[float, int] | None = None  # when it came, and tokens by then
+        self._first_token: tuple[float, int] | None = None  # when it came, and tokens by then
         self._speed_at = 0.0
 
     def ask(
@@ -176,20 +176,22 @@ class Answers:
             )
 
     def on_text(self, events: list[Text]) -> None:
-        """Pieces that came since the last time, all of one request."""
+        """Tokens that came since the last time, all of one request; some may show nothing."""
         last, now = events[-1], time.monotonic()
         current = self._of(last.request)
         if current is None:
             return
-        text = "".join(event.text for event in events)
-        self._unsaved.append(text)
-        self._written.append(text)
-        self._state.add_text(current.conversation, current.message, text)
+        if text := "".join(event.text for event in events):
+            self._unsaved.append(text)
+            self._written.append(text)
+            self._state.add_text(current.conversation, current.message, text)
+            if not self._saving.isActive():
+                self._saving.start()
         speed = current.tokens_per_second
-        if self._first_text is None:
-            self._first_text = (now, last.generated_tokens)
+        if self._first_token is None:
+            self._first_token = (now, last.generated_tokens)
         elif now - self._speed_at > _SPEED_SECONDS:
-            began, tokens = self._first_text
+            began, tokens = self._first_token
             speed = (last.generated_tokens - tokens) / (now - began)
             self._speed_at = now
         self._state.set_generation(
@@ -200,8 +202,6 @@ class Answers:
                 tokens_per_second=speed,
             )
         )
-        if not self._saving.isActive():
-            self._saving.start()
 
     def on_finished(self, event: Finished) -> None:
         """The answer is complete, or was stopped."""
@@ -265,7 +265,7 @@ class Answers:
         self._jobs.popleft()
         self._unsaved.clear()
         self._written = [job.text]
-        self._first_text, self._speed_at = None, 0.0
+        self._first_token, self._speed_at = None, 0.0
         self._state.set_generation(
             Generation(request, job.conversation, job.message, context_used=0)
         )

@@ -93,7 +93,7 @@ class Answer:
         self._cancelled = cancelled
 
     def events(self) -> Iterator[PromptProgress | Text | Finished]:
-        """Progress, pieces of text and, last, how it ended.
+        """Progress, a piece of text for each token and, last, how it ended.
 
         What the session already holds of the prompt is not computed again. A prompt that is all
         it holds goes on as if it had never stopped, random numbers included, when it is drawn in
@@ -178,8 +178,7 @@ class Answer:
                     self.reason = FinishReason.END
                     break
                 self.tokens.append(token)
-                if text := self._stops.push(self._stream.push(token)):
-                    yield self._text(text, len(used) + 1)
+                yield self._text(self._stops.push(self._stream.push(token)), len(used) + 1)
                 if self._stops.stopped:
                     self.reason = FinishReason.STOP
                     break
@@ -194,7 +193,8 @@ class Answer:
             yield self._text(rest, len(used))
 
     def _text(self, text: str, used: int) -> Text:
-        text, self._opening = self._opening + text, ""
+        if text:
+            text, self._opening = self._opening + text, ""
         return Text(self._request, text, len(self.tokens), used)
 
     def _rest(self) -> str:

@@ -248,10 +248,10 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the answer; never splits a character."""
+    """The answer has come further, by a token or by text held back; never splits a character."""
 
     request: int
-    text: str
+    text: str  # empty where a token shows nothing, or nothing yet
     generated_tokens: int  # so far
     context_used: int  # tokens
 

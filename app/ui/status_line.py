@@ -92,10 +92,12 @@ class StatusLine(QWidget):
     def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
         generation = self._state.generation
         shown = generation is not None and generation.conversation == self._state.current
-        reading = _reading(generation) if generation and shown else ""
+        progress = _progress(generation) if generation and shown else ""
         speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
+        if progress and not (generation and generation.generated):
+            speed = ""  # of the answer before
         reduced = "reduced speed" if slow else ""
-        return [part for part in (loaded.name, loaded.kernels, reduced, reading or speed) if part]
+        return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
 
     def _set(self, line: QLabel, text: str) -> None:
         if line.text() != text:
@@ -138,13 +140,16 @@ def _slow_line(slow: SlowPart) -> str:
             assert_never(slow.reason)
 
 
-def _reading(generation: Generation) -> str:
-    """How much of a long prompt has been read; nothing once the answer has begun."""
+def _progress(generation: Generation) -> str:
+    """How much of a prompt has been read, then how many tokens were written, visible or not."""
     if generation.stopping:
         return "stopping"
-    if generation.generated or not generation.prompt_total:
-        return ""
-    return f"reading {_number(generation.prompt_done)} of {_number(generation.prompt_total)}"
+    if generation.generated:
+        count = generation.generated
+        return f"writing, {_number(count)} {'token' if count == 1 else 'tokens'}"
+    if generation.prompt_total:
+        return f"reading {_number(generation.prompt_done)} of {_number(generation.prompt_total)}"
+    return ""
 
 
 def _row(widgets: list[QWidget], stretch: int) -> QWidget:

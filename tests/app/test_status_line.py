@@ -57,6 +57,31 @@ def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
     assert words(stage).endswith("reading 512 of 2,048")
 
 
+def test_tokens_that_show_nothing_are_counted(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.read_prompt(33, 33)
+    stage.drain()
+    assert words(stage).endswith("reading 33 of 33")
+    shown: list[str] = []
+    stage.state.text_added.connect(lambda _message, text: shown.append(text))
+    stage.engine.write("", tokens=1)
+    stage.drain()
+    assert words(stage).endswith("writing, 1 token")
+    stage.engine.write("", tokens=2)
+    stage.drain()
+    assert stage.state.generation is not None
+    assert stage.state.generation.generated == 2
+    assert words(stage).endswith("writing, 2 tokens")
+    assert line(stage).context.text() == "42 of 8,192"
+    assert shown == []
+    stage.engine.write("Hi", tokens=3)
+    stage.drain()
+    assert shown == ["Hi"]
+    stage.controller.new_conversation()
+    assert "writing" not in words(stage)
+
+
 def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")

@@ -147,6 +147,25 @@ def test_cancel_in_decode_keeps_the_text_so_far(model: LoadedModel) -> None:
     assert full.startswith(text)
 
 
+def test_tokens_without_text_are_counted_as_they_come(model: LoadedModel) -> None:
+    made = Answer(model.new_session(), model.tokenizer, [5, 6, 7], GREEDY, max_tokens=60)
+    pieces = [event for event in made.events() if isinstance(event, Text)]
+    assert any(not piece.text for piece in pieces), "some token must end inside a character"
+    assert [piece.generated_tokens for piece in pieces] == list(range(1, 61))
+    assert [piece.context_used for piece in pieces] == list(range(4, 64))
+
+
+def test_text_held_back_for_a_stop_string_is_counted(model: LoadedModel) -> None:
+    text, tokens, _ = answer(model, [5, 6, 7], max_tokens=40)
+    made = Answer(
+        model.new_session(), model.tokenizer, [5, 6, 7], GREEDY, max_tokens=40, stop=(text + "x",)
+    )
+    pieces = [event for event in made.events() if isinstance(event, Text)]
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.generated_tokens for piece in pieces[:40]] == list(range(1, 41))
+    assert made.tokens == tokens
+
+
 def test_progress_counts_up_to_the_prompt(model: LoadedModel) -> None:
     whole = Answer(model.new_session(), model.tokenizer, [3] * 200, GREEDY, max_tokens=1)
     events = list(whole.events())
