@@ -92,11 +92,16 @@ class Conversations:
             self._state.set_found("", ())
             return
 
-        def found(conversations: list[Conversation]) -> None:
-            if self._asked == query:
+        def look(store: Store) -> list[Conversation] | None:
+            if self._asked != query:  # a newer query waits behind this one
+                return None
+            return self._archive.listed(store.conversations(query))
+
+        def found(conversations: list[Conversation] | None) -> None:
+            if conversations is not None and self._asked == query:
                 self._state.set_found(query, conversations)
 
-        self._archive.read(lambda store: self._archive.listed(store.conversations(query)), found)
+        self._archive.read(look, found)
 
     def change(self, conversation_id: int, **values: Any) -> None:
         """Change fields of a row of the list; the last active comes first."""

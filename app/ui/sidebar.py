@@ -21,7 +21,7 @@ from app.ui.controls import IconButton, TextButton, fade_in, label
 from app.ui.sidebar_list import ID_ROLE, Conversations, RowPainter, bin_rect
 from app.ui.theme import LIGHT, SIDEBAR_WIDTH, SMALL, Palette
 
-_SEARCH_MILLISECONDS = 120
+_SEARCH_MILLISECONDS = 150
 _BY_KEYS = (
     Qt.FocusReason.TabFocusReason,
     Qt.FocusReason.BacktabFocusReason,

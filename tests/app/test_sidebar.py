@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import date
 
@@ -10,7 +11,7 @@ from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.store import Conversation
+from app.store import Conversation, Store
 from app.ui.sidebar import Sidebar
 from app.ui.sidebar_list import BUSY_ROLE, ID_ROLE, RowPainter, bin_rect, heading_for
 from fakes import MODEL
@@ -203,6 +204,45 @@ def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -
     assert sidebar.undo.isHidden()
     assert {c.title for c in stage.state.conversations} == {"One", "Two"}
     stage.rest()
+
+
+def test_of_many_searches_the_store_carries_out_the_newest(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(stage, "Green tea", "Black tea", "Coffee")
+    asked: list[str] = []
+    real = Store.conversations
+
+    def counted(store: Store, query: str = "") -> list[Conversation]:
+        asked.append(query)
+        return real(store, query)
+
+    monkeypatch.setattr(Store, "conversations", counted)
+    entered, opened = threading.Event(), threading.Event()
+
+    def slow(store: Store) -> None:
+        entered.set()
+        assert opened.wait(10)
+
+    stage.archive.write(slow)
+    assert entered.wait(10)
+    for length in range(1, 10):
+        stage.controller.conversations.search("green tea"[:length])
+    opened.set()
+    stage.settle()
+    assert asked == ["green tea"]
+    assert [c.title for c in stage.state.found] == ["Green tea"]
+
+
+def test_typing_fast_asks_the_store_once(qtbot: QtBot, stage: Stage) -> None:
+    begin(stage, "Green tea")
+    queries: list[str] = []
+    stage.window.sidebar.searched.connect(queries.append)
+    stage.window.sidebar.start_search()
+    qtbot.keyClicks(stage.window.sidebar.search, "green tea", delay=5)
+    assert queries == []
+    stage.settle()
+    assert queries == ["green tea"]
 
 
 def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: Stage) -> None:
