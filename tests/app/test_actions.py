@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QApplication, QLabel
+import pytest
+from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 
-from app.actions import ACTIONS, OTHER_KEYS
+from app.actions import ACTIONS, OTHER_KEYS, Action
 from app.ui.shortcuts import Shortcuts, keys_of
+from engine import Generate
+from fakes import MODEL
 from stage import Stage
 
 
@@ -29,8 +32,44 @@ def test_platform_keys_come_first(qapp: QApplication) -> None:
     assert keys_of(new)[0] == QKeySequence(QKeySequence.StandardKey.New)
 
 
-def test_every_action_is_wired_in_the_window(stage: Stage) -> None:
-    assert set(stage.window.actions_by_id) == {action.id for action in ACTIONS}
+def seen(stage: Stage, quits: int) -> dict[str, object]:
+    """What each action changes, by its name."""
+    window = stage.window
+    return {
+        "new": stage.state.current,
+        "search": window.sidebar.search.hasFocus(),
+        "regenerate": stage.engine.count(Generate),
+        "copy_answer": QGuiApplication.clipboard().text(),
+        "model": window.picker_card.isVisible(),
+        "open": len(window.findChildren(QFileDialog)),
+        "library": window.library.isVisible(),
+        "adapters": window.adapters.is_open,
+        "sidebar": window.sidebar.isVisible(),
+        "settings": window.preferences is not None,
+        "theme": stage.theme.choice,
+        "shortcuts": window.shortcuts_card.isVisible(),
+        "quit": quits,
+    }
+
+
+@pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.id)
+def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
+    stage.ready(MODEL)
+    stage.window.activateWindow()
+    stage.controller.send("Count")
+    stage.engine.write("1 2 3")
+    stage.engine.finish()
+    stage.settle()
+    action = stage.window.actions_by_id[row.id]
+    assert action in stage.window.actions()
+    assert action.shortcuts() == keys_of(row)
+    QGuiApplication.clipboard().setText("")
+    quits: list[bool] = []
+    stage.window.closing.connect(lambda: quits.append(True))
+    before = seen(stage, len(quits))[row.id]
+    action.trigger()
+    stage.settle()
+    assert seen(stage, len(quits))[row.id] != before
 
 
 def test_the_list_shows_every_action(stage: Stage) -> None:
