@@ -13,9 +13,11 @@ from typing import Any
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QAccessibleInterface
 from PySide6.QtWidgets import QAccessibleWidget, QWidget
-from shiboken6 import isValid
+from shiboken6 import VoidPtr, isValid
 
 Maker = Callable[[Any], QAccessibleInterface]  # of the widget that is described
+
+NO_INTERFACE = VoidPtr(0)  # of `interface_cast`, where None becomes an address and not null
 
 _makers: dict[str, Maker] = {}
 _alive: list[QAccessibleInterface] = []  # Python, too, would delete one that nothing refers to

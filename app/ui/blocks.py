@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from app.markdown_tree import Block, Heading, Paragraph, Rule
 from app.ui.reading_style import ReadingStyle
-from app.ui.text_flow import Flow, cut, word_around
+from app.ui.text_flow import Flow, Link, cut, word_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class BlockView(Protocol):
 
     def link_at(self, x: float, y: float) -> str:
         """The address of the link under a point, or an empty text."""
+        ...
+
+    def links(self) -> list[Link]:
+        """The links from first to last."""
         ...
 
     def text(self, start: int, end: int) -> str:
@@ -132,6 +136,10 @@ class TextView:
     def link_at(self, x: float, y: float) -> str:
         """The address of the link under a point, or an empty text."""
         return self._flow.link_at(x, y)
+
+    def links(self) -> list[Link]:
+        """The links from first to last."""
+        return self._flow.links()
 
     def text(self, start: int, end: int) -> str:
         """The plain text between two positions."""
@@ -204,6 +212,10 @@ class RuleView:
         """There are no links."""
         del x, y
         return ""
+
+    def links(self) -> list[Link]:
+        """There are no links."""
+        return []
 
     def text(self, start: int, end: int) -> str:
         """A rule as a person would type it."""

@@ -18,7 +18,7 @@ from app.ui.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.icons import pixmap
 from app.ui.reading_style import CODE_HEADER, CODE_LINE, CODE_PADDING, ReadingStyle
 from app.ui.sideways import GRIP, Sideways
-from app.ui.text_flow import cut, selection_range, units, word_around, x_of
+from app.ui.text_flow import Link, cut, selection_range, units, word_around, x_of
 from app.ui.theme import RADIUS_CARD, RADIUS_CONTROL
 
 AT_ONCE = 120  # lines coloured exactly when first drawn; longer blocks in slices
@@ -319,6 +319,10 @@ class CodeView:
         """Code has no links."""
         del x, y
         return ""
+
+    def links(self) -> list[Link]:
+        """Code has no links."""
+        return []
 
     def text(self, start: int, end: int) -> str:
         """The code between two positions."""

@@ -239,4 +239,4 @@ class _SliderAccess(QAccessibleWidget):
     def interface_cast(self, t: QAccessible.InterfaceType) -> object:  # type: ignore[override]
         if t is QAccessible.InterfaceType.ValueInterface:
             return self._value
-        return super().interface_cast(t)
+        return super().interface_cast(t) or accessibility.NO_INTERFACE

@@ -14,7 +14,7 @@ from app.markdown_tree import Block, Run, Runs, Table
 from app.ui.blocks import Canvas
 from app.ui.reading_style import ReadingStyle
 from app.ui.sideways import GRIP, Sideways
-from app.ui.text_flow import Flow, cut, word_around
+from app.ui.text_flow import Flow, Link, cut, word_around
 
 SETTLED = 40  # rows
 NARROWEST = 64.0  # pixels of text a column keeps when the table does not fit
@@ -219,6 +219,16 @@ class TableView:
         """The address of the link under a point, or an empty text."""
         _, cell, inside_x, inside_y = self._cell_at(x, y)
         return cell.link_at(inside_x, inside_y)
+
+    def links(self) -> list[Link]:
+        """The links of the cells, row by row."""
+        links: list[Link] = []
+        for row, top in zip(self._rows, self._tops, strict=True):
+            x = -self.sideways.offset
+            for cell, width in zip(row, self._widths, strict=False):
+                links += [link.moved(x, top + _DOWN) for link in cell.links()]
+                x += width
+        return links
 
     def text(self, start: int, end: int) -> str:
         """The cells between two positions, with tabs between them and a line for each row."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, reduce
 from typing import cast
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QTextBoundaryFinder
@@ -75,6 +76,19 @@ def _option(align: str, *, right_to_left: bool) -> QTextOption:
         side = flags.AlignRight if right_to_left else flags.AlignLeft
     option.setAlignment(side | flags.AlignAbsolute)
     return option
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link in a text, and the area its letters take."""
+
+    text: str
+    address: str
+    area: QRectF
+
+    def moved(self, x: float, y: float) -> Link:
+        """The same link in the coordinates of what contains it."""
+        return Link(self.text, self.address, self.area.translated(x, y))
 
 
 class Flow:
@@ -209,6 +223,24 @@ class Flow:
         line = self._layout.lineAt(int(y // self._line_height))
         position = line.xToCursor(x, QTextLine.CursorPosition.CursorOnCharacter)
         return self._links[bisect_right(self._starts, position) - 1]
+
+    def links(self) -> list[Link]:
+        """The links from first to last; one whose letters have several styles is one link."""
+        ends = [*self._starts[1:], self.length]
+        spans: list[tuple[str, int, int]] = []
+        for address, start, end in zip(self._links, self._starts, ends, strict=True):
+            if address and spans and spans[-1][0] == address and spans[-1][2] == start:
+                spans[-1] = (address, spans[-1][1], end)
+            elif address:
+                spans.append((address, start, end))
+        return [
+            Link(
+                cut(self.text, start, end).replace("\u2028", " "),
+                address,
+                reduce(QRectF.united, self._areas(start, end), QRectF()),
+            )
+            for address, start, end in spans
+        ]
 
     def line_around(self, position: int) -> tuple[int, int]:
         """The visual line a position is in, as positions."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
-    QAccessible,
     QContextMenuEvent,
     QFocusEvent,
     QHelpEvent,
@@ -82,6 +81,7 @@ class Transcript(QAbstractScrollArea):
         self.keys = Keys(self)
         self.pointer = Pointer(self)
         self.tools = Tools(self)
+        self.access = transcript_access.Messages(self)
         self._updates = Updates(self, self._show_text)
         self._settled = 0.0
         self._uncoloured: list[CodeView] = []
@@ -121,6 +121,7 @@ class Transcript(QAbstractScrollArea):
         self.keys.forget()
         self.scroller.follow = self.scroller.follow or kept == 0
         self._settle_all()
+        self.access.changed()
         self._idle.start(0)
 
     def append_message(self, message: Message) -> None:
@@ -130,6 +131,7 @@ class Transcript(QAbstractScrollArea):
         if message.role is Role.USER:
             self.scroller.follow = True
         self._settle_all()
+        self.access.changed()
 
     def append_text(self, message_id: int, text: str) -> None:
         """Add text to a streaming answer; shown now, or as soon as there is time for it."""
@@ -171,6 +173,7 @@ class Transcript(QAbstractScrollArea):
             self.selection.forget_from(index)
             self.keys.forget()
             self._settle_all()
+            self.access.changed()
 
     def set_waiting(self, message_id: int, note: str) -> None:
         """Say in place of an empty answer what it waits for."""
@@ -461,8 +464,3 @@ class Transcript(QAbstractScrollArea):
         self.keys.forget()
         self.viewport().update()
         super().focusOutEvent(arg__1)
-
-    def tell_focus(self, index: int) -> None:
-        """Tell assistive technology which message has the keyboard."""
-        if QAccessible.isActive():
-            transcript_access.tell_focus(self, index)

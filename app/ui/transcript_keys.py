@@ -48,6 +48,9 @@ class Keys:
         if not after:
             return False
         self.tool = after[0] if forward else after[-1]
+        tools, _ = self._view.tools.shown(self.message)
+        control = "thoughts" if self.tool == THOUGHTS else f"tool {tools[self.tool].name}"
+        self._view.access.focus(self.message, control)
         self._view.redraw_message(self.message)
         return True
 
@@ -106,7 +109,7 @@ class Keys:
             view.scroll_to(view.stack.top(index) - 24)
         elif top + height > page:
             view.scroll_to(view.stack.top(index) + height - page + 16)
-        view.tell_focus(index)
+        view.access.focus(index)
         view.viewport().update()
 
     def _stops(self) -> list[int]:

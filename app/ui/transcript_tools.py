@@ -33,8 +33,8 @@ class Tools:
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._forget_done)
 
-    def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:
-        """The tools of a message that show now, and where, relative to the message."""
+    def all(self, index: int) -> tuple[list[Tool], list[QRectF]]:
+        """The tools of a message, and where each is or would be, relative to the message."""
         view, stack = self._view, self._view.stack
         message = stack.views[index]
         if message.hidden_for_edit:
@@ -44,6 +44,13 @@ class Tools:
         areas = message_tools.place(
             tools, view.look, edge, message.tools_top, from_right=message.own
         )
+        return tools, areas
+
+    def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:
+        """The tools of a message that show now, and where."""
+        view, stack = self._view, self._view.stack
+        message = stack.views[index]
+        tools, areas = self.all(index)
         last = index == len(stack) - 1 and not message.own
         if last or index in (view.pointer.message, view.keys.message):
             return tools, areas
