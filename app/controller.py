@@ -7,7 +7,7 @@ after. Engine events are taken apart in one `match`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,7 +20,7 @@ from app.answers import Answers
 from app.archive import Archive
 from app.conversations import Conversations
 from app.drafts import Drafts
-from app.engine_link import EngineLink
+from app.engine_link import EngineLink, EngineMaker
 from app.engine_runner import Runner
 from app.library import Library
 from app.library_work import BackgroundWorker
@@ -65,7 +65,7 @@ class Controller(QObject):
         archive: Archive,
         settings: Settings,
         settings_file: Path,
-        engine: Callable[[Callable[[Event], None]], Engine] = Engine,
+        engine: EngineMaker = Engine,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from PySide6.QtCore import QObject, Qt, QTimer
 
@@ -18,7 +18,6 @@ from engine import (
     AdaptersSet,
     Cancel,
     Command,
-    Engine,
     Event,
     Failed,
     Finished,
@@ -37,12 +36,34 @@ _DRAIN_MILLISECONDS = 16
 _log = logging.getLogger(__name__)
 
 
+class EngineClient(Protocol):
+    """What carries out commands: the engine of this process, or another that stands for it.
+
+    It is made with a function that takes its events, which it calls on any thread.
+    """
+
+    def start(self) -> None:
+        """Begin to carry out commands; returns at once."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Queue a command; returns at once."""
+        ...
+
+    def stop(self) -> None:
+        """End for good, and wait for the end."""
+        ...
+
+
+EngineMaker = Callable[[Callable[[Event], None]], EngineClient]
+
+
 class EngineLink(QObject):
     """Sends commands; hands events over in batches, in order, on the window's thread."""
 
     def __init__(
         self,
-        engine: Callable[[Callable[[Event], None]], Engine],
+        engine: EngineMaker,
         receive: Callable[[Sequence[Event]], None],
         unhandled: Callable[[int, Exception], None],
         parent: QObject | None = None,
