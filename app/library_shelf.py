@@ -124,11 +124,6 @@ class Shelf(QObject):
         """What a look at the places saw of a file."""
         return next((each for each in self._look.files if each.path == path), None)
 
-    def facts(self, path: Path) -> ModelFacts | None:
-        """What was found in a file, if it was looked into."""
-        known = self._facts.get(path)
-        return known[1] if known is not None else None
-
     def reclaimable(self) -> int:
         """Bytes that loading another model would give back."""
         loaded = self._state.model.loaded

@@ -98,12 +98,6 @@ class Store:
         return store._recovered()
 
     @staticmethod
-    def set_aside(path: Path) -> Path:
-        """Rename a damaged store, so that a new one can be opened; returns where it is now."""
-        with translated(path):
-            return set_aside(path)
-
-    @staticmethod
     def salvage(path_from: Path, path_to: Path) -> Salvaged:
         """Copy what can still be read of a store into a new one; `path_to` must be free."""
         with translated(path_to):
@@ -293,16 +287,6 @@ class Store:
             return [
                 to_message(database, row) for row in database.execute(BRANCH, (conversation_id,))
             ]
-
-    def message(self, message_id: int) -> Message:
-        """One message, with what has streamed in so far."""
-        with self._reading() as database:
-            return find(database, message_id)
-
-    def siblings(self, message_id: int) -> list[int]:
-        """The ids of a message and its alternatives, in the order they were made."""
-        with self._reading() as database:
-            return sibling_ids(database, find(database, message_id))
 
     def add_message(
         self,

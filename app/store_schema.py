@@ -115,7 +115,7 @@ class StoreError(Exception):
 
 
 class DamagedStore(StoreError):
-    """The file cannot be read as conversations; `set_aside` and `salvage` are the way out."""
+    """The file cannot be read as conversations; `Store.repair` is the way out."""
 
 
 class ReadOnlyStore(StoreError):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from app.store import Message, MessageState, Store
 from engine import Role
+from tests.stored import all_messages
 
 ROOT = Path(__file__).parents[1]
 TOKENS_PER_SECOND = 30
@@ -150,12 +151,7 @@ def everything(path: Path) -> dict[int, tuple[str, str]]:
     """Text and state of every message in the store, whatever its branch."""
     store = Store.open(path)
     try:
-        found: dict[int, tuple[str, str]] = {}
-        for conversation in store.conversations():
-            todo = [message.id for message in store.branch(conversation.id)]
-            ids = {sibling for message in todo for sibling in store.siblings(message)}
-            found |= {m: (store.message(m).text, store.message(m).state.value) for m in ids}
-        return found
+        return {number: (m.text, m.state.value) for number, m in all_messages(store).items()}
     finally:
         store.close()
 

@@ -20,6 +20,7 @@ from adapter_stage import (
 )
 from app.adapter_state import AdapterEntry, adapter_name, adapter_path, is_adapter_name
 from app.store import AdapterMark, Message
+from stored import all_messages
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage)
     assert message.adapters == marks
     found: list[Message] = []
     stored = stage.archive.messages
-    stage.archive.read(lambda store: store.message(stored.stored(number)), found.append)
+    stage.archive.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
     stage.settle()
     assert found[0].adapters == marks
 

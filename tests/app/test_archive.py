@@ -15,6 +15,7 @@ from app.store import MessageState, Store, StoreError
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, flush, until
+from stored import all_messages
 
 ROOT = Path(__file__).parents[2]
 
@@ -223,7 +224,7 @@ def test_text_that_nothing_follows_is_saved_all_the_same(stage: Stage) -> None:
 
     def saved() -> bool:
         stored = stage.archive.messages.stored
-        stage.archive.read(lambda store: store.message(stored(number)).text, held.append)
+        stage.archive.read(lambda store: all_messages(store)[stored(number)].text, held.append)
         return "1 2 3" in held
 
     until(saved)

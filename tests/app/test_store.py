@@ -102,7 +102,7 @@ def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
     store.purge_deleted(older_than_seconds=-1)
     assert store.draft(two) == ""
     with pytest.raises(Gone, match="no longer exists"):
-        store.message(question)
+        store.append_text(question, "x")
 
 
 def test_purged_text_is_no_longer_in_the_file(path):
@@ -126,8 +126,6 @@ def test_a_new_conversation_never_takes_the_number_of_a_purged_one(store):
 def test_what_is_gone_is_said_in_a_sentence(store):
     conversation, question = begin(store)
     for act in (
-        lambda: store.message(99),
-        lambda: store.siblings(99),
         lambda: store.rename(99, "x"),
         lambda: store.append_text(99, "x"),
         lambda: store.finish(99, MessageState.COMPLETE),
@@ -161,7 +159,7 @@ def test_any_text_is_kept(store, text, kept):
     streamed = store.add_message(conversation.id, said.id, ASSISTANT, "", MessageState.STREAMING)
     store.append_text(streamed.id, text)
     store.append_text(streamed.id, text)
-    assert store.message(streamed.id).text == kept * 2
+    assert store.branch(conversation.id)[-1].text == kept * 2
     ended = store.finish(streamed.id, MessageState.FAILED, error=text)
     store.set_draft(None, text)
     assert (ended.text, ended.error, said.model) == (kept * 2, kept, kept)
@@ -197,7 +195,7 @@ def test_another_answer_becomes_a_sibling_and_both_stay(store):
     first = store.add_message(conversation, question, ASSISTANT, "one").id
     follow = store.add_message(conversation, first, USER, "and then?").id
     second = store.add_message(conversation, question, ASSISTANT, "two").id
-    assert store.siblings(first) == store.siblings(second) == [first, second]
+    assert [(m.sibling, m.siblings) for m in store.branch(conversation)] == [(1, 1), (2, 2)]
     assert texts(store.branch(conversation)) == ["A question", "two"]
     shown = store.select_sibling(second, -1)
     assert [message.id for message in shown] == [question, first, follow]
@@ -355,7 +353,7 @@ def test_a_streaming_message_shows_what_has_arrived(store):
     ended = store.finish(
         answer, MessageState.STOPPED, prompt_tokens=7, generated_tokens=3, seconds=1.5
     )
-    assert ended == store.message(answer)
+    assert ended == store.branch(conversation)[-1]
     assert (ended.text, ended.state) == ("One tree grows", MessageState.STOPPED)
     assert (ended.prompt_tokens, ended.generated_tokens, ended.seconds) == (7, 3, 1.5)
 
@@ -378,7 +376,7 @@ def test_after_a_crash_the_text_so_far_is_there_marked_interrupted(path):
         store.append_text(answer.id, piece)
     crash(store)
     store = Store.open(path)
-    left = store.message(answer.id)
+    left = store.branch(conversation)[-1]
     assert (left.text, left.state) == ("Once upon a \0 wintertime", MessageState.INTERRUPTED)
     assert texts(store.branch(conversation))[0] == "A question"
     assert found(store, "wintertime") == ["A title"]
@@ -392,11 +390,11 @@ def test_a_stopped_answer_can_be_continued_and_a_crash_then_keeps_all(path):
     store.append_text(answer, "first half")
     store.finish(answer, MessageState.STOPPED)
     store.append_text(answer, ", second half")
-    assert store.message(answer).state is MessageState.STREAMING
+    assert store.branch(conversation)[-1].state is MessageState.STREAMING
     crash(store)
     store = Store.open(path)
-    assert store.message(answer).text == "first half, second half"
-    assert store.message(answer).state is MessageState.INTERRUPTED
+    last = store.branch(conversation)[-1]
+    assert (last.text, last.state) == ("first half, second half", MessageState.INTERRUPTED)
     assert found(store, "second") == ["A title"]
     store.close()
 
@@ -411,4 +409,5 @@ def test_two_answers_may_stream_at_once(store):
         store.append_text(one, "a")
         store.append_text(two, "b")
     assert store.finish(one, MessageState.COMPLETE).text == "aaa"
-    assert store.message(two).text == "bbb"
+    assert store.branch(conversation)[-1].id == two
+    assert store.branch(conversation)[-1].text == "bbb"

@@ -12,6 +12,7 @@ from app.store import AdapterMark, MessageState, Store, StoredUse, StoreError
 from app.store_adapters import marks_of, marks_text
 from app.store_schema import MIGRATIONS
 from engine import Role
+from stored import all_messages
 
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a5f3a5f3a"), AdapterMark("猫の言葉", -1.5, ""))
 STACK = (
@@ -102,7 +103,7 @@ def test_an_answer_that_is_put_back_keeps_its_marks(path: Path) -> None:
     store.put_back_conversation(held[0])
     for message in held[1]:
         store.put_back_message(message)
-    assert store.message(answer).adapters == MARKS
+    assert all_messages(store)[answer].adapters == MARKS
     store.close()
 
 

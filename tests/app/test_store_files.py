@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from app.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
+from app.store_files import set_aside
 from app.store_salvage import LOST
 from app.store_schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from crash_store import rounds
 from engine import Role
+from stored import all_messages
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -77,16 +79,9 @@ def fill(path, conversations=6, messages=8):
             text = f"Text {number}.{turn} été 日本 " * (1, 5, 40, 300)[(number + turn) % 4]
             added = store.add_message(conversation, parent, role, text)
             parent = added.id if turn != 3 else parent
-    held = contents(store)
+    held = all_messages(store)
     store.close()
     return held
-
-
-def contents(store):
-    """Every message of the shown branches and of all their siblings."""
-    shown = [m.id for c in store.conversations() for m in store.branch(c.id)]
-    ids = sorted({sibling for message in shown for sibling in store.siblings(message)})
-    return {number: store.message(number) for number in ids}
 
 
 # --- what refuses to open ------------------------------------------------------------------------
@@ -118,7 +113,7 @@ except StoreError as error:
     assert "already open" in second.stdout
     refused(path, "already open")
     with pytest.raises(StoreError, match="already open"):
-        Store.set_aside(path)
+        set_aside(path)
     first.create_conversation("still works")
     first.close()
     first.close()
@@ -200,7 +195,7 @@ def test_a_folder_that_cannot_be_written_is_said():
 @pytest.mark.skipif(os.name != "posix", reason="other systems keep rights with the folder")
 def test_only_the_owner_can_read_the_files(path):
     fill(path, 1, 1)
-    aside = Store.set_aside(path)
+    aside = set_aside(path)
     Store.salvage(aside, path)
     old = path.with_name("old.sqlite")
     write(old, SCHEMA_1)
@@ -244,7 +239,7 @@ def test_a_full_disk_is_said_and_costs_nothing_that_was_saved(path):
     assert saved
     with pytest.raises(StoreError, match="disk is full"):
         store.add_message(conversation, question, Role.ASSISTANT, "long " * 10_000)
-    assert store.message(answer.id).text == "".join(saved)
+    assert all_messages(store)[answer.id].text == "".join(saved)
     assert [m.id for m in store.branch(conversation)] == [question, answer.id]
     store._database.execute("PRAGMA max_page_count = 1000000")
     store.append_text(answer.id, "the end")
@@ -367,14 +362,14 @@ def test_a_store_set_aside_keeps_its_log_and_leaves_room_for_a_new_one(path):
     store.close()
     path.write_bytes(content)
     path.with_name(path.name + "-wal").write_bytes(log)
-    aside = Store.set_aside(path)
+    aside = set_aside(path)
     assert aside.name.startswith("conversations.damaged-")
     assert aside.read_bytes() == content
     assert aside.with_name(aside.name + "-wal").read_bytes() == log
     fresh = Store.open(path)
     assert fresh.conversations() == []
     fresh.close()
-    again = Store.set_aside(path)
+    again = set_aside(path)
     assert again != aside
     Store.salvage(aside, path)
     restored = Store.open(path)
@@ -387,7 +382,7 @@ def test_a_sound_store_is_salvaged_whole(path, tmp_path):
     counts = Store.salvage(path, tmp_path / "new.sqlite")
     assert (counts.conversations, counts.messages, counts.partly) == (6, len(held), 0)
     store = Store.open(tmp_path / "new.sqlite")
-    assert contents(store) == held
+    assert all_messages(store) == held
     assert [c.title for c in store.conversations("ETE 3.2")] == ["Conversation 3"]
     store.close()
 
@@ -405,8 +400,8 @@ def test_salvage_keeps_pieces_drafts_and_deleted_conversations(path, tmp_path):
     Store.salvage(path, tmp_path / "new.sqlite")  # as after a crash: most is in the log
     store.close()
     store = Store.open(tmp_path / "new.sqlite")
-    assert store.message(answer).text == "".join(pieces)
-    assert store.message(answer).state is MessageState.INTERRUPTED
+    left = all_messages(store)[answer]
+    assert (left.text, left.state) == ("".join(pieces), MessageState.INTERRUPTED)
     assert (store.draft(None), store.draft(kept)) == ("unsent", "unsent here")
     assert [c.id for c in store.conversations()] == [kept]
     store.restore([deleted])
@@ -427,7 +422,7 @@ def test_whichever_page_is_destroyed_no_message_is_lost_and_the_tree_stays(
         saved.unlink(missing_ok=True)
         Store.salvage(damaged, saved)
         store = Store.open(saved)
-        now = contents(store)
+        now = all_messages(store)
         store.close()
         assert now.keys() == held.keys()
         assert all(now[m].parent == held[m].parent for m in held)
@@ -446,7 +441,7 @@ def test_half_a_file_still_gives_what_it_holds(path, tmp_path):
     path.write_bytes(content[: len(content) // 2])
     counts = Store.salvage(path, tmp_path / "saved.sqlite")
     store = Store.open(tmp_path / "saved.sqlite")
-    same = [m for m, message in contents(store).items() if held[m].text == message.text]
+    same = [m for m, message in all_messages(store).items() if held[m].text == message.text]
     store.close()
     assert len(same) > len(held) / 4
     assert counts.messages >= len(same)
@@ -466,7 +461,7 @@ def test_a_salvage_that_was_cut_off_can_be_begun_again(path, tmp_path):
         (tmp_path / f"new.sqlite{end}").write_bytes(b"half" * 5000)
     Store.salvage(path, tmp_path / "new.sqlite")
     store = Store.open(tmp_path / "new.sqlite")
-    assert contents(store) == held
+    assert all_messages(store) == held
     store.close()
 
 
@@ -489,7 +484,7 @@ def test_a_killed_app_loses_nothing_it_had_saved(tmp_path):
 def test_a_repair_cut_off_when_the_damaged_file_had_moved_is_completed(path):
     held = fill(path)
     Store.salvage(path, path.with_name(path.name + ".salvaged"))
-    Store.set_aside(path)
+    set_aside(path)
     store = Store.open(path)
-    assert contents(store) == held
+    assert all_messages(store) == held
     store.close()
