@@ -24,9 +24,7 @@ from app.download_part import (
     hash_of,
     part_of,
     read_part,
-    replace_file,
     sidecar_of,
-    sync_folder,
 )
 from app.download_rules import (
     DownloadError,
@@ -37,6 +35,7 @@ from app.download_rules import (
     disk_error,
     free_bytes,
 )
+from app.json_file import replace_file, sync_folder
 from app.web import Answer, Cancellation, Linked, WebError, ask, refusal
 
 MAGIC = b"GGUF"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -59,27 +57,6 @@ def read_part(sidecar: Path) -> Part | None:
         return None
     part = Part(**cast("dict[str, Any]", known))
     return part if part.url and part.size_bytes >= 0 and part.done_bytes >= 0 else None
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old one or the new one."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring new names in a folder to the disk, where the system knows how."""
-    if sys.platform == "win32":
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def hash_of(path: Path, check_stop: Callable[[], None]) -> Any:

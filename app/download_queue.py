@@ -13,9 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from app.download_entry import Entry
-from app.download_part import part_of, read_part, replace_file, sidecar_of
+from app.download_part import part_of, read_part, sidecar_of
 from app.download_rules import Phase
 from app.hub import HubError, Piece, Source, parse_link
+from app.json_file import replace_file
 
 NAME = "downloads.json"
 _VERSION = 1

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -56,7 +55,7 @@ def write(path: Path, values: dict[str, Any]) -> None:
     text = json.dumps({**read(path), **values}, indent=2, sort_keys=True) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text.encode("ascii"))
+        replace_file(path, text.encode("ascii"))
     except OSError as error:
         raise JsonFileError(
             f"The file {path} could not be written: {error.strerror or error}.",
@@ -64,21 +63,31 @@ def write(path: Path, values: dict[str, Any]) -> None:
         ) from error
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file under another name, bring it to the disk, then give it its name."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a small file so that a crash leaves the old one or the new one, never half of one.
+
+    Only its owner can read it. The other name is always the same, so that crashes leave one at most.
+    """
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(fresh, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         raise
-    if sys.platform != "win32":  # the new name itself is data of the folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring new names in a folder to the disk, where the system knows how."""
+    if sys.platform == "win32":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
