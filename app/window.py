@@ -90,8 +90,8 @@ class Window(QWidget):
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
         self.picker = ModelPicker(state)
-        self.picker_card = Popover(self, self.picker, CARD_WIDTH)
-        self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH)
+        self.picker_card = Popover(self, self.picker, CARD_WIDTH, "Models")
+        self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, "Keyboard shortcuts")
         self.drop_area = DropArea(self)
 
     def _lay_out(self) -> None:

@@ -79,7 +79,7 @@ class LibraryPage(QWidget):
         self._lay_out()
         self.drop_area = DropArea(self)
         self.card = ModelDefaultsCard(library)
-        self.popover = Popover(self, self.card, CARD_WIDTH)
+        self.popover = Popover(self, self.card, CARD_WIDTH, "Settings of one model")
         self._soon = QTimer(self, singleShot=True, interval=0)
         self.setFocusProxy(self.search)
         self._connect()

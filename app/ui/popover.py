@@ -7,9 +7,10 @@ shadow is the only one in the app.
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QAccessible, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
+from app.ui import accessibility
 from app.ui.controls import fade_in
 from app.ui.theme import LIGHT, RADIUS_CARD, Palette
 
@@ -22,8 +23,13 @@ class Popover(QWidget):
 
     closed = Signal()
 
-    def __init__(self, window: QWidget, content: QWidget, width: int) -> None:
+    def __init__(self, window: QWidget, content: QWidget, width: int, name: str) -> None:
+        """`name` is what a screen reader calls the card."""
         super().__init__(window)
+        accessibility.register_role(Popover, QAccessible.Role.Dialog)
+        accessibility.register_role(type(content), QAccessible.Role.Pane)
+        self.setAccessibleName(name)
+        content.setAccessibleName(name)
         self._over = window
         self.content = content
         self._palette = LIGHT

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from app import paths
 from app.session_state import SessionState
 from app.settings import GROUPS, SETTINGS, Settings
+from app.ui import accessibility
 from app.ui.controls import Column, IconButton, TextButton, label
 from app.ui.preference_about import AboutSection, LicenceView, licences
 from app.ui.preference_row import PreferenceRow
@@ -69,6 +70,7 @@ class Preferences(QWidget):
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        accessibility.register_role(Preferences, QAccessible.Role.Pane)
         self.setAccessibleName("Settings")
         self._model_in_use = False
         self.rows: dict[str, PreferenceRow] = {}

@@ -160,6 +160,7 @@ class Sidebar(QWidget):
         self._search_action = self.search.addAction(
             icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
         )
+        self._search_action.setText("Search")  # its button is in the accessibility tree
         self.model = Conversations(self)
         self.painter = RowPainter(self)
         # No parent yet: the layout gives each its place, and Tab goes as the eye does.
