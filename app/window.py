@@ -33,12 +33,12 @@ from app.ui.controls import Column
 from app.ui.drop_area import DropArea, model_in
 from app.ui.library_page import LibraryPage
 from app.ui.model_picker import CARD_WIDTH, ModelPicker
+from app.ui.palette import LIGHT, Palette
 from app.ui.popover import Popover
 from app.ui.preferences import Preferences
 from app.ui.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.shortcuts import Shortcuts, keys_of
 from app.ui.sidebar import Sidebar
-from app.ui.theme import LIGHT, Palette
 from app.ui.top_bar import TopBar
 
 _NARROW = 720  # pixels; below this the sidebar makes room for the conversation

@@ -14,8 +14,9 @@ from app.library import Library
 from app.state import ModelPhase
 from app.ui.adapter_panel import AdapterPanel
 from app.ui.library_page import LibraryPage
+from app.ui.palette import CHOICES
 from app.ui.preferences import Preferences
-from app.ui.theme import CHOICES, Theme
+from app.ui.theme import Theme
 from app.window import Window
 
 

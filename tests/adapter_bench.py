@@ -16,7 +16,8 @@ from PySide6.QtWidgets import (
 
 from adapter_stage import AdapterStage
 from app.ui.adapter_panel import AdapterPanel
-from app.ui.theme import LIGHT, Theme
+from app.ui.palette import LIGHT
+from app.ui.theme import Theme
 from app.wiring import connect_adapters
 from stage import flush, until
 

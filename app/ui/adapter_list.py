@@ -13,7 +13,7 @@ from app.adapter_state import AdapterEntry, AdapterState
 from app.ui import accessibility
 from app.ui.adapter_row import AdapterRow
 from app.ui.controls import set_property
-from app.ui.theme import LIGHT, Palette
+from app.ui.palette import LIGHT, Palette
 
 
 class AdapterList(QWidget):

@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, 
 
 from app.adapter_state import AdapterEntry, AdapterState
 from app.ui.controls import IconButton, TextButton, label
-from app.ui.theme import LIGHT, SMALL, Palette
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import SMALL
 
 _LONGEST_NAME = 80
 

@@ -31,7 +31,8 @@ from app.ui.adapter_list import AdapterList
 from app.ui.adapter_mixes import Mixes
 from app.ui.adapter_sheet import Sheet, sheet_style
 from app.ui.controls import IconButton, TextButton, label, set_property
-from app.ui.theme import LIGHT, READING, SMALL, Palette, font
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import READING, SMALL, font
 
 PANEL_WIDTH = 320
 _PAGE_WIDTH = 480  # pixels the conversation keeps when the panel stands beside it

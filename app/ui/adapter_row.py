@@ -16,9 +16,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayo
 from app.adapter_state import AdapterEntry
 from app.ui import accessibility
 from app.ui.controls import ElidedLabel, IconButton, label, set_property
+from app.ui.palette import Palette
 from app.ui.strength_slider import StrengthField, StrengthSlider
 from app.ui.switch import Switch
-from app.ui.theme import BODY, SMALL, Palette, font
+from app.ui.theme import BODY, SMALL, font
 from app.ui.units import size
 from engine import AdapterInfo
 

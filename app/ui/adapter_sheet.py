@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QStyle, QWidget
 
 from app.adapter_state import is_adapter_name
 from app.ui.controls import set_property
-from app.ui.theme import Palette
+from app.ui.palette import Palette
 
 _SLIDE_MILLISECONDS = 140
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.state import Notice, State
 from app.ui import icons
 from app.ui.controls import IconButton, TextButton, label
-from app.ui.theme import LIGHT, Palette
+from app.ui.palette import LIGHT, Palette
 
 
 class Banner(QFrame):

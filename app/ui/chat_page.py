@@ -17,9 +17,9 @@ from app.ui import accessibility, icons
 from app.ui.composer import Composer
 from app.ui.controls import Column, set_property
 from app.ui.empty_view import EmptyView
+from app.ui.palette import Palette
 from app.ui.resume_line import ResumeLine
 from app.ui.status_line import StatusLine
-from app.ui.theme import Palette
 from app.ui.transcript import Transcript
 from engine import Role
 

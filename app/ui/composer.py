@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
 from app.ui.controls import RoundButton, set_property
 from app.ui.long_lines import folded, unfolded
-from app.ui.theme import READING, Palette, font
+from app.ui.palette import Palette
+from app.ui.theme import READING, font
 
 _EDITED_MILLISECONDS = 400
 

@@ -24,7 +24,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui import icons
-from app.ui.theme import BODY, COLUMN_WIDTH, LIGHT, Palette, font, mix
+from app.ui.palette import LIGHT, Palette, mix
+from app.ui.theme import BODY, COLUMN_WIDTH, font
 
 FADE_MILLISECONDS = 140
 

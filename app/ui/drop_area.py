@@ -9,7 +9,8 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QP
 from PySide6.QtWidgets import QWidget
 
 from app.ui import icons
-from app.ui.theme import LIGHT, RADIUS_CARD, READING, Palette, font
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import RADIUS_CARD, READING, font
 
 _MARGIN = 32  # pixels beside the sentence
 

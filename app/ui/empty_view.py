@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.state import ModelPhase, State
 from app.ui import icons
 from app.ui.controls import TextButton, label
-from app.ui.theme import BODY, HEADING, LIGHT, READING, Palette, font, recolored
+from app.ui.palette import LIGHT, Palette, recolored
+from app.ui.theme import BODY, HEADING, READING, font
 
 # Tried on the starter model: it answers these well, and goes in circles over poems and ideas.
 SUGGESTIONS = (

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from app.ui import accessibility
 from app.ui.library_row import LibraryHeading, LibraryRow
 from app.ui.library_views import HeadingView, LaterView, RowView, View
-from app.ui.theme import LIGHT, Palette
+from app.ui.palette import LIGHT, Palette
 
 COLUMN = 860  # pixels: the widest a row gets
 _SIDE = 24  # pixels beside the column

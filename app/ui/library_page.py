@@ -31,8 +31,9 @@ from app.ui.library_list import COLUMN, LibraryList
 from app.ui.library_style import page_style
 from app.ui.library_views import Action, Verb
 from app.ui.model_defaults_card import CARD_WIDTH, ModelDefaultsCard
+from app.ui.palette import Palette
 from app.ui.popover import Popover
-from app.ui.theme import HEADING, SMALL, Palette, figures, font
+from app.ui.theme import HEADING, SMALL, figures, font
 from app.ui.units import size
 
 _SIDE = 24

@@ -21,7 +21,8 @@ from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QWidget
 
 from app.ui.controls import Bar, IconButton, TextButton, label, set_property
 from app.ui.library_views import Action, HeadingView, RowView
-from app.ui.theme import BODY, LIGHT, READING, SMALL, Palette, figures, font
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import BODY, READING, SMALL, figures, font
 
 WIDE = 600  # pixels; below this the memory bar stands under the words
 _PADDING = 11

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.ui.theme import Palette
+from app.ui.palette import Palette
 
 
 def page_style(palette: Palette) -> str:

@@ -23,7 +23,8 @@ from app.model_defaults import AS_IN_SETTINGS, ModelDefaults, fits
 from app.settings import SETTINGS
 from app.ui.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
 from app.ui.library_rows import predicted
-from app.ui.theme import BODY, SMALL, Palette, figures, font
+from app.ui.palette import Palette
+from app.ui.theme import BODY, SMALL, figures, font
 from app.ui.units import number
 from engine import CacheType
 

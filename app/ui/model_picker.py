@@ -33,7 +33,8 @@ from PySide6.QtWidgets import (
 from app.state import ModelFile, ModelPhase, ModelStatus, State
 from app.ui import icons
 from app.ui.controls import Bar, TextButton, label
-from app.ui.theme import BODY, LIGHT, SMALL, Palette, font
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import BODY, SMALL, font
 from app.ui.units import size
 
 CARD_WIDTH = 360

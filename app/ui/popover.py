@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from app.ui import accessibility
 from app.ui.controls import fade_in
-from app.ui.theme import LIGHT, RADIUS_CARD, Palette
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import RADIUS_CARD
 
 _SHADOW = 16  # pixels
 _EDGE = 8  # pixels that stay free at the window's edge

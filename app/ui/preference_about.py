@@ -24,7 +24,8 @@ from PySide6.QtWidgets import (
 from app import __version__
 from app.settings import Settings
 from app.ui.controls import IconButton, TextButton, label
-from app.ui.theme import BODY, HEADING, SMALL, Palette, code_font, font
+from app.ui.palette import Palette
+from app.ui.theme import BODY, HEADING, SMALL, code_font, font
 from app.web import WebError, is_loopback, parse_proxy
 
 _INDEX = "All parts"

@@ -23,11 +23,12 @@ from app.session_state import SessionState
 from app.settings import GROUPS, SETTINGS, Settings
 from app.ui import accessibility
 from app.ui.controls import Column, IconButton, TextButton, label
+from app.ui.palette import Palette
 from app.ui.preference_about import AboutSection, LicenceView, licences
 from app.ui.preference_row import PreferenceRow
 from app.ui.preference_storage import StorageSection
 from app.ui.preference_style import page_style
-from app.ui.theme import HEADING, READING, Palette, font
+from app.ui.theme import HEADING, READING, font
 
 ABOUT = "About"
 _NARROW = 560  # pixels; below this a field stands under its words

@@ -10,7 +10,8 @@ from functools import cached_property
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QTextCharFormat
 
 from app.markdown_tree import Run
-from app.ui.theme import BODY, CODE_FONT, READING, READING_LINE_HEIGHT, SMALL, TEXT_FONT, Palette
+from app.ui.palette import Palette
+from app.ui.theme import BODY, CODE_FONT, READING, READING_LINE_HEIGHT, SMALL, TEXT_FONT
 
 HEADING_SIZES = (24, 20, 17, 15, 15, 15)  # pixels, by level
 CODE_LINE = 20  # pixels from one line of code to the next

@@ -18,8 +18,9 @@ from PySide6.QtWidgets import (
 from app.state import State
 from app.ui import icons
 from app.ui.controls import IconButton, TextButton, fade_in, label
+from app.ui.palette import LIGHT, Palette
 from app.ui.sidebar_list import ID_ROLE, Conversations, RowPainter, bin_rect
-from app.ui.theme import LIGHT, SIDEBAR_WIDTH, SMALL, Palette
+from app.ui.theme import SIDEBAR_WIDTH, SMALL
 
 _SEARCH_MILLISECONDS = 150
 _BY_KEYS = (

@@ -37,7 +37,8 @@ from PySide6.QtWidgets import (
 
 from app.store import Conversation
 from app.ui import icons
-from app.ui.theme import BODY, LIGHT, SMALL, Palette, font, mix
+from app.ui.palette import LIGHT, Palette, mix
+from app.ui.theme import BODY, SMALL, font
 
 ROW_HEIGHT = 34
 _SIDE = 12  # pixels between a row's fill and the sidebar's edge

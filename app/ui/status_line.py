@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.state import Generation, ModelPhase, State
 from app.ui.controls import Bar, ElidedLabel, TextButton, label
-from app.ui.theme import SMALL, Palette, figures
+from app.ui.palette import Palette
+from app.ui.theme import SMALL, figures
 from engine import ModelLoaded, SlowPart, SlowReason
 
 _METER_WIDTH = 96  # pixels

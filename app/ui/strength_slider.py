@@ -28,7 +28,8 @@ from PySide6.QtWidgets import (
 
 from app.adapter_state import STRONGEST
 from app.ui import accessibility
-from app.ui.theme import LIGHT, RADIUS_CONTROL, SMALL, Palette, figures
+from app.ui.palette import LIGHT, Palette
+from app.ui.theme import RADIUS_CONTROL, SMALL, figures
 
 HUNDREDTHS = 100  # of the slider's numbers in a strength of 1
 STEP = 0.05

@@ -6,10 +6,7 @@ and never a single widget. Buttons take focus by the Tab key only, hence a ring 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from app.ui.theme import Palette
+from app.ui.palette import Palette
 
 
 def style_sheet(palette: Palette) -> str:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox, QWidget
 
-from app.ui.theme import LIGHT, Palette
+from app.ui.palette import LIGHT, Palette
 
 _WIDTH, _HEIGHT = 30.0, 18.0  # pixels of the track
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from app.state import State
 from app.ui.controls import IconButton
 from app.ui.model_picker import ModelButton
-from app.ui.theme import Palette
+from app.ui.palette import Palette
 
 
 class TopBar(QWidget):

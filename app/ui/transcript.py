@@ -28,8 +28,9 @@ from app.store import Message, MessageState
 from app.ui import accessibility, message_paint, transcript_access
 from app.ui.code_block import CodeView
 from app.ui.message_stack import MessageStack
+from app.ui.palette import LIGHT, Palette
 from app.ui.reading_style import ReadingStyle
-from app.ui.theme import COLUMN_WIDTH, LIGHT, Palette
+from app.ui.theme import COLUMN_WIDTH
 from app.ui.transcript_editing import Editing
 from app.ui.transcript_keys import Keys
 from app.ui.transcript_pointer import Pointer

@@ -17,9 +17,9 @@ from pytestqt.qtbot import QtBot
 from adapter_bench import Bench, choose, drag_in, menu_of, names
 from adapter_stage import FORMAL, PIRATE, SHORT, WRONG
 from app.ui.adapter_panel import PANEL_WIDTH
+from app.ui.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.strength_slider import StrengthSlider
 from app.ui.switch import Switch
-from app.ui.theme import DARK, HIGH_CONTRAST, LIGHT
 from stage import flush
 
 # Qt's offscreen platform says this of every menu that opens.

@@ -16,7 +16,7 @@ import scenes_library as scenes
 from app.downloads import Phase
 from app.library_state import FileState
 from app.ui.library_row import LibraryRow
-from app.ui.theme import DARK
+from app.ui.palette import DARK
 from library_shown import Shown, focused_row, many, press, show
 from scenes_library import BONSAI, SMOL
 from stage import flush

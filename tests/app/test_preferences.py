@@ -15,11 +15,12 @@ from pytestqt.qtbot import QtBot
 from app.session_state import SavedReading, SessionState
 from app.settings import GROUPS, SETTINGS, Settings
 from app.ui.controls import TextButton
+from app.ui.palette import PALETTES
 from app.ui.preference_about import Licence, LicenceView, contacts, licences
 from app.ui.preference_fields import LineField, NumberField, Segments, TextField
 from app.ui.preference_row import PreferenceRow
 from app.ui.preferences import ABOUT, Preferences
-from app.ui.theme import PALETTES, Theme
+from app.ui.theme import Theme
 from stage import flush, until
 
 SHOWN = [name for name, setting in SETTINGS.items() if setting.label]

@@ -9,8 +9,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontInfo
 from PySide6.QtWidgets import QApplication
 
-from app.ui import theme
-from app.ui.theme import DARK, HIGH_CONTRAST, LIGHT, Palette, Theme, palette_for
+from app.ui import palette, theme
+from app.ui.palette import DARK, HIGH_CONTRAST, LIGHT, Palette, palette_for
+from app.ui.theme import Theme
 
 TEXTS = ("text", "secondary", "accent", "danger", "warning")
 GROUNDS = ("background", "surface", "sunken")
@@ -98,16 +99,16 @@ def test_figures_have_one_width(qapp: QApplication) -> None:
 
 def test_drawings_take_the_colours_of_the_theme() -> None:
     drawing = f'<path stroke="{LIGHT.accent}" fill="{LIGHT.accent_soft}"/>'
-    assert theme.recolored(drawing, DARK) == (
+    assert palette.recolored(drawing, DARK) == (
         f'<path stroke="{DARK.accent}" fill="{DARK.accent_soft}"/>'
     )
     # One pass: white text on black must not turn the black that was white before.
     swapped = replace(LIGHT, surface=LIGHT.text, text=LIGHT.surface)
     both = f"{LIGHT.surface} {LIGHT.text}"
-    assert theme.recolored(both, swapped) == f"{LIGHT.text} {LIGHT.surface}"
+    assert palette.recolored(both, swapped) == f"{LIGHT.text} {LIGHT.surface}"
 
 
 def test_mixing_goes_from_the_first_to_the_second() -> None:
-    assert theme.mix("#000000", "#FFFFFF", 0) == "#000000"
-    assert theme.mix("#000000", "#FFFFFF", 0.5) == "#808080"
-    assert theme.mix("#000000", "#FFFFFF", 1) == "#FFFFFF"
+    assert palette.mix("#000000", "#FFFFFF", 0) == "#000000"
+    assert palette.mix("#000000", "#FFFFFF", 0.5) == "#808080"
+    assert palette.mix("#000000", "#FFFFFF", 1) == "#FFFFFF"

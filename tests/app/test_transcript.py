@@ -11,9 +11,9 @@ from pytestqt.qtbot import QtBot
 
 from app.store import MessageState
 from app.ui.code_block import CodeView
+from app.ui.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.reading_style import ReadingStyle, contrast
 from app.ui.table_block import TableView
-from app.ui.theme import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.transcript import Transcript
 from reader import (
     CODE,

@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from PySide6.QtWidgets import QApplication
 
 from app.store import Message, MessageState
-from app.ui.theme import LIGHT, load_fonts
+from app.ui.palette import LIGHT
+from app.ui.theme import load_fonts
 from app.ui.transcript import Transcript
 from engine import Role
 

@@ -1,0 +1,148 @@
+"""The palettes: each colour by its role, and what is computed from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPalette
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """One theme's colours by role, each `#RRGGBB`."""
+
+    name: str
+    dark: bool
+    background: str  # paper
+    surface: str  # cards, composer
+    sunken: str  # sidebar, code
+    text: str  # ink
+    secondary: str
+    faint: str  # large or decorative text only
+    hairline: str
+    accent: str  # moss: the one action, focus ring, selection
+    on_accent: str
+    accent_soft: str  # hover, own message
+    danger: str
+    warning: str
+
+
+LIGHT = Palette(
+    name="light",
+    dark=False,
+    background="#FAF8F4",
+    surface="#FFFFFF",
+    sunken="#F1EEE7",
+    text="#1F1D1A",
+    secondary="#5E5A52",
+    faint="#736E64",
+    hairline="#E2DDD3",
+    accent="#3B6848",
+    on_accent="#FFFFFF",
+    accent_soft="#E3EDE4",
+    danger="#A5382C",
+    warning="#84540A",
+)
+
+DARK = Palette(
+    name="dark",
+    dark=True,
+    background="#171614",
+    surface="#1F1E1B",
+    sunken="#121110",
+    text="#EBE7DF",
+    secondary="#AFA99E",
+    faint="#948E83",
+    hairline="#34312C",
+    accent="#93C29E",
+    on_accent="#12201A",
+    accent_soft="#24332A",
+    danger="#EA9386",
+    warning="#D9A957",
+)
+
+HIGH_CONTRAST = Palette(
+    name="high contrast",
+    dark=True,
+    background="#000000",
+    surface="#000000",
+    sunken="#000000",
+    text="#FFFFFF",
+    secondary="#FFFFFF",
+    faint="#FFFFFF",
+    hairline="#FFFFFF",
+    accent="#FFFFFF",
+    on_accent="#000000",
+    accent_soft="#000000",
+    danger="#FFFFFF",
+    warning="#FFFFFF",
+)
+
+# The setting's words for the palettes; "system" follows the desktop.
+PALETTES = {palette.name: palette for palette in (LIGHT, DARK, HIGH_CONTRAST)}
+CHOICES = ("system", *PALETTES)
+
+
+def palette_for(choice: str, scheme: Qt.ColorScheme, contrast: bool = False) -> Palette:
+    """The palette for a setting, on a desktop of this scheme that may ask for high contrast.
+
+    A desktop that does not say is light.
+    """
+    system = DARK if scheme is Qt.ColorScheme.Dark else LIGHT
+    return PALETTES.get(choice, HIGH_CONTRAST if contrast else system)
+
+
+def qt_palette(palette: Palette) -> QPalette:
+    """What Qt's own drawing (text cursor, selection, menus) takes its colours from."""
+    role = QPalette.ColorRole
+    colors = {
+        role.Window: palette.background,
+        role.WindowText: palette.text,
+        role.Base: palette.surface,
+        role.AlternateBase: palette.sunken,
+        role.Text: palette.text,
+        role.PlaceholderText: palette.faint,
+        role.Button: palette.surface,
+        role.ButtonText: palette.text,
+        role.BrightText: palette.danger,
+        role.ToolTipBase: palette.surface,
+        role.ToolTipText: palette.text,
+        role.Highlight: palette.accent,
+        role.HighlightedText: palette.on_accent,
+        role.Accent: palette.accent,
+        role.Link: palette.accent,
+        role.LinkVisited: palette.accent,
+        role.Light: palette.surface,
+        role.Midlight: palette.hairline,
+        role.Mid: palette.hairline,
+        role.Dark: palette.faint,
+        role.Shadow: palette.hairline,
+    }
+    result = QPalette()
+    for which, color in colors.items():
+        result.setColor(which, QColor(color))
+    for which in (role.WindowText, role.Text, role.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, which, QColor(palette.faint))
+    return result
+
+
+def recolored(drawing: str, palette: Palette) -> str:
+    """SVG text drawn in the light theme's colours, in those of `palette`.
+
+    White there means surface, which in the light theme is also the ink on the accent.
+    """
+    mapping = {
+        getattr(LIGHT, field.name): getattr(palette, field.name)
+        for field in fields(Palette)
+        if field.name != "on_accent" and str(getattr(LIGHT, field.name)).startswith("#")
+    }
+    return re.sub("#[0-9A-F]{6}", lambda found: mapping.get(found[0], found[0]), drawing)
+
+
+def mix(first: str, second: str, share: float) -> str:
+    """The colour `share` of the way from `first` to `second`, as `#RRGGBB`."""
+    a, b = QColor(first), QColor(second)
+    parts = zip((a.red(), a.green(), a.blue()), (b.red(), b.green(), b.blue()), strict=True)
+    return "#" + "".join(f"{round(x + (y - x) * share):02X}" for x, y in parts)
