@@ -57,14 +57,14 @@ def stream_in(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
 
 def part_point(view: Transcript, index: int, part: int, x: float, y: float) -> QPoint:
     place = view.stack.views[index].parts[part]
-    top = view.message_top(index)
-    return QPoint(round(view.column_left() + place.x + x), round(top + place.y + y))
+    top = view.places.message_top(index)
+    return QPoint(round(view.places.column_left() + place.x + x), round(top + place.y + y))
 
 
 def tool_point(view: Transcript, index: int, name: str) -> QPoint:
     tools, areas = view.tools.shown(index)
     area = next(area for tool, area in zip(tools, areas, strict=True) if tool.name == name)
-    left, top = view.column_left(), view.message_top(index)
+    left, top = view.places.column_left(), view.places.message_top(index)
     return (area.center() + QPointF(left, top)).toPoint()
 
 

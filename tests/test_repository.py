@@ -12,6 +12,7 @@ import sys
 import tomllib
 import types
 import typing
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,32 @@ VALUE_TYPES = (
     messages.AdapterInfo,
     messages.SlowPart,
 )
+
+
+def imported(path: Path, modules: set[str]) -> set[str]:
+    """The modules a file imports, also those for types only and those inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & modules) or {node.module}
+    return found & modules
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert len(paths) > 100
+    graph = {name: imported(path, set(paths)) - {name} for name, path in paths.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])), pytrace=False)
 
 
 def tracked() -> list[Path]:

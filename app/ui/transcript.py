@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -22,20 +22,21 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
 from app.store import Message, MessageState
-from app.ui import accessibility, message_paint, transcript_access
+from app.ui import accessibility, message_paint
 from app.ui.code_block import CodeView
 from app.ui.message_stack import MessageStack
 from app.ui.palette import LIGHT, Palette
 from app.ui.reading_style import ReadingStyle
 from app.ui.theme import COLUMN_WIDTH
+from app.ui.transcript_access import Messages, TranscriptAccess
 from app.ui.transcript_editing import Editing
 from app.ui.transcript_keys import Keys
+from app.ui.transcript_layout import TranscriptLayout
 from app.ui.transcript_pointer import Pointer
 from app.ui.transcript_scroll import Scroller
-from app.ui.transcript_selection import Selection, Spot
 from app.ui.transcript_tools import Tools
 from app.ui.transcript_updates import Updates
 from engine import Role
@@ -56,14 +57,12 @@ class Transcript(QAbstractScrollArea):
     adapters_requested = Signal()  # the leaf of a message was used
     sibling_requested = Signal(int, int)  # message, -1 or +1
     link_activated = Signal(str)  # address
-    copied = Signal(str)  # text
     at_end_changed = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.look = ReadingStyle(LIGHT)
-        self.stack = MessageStack(self.look, self._colour_later)
-        self.selection = Selection()
+        style = ReadingStyle(LIGHT)
+        self.stack = MessageStack(style, self._colour_later)
         self.scroller = Scroller(
             self.verticalScrollBar(),
             self.viewport(),
@@ -71,28 +70,54 @@ class Transcript(QAbstractScrollArea):
             self._moved,
             self.at_end_changed.emit,
         )
+        self.places = TranscriptLayout(style, self.stack, self.scroller, self)
+        self.selection = self.places.selection
         self.editing = Editing(
             self.viewport(),
             self.stack,
-            lambda: (self.column_left(), self.offset()),
+            lambda: (self.places.column_left(), self.places.offset()),
             self._height_changed,
             self.edit_submitted.emit,
             self.setFocus,
         )
-        self.keys = Keys(self)
-        self.pointer = Pointer(self)
-        self.tools = Tools(self)
-        self.access = transcript_access.Messages(self)
+        self.tools = Tools(self.places)
+        self.keys = Keys(self.places, self.tools)
+        self.pointer = Pointer(self.places, self.tools)
+        self.access = Messages(
+            self,
+            self.places,
+            self.tools,
+            self.link_activated.emit,
+            lambda: self.editing.editor,
+        )
         self._updates = Updates(self, self._show_text)
         self._settled = 0.0
         self._uncoloured: list[CodeView] = []
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
         self._idle.timeout.connect(self._work_some)
+        self._connect()
         self._set_up()
 
+    def _connect(self) -> None:
+        places, tools, keys, pointer = self.places, self.tools, self.keys, self.pointer
+        places.message_changed.connect(self._redraw_message)
+        places.hover_changed.connect(self._redraw_hover)
+        places.changed.connect(lambda: self.viewport().update())
+        tools.regenerate_requested.connect(self.regenerate_requested)
+        tools.edit_requested.connect(self.edit_message)
+        tools.continue_requested.connect(self.continue_requested)
+        tools.compare_requested.connect(self.compare_requested)
+        tools.adapters_requested.connect(self.adapters_requested)
+        tools.sibling_requested.connect(self.sibling_requested)
+        keys.copy_requested.connect(self.copy)
+        keys.select_all_requested.connect(self.select_all)
+        keys.moved.connect(self.access.focus)
+        pointer.link_activated.connect(self.link_activated)
+        pointer.shape_changed.connect(self._show_shape)
+
     def _set_up(self) -> None:
-        accessibility.register(Transcript, transcript_access.TranscriptAccess)
+        accessibility.register(Transcript, lambda view: TranscriptAccess(view.access))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -100,6 +125,7 @@ class Transcript(QAbstractScrollArea):
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.viewport().setMouseTracking(True)
         self.verticalScrollBar().setSingleStep(24)
+        self.places.width = self.width()
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -181,7 +207,7 @@ class Transcript(QAbstractScrollArea):
         index = self.stack.index_of(message_id)
         if index is not None and self.stack.views[index].note != note:
             self.stack.views[index].note = note
-            self.redraw_message(index)
+            self._redraw_message(index)
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is made, offer nothing that would begin another."""
@@ -193,63 +219,21 @@ class Transcript(QAbstractScrollArea):
 
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
-        if palette == self.look.palette:
+        places = self.places
+        if palette == places.style.palette:
             return
         anchor = self.scroller.anchor()
-        self.look = ReadingStyle(palette)
-        self.stack.restyle(self.look)
+        places.style = ReadingStyle(palette)
+        self.stack.restyle(places.style)
         self._uncoloured.clear()
         if self.editing.editor:
-            self.editing.editor.apply_style(self.look)
+            self.editing.editor.apply_style(self.places.style)
             self.editing.fit()
         self.scroller.settle(anchor)
         self.viewport().update()
         self._idle.start(0)
 
-    # --- places -----------------------------------------------------------------------------
-
-    def column_left(self) -> int:
-        """Where the column begins in the viewport; it is centred in the whole view."""
-        return (self.width() - round(self.stack.column)) // 2
-
-    def offset(self) -> int:
-        """How far the conversation is scrolled."""
-        return self.verticalScrollBar().value()
-
-    def message_top(self, index: int) -> float:
-        """Where a message begins in the viewport."""
-        return self.scroller.top_of(index)
-
-    def local(self, index: int, point: QPointF) -> QPointF:
-        """A point of the viewport relative to a message."""
-        return point - QPointF(self.column_left(), self.message_top(index))
-
-    def spot_at(self, point: QPointF) -> Spot | None:
-        """The place in the text nearest to a point of the viewport."""
-        index = self.stack.at(point.y() + self.offset())
-        if index < 0:
-            return None
-        view = self.stack.views[index]
-        inside = self.local(index, point)
-        number = view.part_at(inside.y())
-        if number < 0:
-            return index, 0, 0
-        part = view.parts[number]
-        return index, number, part.view.hit(inside.x() - part.x, inside.y() - part.y)
-
     # --- tools ------------------------------------------------------------------------------
-
-    def toggle_thoughts(self, index: int) -> None:
-        """Fold or unfold what the model thought; the line that was used stays where it is."""
-        view = self.stack.views[index]
-        top = self.message_top(index)
-        self.selection.forget_from(index)
-        if not view.streaming:
-            self.scroller.follow = False
-        view.fold(not view.folded)
-        self.stack.refresh(index)
-        self.scroller.settle(None if self.scroller.follow else (index, -1, top))
-        self.viewport().update()
 
     def edit_message(self, message_id: int) -> None:
         """Edit an own message in its place."""
@@ -258,10 +242,10 @@ class Transcript(QAbstractScrollArea):
             return
         self.editing.end()
         self.scroller.follow = False
-        self.editing.begin(index, self.look)
-        top = self.message_top(index)
+        self.editing.begin(index, self.places.style)
+        top = self.places.message_top(index)
         if top < 0 or top + self.stack.views[index].height > self.viewport().height():
-            self.scroll_to(self.stack.top(index) - 24)
+            self.scroller.scroll_to(self.stack.top(index) - 24)
         self.viewport().update()
 
     # --- copying ----------------------------------------------------------------------------
@@ -287,12 +271,7 @@ class Transcript(QAbstractScrollArea):
 
     def jump_to_end(self) -> None:
         """Bring the end into sight and follow it."""
-        self.scroller.follow = True
-        self._settle_all()
-
-    def scroll_to(self, value: float) -> None:
-        """Scroll there on behalf of the reader."""
-        self.scroller.scroll_to(value)
+        self.places.jump_to_end()
 
     def _settle_all(self) -> None:
         self.scroller.settle()
@@ -300,7 +279,7 @@ class Transcript(QAbstractScrollArea):
 
     def _height_changed(self, index: int) -> None:
         self.stack.refresh(index)
-        below = self.message_top(index)
+        below = self.places.message_top(index)
         self.scroller.settle()
         if index < len(self.stack) - 1:
             self.viewport().update(0, max(round(below), 0), self.width(), self.height())
@@ -339,6 +318,7 @@ class Transcript(QAbstractScrollArea):
 
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
+        self.places.width = self.width()
         self.stack.set_column(max(min(COLUMN_WIDTH, self.width() - 2 * MARGIN), 160))
         self.scroller.settle(anchor)
         self.editing.fit()
@@ -350,11 +330,11 @@ class Transcript(QAbstractScrollArea):
 
     # --- painting ---------------------------------------------------------------------------
 
-    def redraw_message(self, index: int) -> None:
+    def _redraw_message(self, index: int) -> None:
         """Draw a message again."""
         self._redraw(index, -30.0)
 
-    def redraw_hover(self, index: int) -> None:
+    def _redraw_hover(self, index: int) -> None:
         """Draw again what of a message depends on where the mouse is."""
         view = self.stack.views[index]
         self._redraw(index, view.tools_top)
@@ -364,7 +344,7 @@ class Transcript(QAbstractScrollArea):
     def _redraw(self, index: int, top: float, bottom: float | None = None) -> None:
         if index >= len(self.stack):
             return
-        y = self.message_top(index)
+        y = self.places.message_top(index)
         end = self.stack.views[index].height if bottom is None else bottom
         area = QRect(0, round(y + top) - 2, self.width(), round(end - top) + 4)
         self.viewport().update(area & self.viewport().rect())
@@ -376,8 +356,8 @@ class Transcript(QAbstractScrollArea):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             clip = QRectF(arg__1.rect())
             painter.setClipRect(clip)
-            painter.fillRect(clip, self.look.paper)
-            top = clip.top() + self.offset()
+            painter.fillRect(clip, self.places.style.paper)
+            top = clip.top() + self.places.offset()
             for index in self.stack.between(top, top + clip.height()):
                 self._paint_message(painter, index, clip)
         finally:
@@ -390,17 +370,17 @@ class Transcript(QAbstractScrollArea):
             return
         tools, areas = self.tools.shown(index)
         mouse = self.pointer.point
-        focused = self.hasFocus() and index == self.keys.message
+        focused = self.hasFocus() and index == self.places.focused
         shown = message_paint.Shown(
             tools,
             areas,
             self.selection.in_message(index, view),
-            self.local(index, mouse) if mouse is not None else None,
+            self.places.local(index, mouse) if mouse is not None else None,
             self.keys.tool if focused else -2,
             self.tools.done(view.message.id),
         )
-        at = QPointF(self.column_left(), self.message_top(index))
-        message_paint.paint(painter, view, self.look, at, clip, shown)
+        at = QPointF(self.places.column_left(), self.places.message_top(index))
+        message_paint.paint(painter, view, self.places.style, at, clip, shown)
 
     # --- events -----------------------------------------------------------------------------
 
@@ -415,6 +395,9 @@ class Transcript(QAbstractScrollArea):
                 QToolTip.hideText()
             return True
         return super().viewportEvent(event)
+
+    def _show_shape(self, shape: Qt.CursorShape) -> None:
+        self.viewport().setCursor(shape)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if event.buttons() & Qt.MouseButton.LeftButton:
@@ -437,13 +420,29 @@ class Transcript(QAbstractScrollArea):
     def wheelEvent(self, arg__1: QWheelEvent) -> None:
         if not self.pointer.wheel(arg__1):
             pixels = arg__1.pixelDelta().y()
-            self.scroll_to(self.offset() - (pixels or arg__1.angleDelta().y() * 0.6))
+            self.scroller.scroll_to(
+                self.places.offset() - (pixels or arg__1.angleDelta().y() * 0.6)
+            )
         arg__1.accept()
 
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
         point = QPointF(arg__1.pos())
-        index = self.stack.at(point.y() + self.offset())
-        self.tools.menu(index, self.pointer.target(point).link, arg__1.globalPos())
+        index = self.stack.at(point.y() + self.places.offset())
+        self._open_menu(index, self.pointer.target(point).link, arg__1.globalPos())
+
+    def _open_menu(self, index: int, link: str, at: QPoint) -> None:
+        """Open the menu of a message; index -1: of none."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
+        if link:
+            menu.addAction("Copy link address", lambda: self.tools.copy(link))
+        if index >= 0:
+            text = self.stack.views[index].message.text
+            menu.addAction("Copy message", lambda: self.tools.copy(text)).setEnabled(bool(text))
+        menu.addSeparator()
+        menu.addAction("Select all", self.select_all)
+        menu.popup(at)
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not self.keys.press(arg__1):

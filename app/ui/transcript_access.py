@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QTimer
 from PySide6.QtGui import (
@@ -21,16 +20,16 @@ from PySide6.QtGui import (
     QColor,
     QWindow,
 )
+from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
 from app.store import MessageState
 from app.ui.accessibility import NO_INTERFACE
 from app.ui.code_block import CodeView
 from app.ui.message_tools import adapters_in_words
+from app.ui.transcript_layout import TranscriptLayout
+from app.ui.transcript_tools import Tools
 from engine import Role
-
-if TYPE_CHECKING:
-    from app.ui.transcript import Transcript
 
 _WRITERS = {Role.USER: "You", Role.ASSISTANT: "Answer", Role.SYSTEM: "Instructions"}
 _STATES = {
@@ -55,46 +54,109 @@ class Control:
     expanded: bool | None = None
 
 
-def controls_of(view: Transcript, index: int) -> list[Control]:
-    """The controls of a message in reading order: thoughts, links and code, tools.
+class Messages:
+    """The interfaces of the messages of a transcript, each from the first question to its end.
 
-    Links and code are known once the message is laid out, which happens when there is time.
+    `view` is only where they are on the screen; `editor()` is the open editor of a message.
     """
-    message, roles = view.stack.views[index], QAccessible.Role
-    controls: list[Control] = []
-    if message.has_thoughts:
-        words, area = message.thought_words(), message.thought_area()
-        use = partial(view.toggle_thoughts, index)
-        expanded = not message.folded
-        controls.append(Control(_THOUGHTS, roles.Button, words, area, use, expanded=expanded))
-    if not message.hidden_for_edit:
-        for number, part in enumerate(message.parts):
-            for count, link in enumerate(part.view.links()):
-                found = link.moved(part.x, part.y)
-                use = partial(view.link_activated.emit, link.address)
-                key = f"link {number} {count}"
-                controls.append(
-                    Control(key, roles.Link, link.text, found.area, use, description=link.address)
-                )
-            if isinstance(part.view, CodeView):
-                area = part.view.copy_area().translated(part.x, part.y)
-                use = partial(view.tools.copy_code, part.view)
-                controls.append(Control(f"code {number}", roles.Button, "Copy code", area, use))
-    for tool, area in zip(*view.tools.all(index), strict=True):
-        if tool.name == "word":
-            controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
-            continue
-        use = partial(view.tools.use, index, tool) if tool.can_act else None
-        controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
-    return controls
+
+    def __init__(
+        self,
+        view: QAbstractScrollArea,
+        layout: TranscriptLayout,
+        tools: Tools,
+        open_link: Callable[[str], object],
+        editor: Callable[[], QWidget | None],
+    ) -> None:
+        self.view = view
+        self.layout = layout
+        self.editor = editor
+        self._tools = tools
+        self._open_link = open_link
+        self._made: dict[int, MessageAccess] = {}
+        self._known: set[int] = set()
+        self._focused = ""  # the control of the message that has the keyboard
+        view.destroyed.connect(lambda: self._forget(set()))
+
+    def controls(self, index: int) -> list[Control]:
+        """The controls of a message in reading order: thoughts, links and code, tools.
+
+        Links and code are known once the message is laid out, which happens when there is time.
+        """
+        message, roles = self.layout.stack.views[index], QAccessible.Role
+        controls: list[Control] = []
+        if message.has_thoughts:
+            words, area = message.thought_words(), message.thought_area()
+            use = partial(self.layout.toggle_thoughts, index)
+            expanded = not message.folded
+            controls.append(Control(_THOUGHTS, roles.Button, words, area, use, expanded=expanded))
+        if not message.hidden_for_edit:
+            for number, part in enumerate(message.parts):
+                for count, link in enumerate(part.view.links()):
+                    found = link.moved(part.x, part.y)
+                    use = partial(self._open_link, link.address)
+                    key = f"link {number} {count}"
+                    controls.append(
+                        Control(
+                            key, roles.Link, link.text, found.area, use, description=link.address
+                        )
+                    )
+                if isinstance(part.view, CodeView):
+                    area = part.view.copy_area().translated(part.x, part.y)
+                    use = partial(self._tools.copy_code, part.view)
+                    controls.append(Control(f"code {number}", roles.Button, "Copy code", area, use))
+        for tool, area in zip(*self._tools.all(index), strict=True):
+            if tool.name == "word":
+                controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
+                continue
+            use = partial(self._tools.use, index, tool) if tool.can_act else None
+            controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
+        return controls
+
+    def message(self, message_id: int) -> MessageAccess:
+        """The interface of a message."""
+        if message_id not in self._made:
+            self._made[message_id] = MessageAccess(self, message_id)
+        return self._made[message_id]
+
+    def changed(self) -> None:
+        """Other messages are shown: drop the interfaces of those that are gone, tell of new ones."""
+        ids = [view.message.id for view in self.layout.stack.views]
+        self._forget(set(ids))
+        if QAccessible.isActive():
+            for message_id in ids:
+                if message_id not in self._known:
+                    _tell(self.message(message_id), QAccessible.Event.ObjectCreated)
+            self._known = set(ids)
+
+    def focus(self, index: int, control: str = "") -> None:
+        """Tell that a message, or a control of it, has the keyboard now."""
+        self._focused = control
+        if QAccessible.isActive():
+            message = self.message(self.layout.stack.views[index].message.id)
+            item = message.control_access(control) if control else message
+            _tell(item, QAccessible.Event.Focus)
+
+    def has_focus(self, index: int, control: str = "") -> bool:
+        """Whether a message itself, or a control of it, has the keyboard."""
+        return self.layout.focused == index and self._focused == control
+
+    def _forget(self, kept: set[int]) -> None:
+        """Have Qt delete what it and Python know of messages that are gone."""
+        for message_id in [gone for gone in self._made if gone not in kept]:
+            message = self._made.pop(message_id)
+            for item in (*message.controls.values(), message):
+                QAccessible.deleteAccessibleInterface(QAccessible.uniqueId(item))
 
 
 class _Item(QAccessibleInterface):
     """What messages and their controls have in common: they are drawn, not widgets."""
 
-    def __init__(self, view: Transcript) -> None:
+    def __init__(self, messages: Messages) -> None:
         super().__init__()
-        self._view = view
+        self._messages = messages
+        self._view = messages.view
+        self._layout = messages.layout
 
     def object(self) -> QObject | None:  # type: ignore[override]
         return None
@@ -128,26 +190,26 @@ class _Item(QAccessibleInterface):
         return -1
 
     def backgroundColor(self) -> QColor:
-        return self._view.look.paper
+        return self._layout.style.paper
 
     def foregroundColor(self) -> QColor:
-        return self._view.look.ink
+        return self._layout.style.ink
 
     def window(self) -> QWindow | None:  # type: ignore[override]
         return self._view.window().windowHandle()
 
     def _on_screen(self, index: int, area: QRectF) -> QRect:
         """An area of a message in the coordinates of the screen."""
-        view = self._view
-        inside = area.translated(view.column_left(), view.message_top(index)).toAlignedRect()
-        return QRect(view.viewport().mapToGlobal(inside.topLeft()), inside.size())
+        layout = self._layout
+        inside = area.translated(layout.column_left(), layout.message_top(index)).toAlignedRect()
+        return QRect(self._view.viewport().mapToGlobal(inside.topLeft()), inside.size())
 
 
 class MessageAccess(_Item):
     """One message: its writer, its state and its text are its name."""
 
-    def __init__(self, view: Transcript, message_id: int) -> None:
-        super().__init__(view)
+    def __init__(self, messages: Messages, message_id: int) -> None:
+        super().__init__(messages)
         self.message_id = message_id
         self.controls: dict[str, ControlAccess] = {}
 
@@ -156,7 +218,7 @@ class MessageAccess(_Item):
         """Where the message stands; -1 when it is gone."""
         if not isValid(self._view):
             return -1
-        found = self._view.stack.index_of(self.message_id)
+        found = self._layout.stack.index_of(self.message_id)
         return -1 if found is None else found
 
     def isValid(self) -> bool:
@@ -168,14 +230,14 @@ class MessageAccess(_Item):
     def state(self) -> QAccessible.State:
         state = super().state()
         state.readOnly = True  # type: ignore[attr-defined]
-        focused = self.isValid() and self._view.access.has_focus(self.index)
+        focused = self.isValid() and self._messages.has_focus(self.index)
         state.focused = focused  # type: ignore[attr-defined]
         return state
 
     def text(self, t: QAccessible.Text) -> str:
         if not self.isValid():
             return ""
-        message = self._view.stack.views[self.index].message
+        message = self._layout.stack.views[self.index].message
         if t is QAccessible.Text.Name:
             return f"{_WRITERS[message.role]}{_STATES.get(message.state, '')}: {message.text}"
         if t is QAccessible.Text.Description:
@@ -185,7 +247,7 @@ class MessageAccess(_Item):
     def rect(self) -> QRect:
         if not self.isValid():
             return QRect()
-        stack = self._view.stack
+        stack = self._layout.stack
         height = stack.views[self.index].height
         return self._on_screen(self.index, QRectF(0.0, 0.0, stack.column, height))
 
@@ -193,7 +255,7 @@ class MessageAccess(_Item):
         return QAccessible.queryAccessibleInterface(self._view)
 
     def _found(self) -> list[Control]:
-        return controls_of(self._view, self.index) if self.isValid() else []
+        return self._messages.controls(self.index) if self.isValid() else []
 
     def control(self, key: str) -> Control | None:
         """A control as it is now; None when the message has it no more."""
@@ -202,7 +264,7 @@ class MessageAccess(_Item):
     def control_access(self, key: str) -> ControlAccess:
         """The interface of a control."""
         if key not in self.controls:
-            self.controls[key] = ControlAccess(self._view, self, key)
+            self.controls[key] = ControlAccess(self._messages, self, key)
         return self.controls[key]
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
@@ -222,8 +284,8 @@ class MessageAccess(_Item):
 class ControlAccess(_Item):
     """One control of a message."""
 
-    def __init__(self, view: Transcript, message: MessageAccess, key: str) -> None:
-        super().__init__(view)
+    def __init__(self, messages: Messages, message: MessageAccess, key: str) -> None:
+        super().__init__(messages)
         self.key = key
         self._message = message
         self._action = _Press(self)
@@ -245,7 +307,7 @@ class ControlAccess(_Item):
             return state
         word = found.role is QAccessible.Role.StaticText
         state.focusable = not word  # type: ignore[attr-defined]
-        focused = self._view.access.has_focus(self._message.index, self.key)
+        focused = self._messages.has_focus(self._message.index, self.key)
         state.focused = focused  # type: ignore[attr-defined]
         state.disabled = found.use is None and not word  # type: ignore[attr-defined]
         if found.expanded is not None:
@@ -315,7 +377,7 @@ class TranscriptAccess(_Item):
         if t is QAccessible.Text.Name:
             return self._view.accessibleName()
         if t is QAccessible.Text.Description:
-            count = len(self._view.stack)
+            count = len(self._layout.stack)
             return "1 message" if count == 1 else f"{count} messages"
         return ""
 
@@ -327,67 +389,21 @@ class TranscriptAccess(_Item):
         return QAccessible.queryAccessibleInterface(parent) if parent else None
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        views, editor = self._view.stack.views, self._view.editing.editor
+        views, editor = self._layout.stack.views, self._messages.editor()
         if 0 <= index < len(views):
-            return self._view.access.message(views[index].message.id)
+            return self._messages.message(views[index].message.id)
         if index == len(views) and editor is not None:
             return QAccessible.queryAccessibleInterface(editor)
         return None
 
     def childCount(self) -> int:
-        return len(self._view.stack) + (self._view.editing.editor is not None)
+        return len(self._layout.stack) + (self._messages.editor() is not None)
 
     def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
         if isinstance(arg__1, MessageAccess):
             return arg__1.index
-        editor = self._view.editing.editor
-        return len(self._view.stack) if editor and arg__1.object() is editor else -1
-
-
-class Messages:
-    """The interfaces of the messages of a transcript, each from the first question to its end."""
-
-    def __init__(self, view: Transcript) -> None:
-        self._view = view
-        self._made: dict[int, MessageAccess] = {}
-        self._known: set[int] = set()
-        self._focused = ""  # the control of the message that has the keyboard
-        view.destroyed.connect(lambda: self._forget(set()))
-
-    def message(self, message_id: int) -> MessageAccess:
-        """The interface of a message."""
-        if message_id not in self._made:
-            self._made[message_id] = MessageAccess(self._view, message_id)
-        return self._made[message_id]
-
-    def changed(self) -> None:
-        """Other messages are shown: drop the interfaces of those that are gone, tell of new ones."""
-        ids = [view.message.id for view in self._view.stack.views]
-        self._forget(set(ids))
-        if QAccessible.isActive():
-            for message_id in ids:
-                if message_id not in self._known:
-                    _tell(self.message(message_id), QAccessible.Event.ObjectCreated)
-            self._known = set(ids)
-
-    def focus(self, index: int, control: str = "") -> None:
-        """Tell that a message, or a control of it, has the keyboard now."""
-        self._focused = control
-        if QAccessible.isActive():
-            message = self.message(self._view.stack.views[index].message.id)
-            item = message.control_access(control) if control else message
-            _tell(item, QAccessible.Event.Focus)
-
-    def has_focus(self, index: int, control: str = "") -> bool:
-        """Whether a message itself, or a control of it, has the keyboard."""
-        return self._view.keys.message == index and self._focused == control
-
-    def _forget(self, kept: set[int]) -> None:
-        """Have Qt delete what it and Python know of messages that are gone."""
-        for message_id in [gone for gone in self._made if gone not in kept]:
-            message = self._made.pop(message_id)
-            for item in (*message.controls.values(), message):
-                QAccessible.deleteAccessibleInterface(QAccessible.uniqueId(item))
+        editor = self._messages.editor()
+        return len(self._layout.stack) if editor and arg__1.object() is editor else -1
 
 
 def _tell(item: QAccessibleInterface, event: QAccessible.Event) -> None:

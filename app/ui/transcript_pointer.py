@@ -6,19 +6,17 @@ One object, because hover, click and drag decide by the same question: what is a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, Qt, QTimer
-from PySide6.QtGui import QCursor, QMouseEvent, QWheelEvent
+from PySide6.QtCore import QObject, QPointF, Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.ui.code_block import CodeView
 from app.ui.message_tools import Tool
 from app.ui.table_block import TableView
+from app.ui.transcript_layout import TranscriptLayout
 from app.ui.transcript_selection import Spot
-
-if TYPE_CHECKING:
-    from app.ui.transcript import Transcript
+from app.ui.transcript_tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,17 @@ class Target:
         return self.code_copy or (self.message if self.thoughts else None)
 
 
-class Pointer:
+class Pointer(QObject):
     """What the mouse is over and what it holds."""
 
-    def __init__(self, view: Transcript) -> None:
-        self._view = view
-        self.message = -1  # under the mouse
+    link_activated = Signal(str)  # address
+    shape_changed = Signal(Qt.CursorShape)
+
+    def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
+        super().__init__(layout)
+        self._layout = layout
+        self._tools = tools
+        self._shape = Qt.CursorShape.ArrowCursor
         self.point: QPointF | None = None  # in the viewport
         self._pressed = Target()
         self._selecting = False
@@ -55,9 +58,9 @@ class Pointer:
         self._origin: tuple[Spot, Spot] | None = None  # the word or line the drag began with
         self._clicks_at = QPointF()
         self._clicks = 0
-        self._click_timer = QTimer(view)
+        self._click_timer = QTimer(self)
         self._click_timer.setSingleShot(True)
-        self._pull = QTimer(view)
+        self._pull = QTimer(self)
         self._pull.setInterval(30)
         self._pull.timeout.connect(self._pull_on)
 
@@ -65,16 +68,16 @@ class Pointer:
 
     def target(self, point: QPointF) -> Target:
         """What is at a point of the viewport."""
-        view = self._view
-        y = point.y() + view.offset()
-        index = view.stack.at(y)
-        if index < 0 or y < view.stack.top(0):
+        layout = self._layout
+        y = point.y() + layout.offset()
+        index = layout.stack.at(y)
+        if index < 0 or y < layout.stack.top(0):
             return Target()
-        message = view.stack.views[index]
-        inside = view.local(index, point)
-        if inside.y() > message.height or not -48 <= inside.x() <= view.stack.column + 48:
+        message = layout.stack.views[index]
+        inside = layout.local(index, point)
+        if inside.y() > message.height or not -48 <= inside.x() <= layout.stack.column + 48:
             return Target()
-        for tool, area in zip(*view.tools.shown(index), strict=True):
+        for tool, area in zip(*self._tools.shown(index), strict=True):
             if area.contains(inside):
                 return Target(index, tool=tool if tool.can_act else None)
         if message.thought_area().contains(inside):
@@ -96,21 +99,22 @@ class Pointer:
 
     def moved(self, point: QPointF | None) -> None:
         """The mouse is somewhere else; None: outside."""
-        view, before = self._view, self.message
+        layout, before = self._layout, self._layout.hovered
         old = self.point
         self.point = point
         target = self.target(point) if point is not None else Target()
-        self.message = target.message
-        if self.message != before and before >= 0:
-            view.redraw_message(before)
-        if self.message >= 0 and (self.message != before or point != old):
-            view.redraw_hover(self.message)
+        layout.hovered = target.message
+        if layout.hovered != before and before >= 0:
+            layout.message_changed.emit(before)
+        if layout.hovered >= 0 and (layout.hovered != before or point != old):
+            layout.hover_changed.emit(layout.hovered)
         hand = target.button is not None or bool(target.link)
         shape = Qt.CursorShape.PointingHandCursor if hand else Qt.CursorShape.ArrowCursor
         if target.text and not hand:
             shape = Qt.CursorShape.IBeamCursor
-        if view.viewport().cursor().shape() != shape:
-            view.viewport().setCursor(QCursor(shape))
+        if shape is not self._shape:
+            self._shape = shape
+            self.shape_changed.emit(shape)
 
     def scrolled(self) -> None:
         """Other text came under the mouse."""
@@ -136,10 +140,10 @@ class Pointer:
         if self._pressed.button is not None:
             return
         self._count_click(point)
-        spot = self._view.spot_at(point)
+        spot = self._layout.spot_at(point)
         if spot is None:
             return
-        selection = self._view.selection
+        selection = self._layout.selection
         self._selecting = True
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and selection.anchor:
             self._unit, self._origin = 1, (selection.anchor, selection.anchor)
@@ -163,10 +167,10 @@ class Pointer:
         elif self._selecting:
             if (point - self._clicks_at).manhattanLength() >= 6:
                 self._click_timer.stop()  # a drag is no part of a double click
-            spot = self._view.spot_at(point)
+            spot = self._layout.spot_at(point)
             if spot is not None:
                 self._select_to(spot)
-            outside = not 0 <= point.y() <= self._view.viewport().height()
+            outside = not 0 <= point.y() <= self._layout.page()
             if outside and not self._pull.isActive():
                 self._pull.start()
             elif not outside:
@@ -175,50 +179,50 @@ class Pointer:
 
     def release(self, point: QPointF) -> None:
         """The button went up: use what it went down on."""
-        view, pressed, target = self._view, self._pressed, self.target(point)
+        layout, pressed, target = self._layout, self._pressed, self.target(point)
         was_selecting, self._selecting = self._selecting, False
         self._pressed = Target()
         self._pull.stop()
         if pressed.button is not None and pressed.button == target.button:
             if pressed.tool:
-                view.tools.use(pressed.message, pressed.tool)
+                self._tools.use(pressed.message, pressed.tool)
             elif pressed.code_copy:
-                view.tools.copy_code(pressed.code_copy)
+                self._tools.copy_code(pressed.code_copy)
             else:
-                view.toggle_thoughts(pressed.message)
-        elif was_selecting and pressed.link == target.link != "" and view.selection.empty:
-            view.link_activated.emit(pressed.link)
+                layout.toggle_thoughts(pressed.message)
+        elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:
+            self.link_activated.emit(pressed.link)
         self.moved(point)
 
     def _drag_bar(self, point: QPointF) -> None:
         block = self._pressed.bar
         if block and block.sideways.drag_to(point.x() - self._pressed.bar_left):
-            self._view.redraw_message(self._pressed.message)
+            self._layout.message_changed.emit(self._pressed.message)
 
     def _reveal(self, point: QPointF) -> None:
         """Scroll a card sideways while a selection is pulled over its edge."""
-        spot = self._view.spot_at(point)
+        spot = self._layout.spot_at(point)
         if spot is None:
             return
-        message = self._view.stack.views[spot[0]]
+        message = self._layout.stack.views[spot[0]]
         if spot[1] >= len(message.parts):
             return
         part = message.parts[spot[1]]
         if isinstance(part.view, CodeView | TableView):
-            x = self._view.local(spot[0], point).x() - part.x
+            x = self._layout.local(spot[0], point).x() - part.x
             sideways = part.view.sideways
             past = x - part.width if x > part.width else min(x, 0.0)
             if past and sideways.move_to(sideways.offset + past / 2):
-                self._view.redraw_message(spot[0])
+                self._layout.message_changed.emit(spot[0])
 
     def _pull_on(self) -> None:
         """Scroll on while the mouse is held outside."""
         if self.point is None or not self._selecting:
             return
-        height = self._view.viewport().height()
+        height = self._layout.page()
         past = self.point.y() - height if self.point.y() > height else min(self.point.y(), 0.0)
-        self._view.scroll_to(self._view.offset() + past / 2)
-        spot = self._view.spot_at(self.point)
+        self._layout.scroll_to(self._layout.offset() + past / 2)
+        spot = self._layout.spot_at(self.point)
         if spot is not None:
             self._select_to(spot)
 
@@ -226,7 +230,7 @@ class Pointer:
 
     def _around(self, spot: Spot) -> tuple[Spot, Spot]:
         """The word or the line at a place, by what is being selected."""
-        message = self._view.stack.views[spot[0]]
+        message = self._layout.stack.views[spot[0]]
         if self._unit == 1 or spot[1] >= len(message.parts):
             return spot, spot
         block = message.parts[spot[1]].view
@@ -238,14 +242,14 @@ class Pointer:
         if self._origin is None:
             return
         start, end = self._around(spot)
-        selection = self._view.selection
+        selection = self._layout.selection
         if start < self._origin[0]:
             selection.set(self._origin[1], start)
         else:
             selection.set(self._origin[0], max(end, self._origin[1]))
         if not selection.empty:
-            self._view.scroller.follow = False
-        self._view.viewport().update()
+            self._layout.scroller.follow = False
+        self._layout.changed.emit()
 
     # --- wheel ------------------------------------------------------------------------------
 
@@ -260,13 +264,13 @@ class Pointer:
             and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier
         ):
             return False
-        view = self._view
-        spot = view.spot_at(event.position())
-        if spot is None or spot[1] >= len(view.stack.views[spot[0]].parts):
+        layout = self._layout
+        spot = layout.spot_at(event.position())
+        if spot is None or spot[1] >= len(layout.stack.views[spot[0]].parts):
             return False
-        block = view.stack.views[spot[0]].parts[spot[1]].view
+        block = layout.stack.views[spot[0]].parts[spot[1]].view
         if not isinstance(block, CodeView | TableView) or not block.sideways.overflows:
             return False
         if block.sideways.move_to(block.sideways.offset - across):
-            view.redraw_message(spot[0])
+            layout.message_changed.emit(spot[0])
         return True

@@ -43,6 +43,16 @@ class Scroller:
         self._end_seen = end_seen
         self._held: Anchor | None = None
 
+    @property
+    def offset(self) -> int:
+        """How far the conversation is scrolled."""
+        return self._bar.value()
+
+    @property
+    def page(self) -> int:
+        """How high the viewport is."""
+        return self._viewport.height()
+
     def top_of(self, index: int) -> float:
         """Where a message begins in the viewport."""
         return self._stack.top(index) - self._bar.value()

@@ -54,9 +54,9 @@ def test_the_wheel_lets_go_of_the_end_and_the_text_stays_still(
     stream_in(view, qtbot, 2, LONG)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=lambda end: not end):
         wheel(view, 400)
-    before = view.offset()
+    before = view.places.offset()
     stream_in(view, qtbot, 2, "\n\n" + LONG)
-    assert view.offset() == before
+    assert view.places.offset() == before
     assert not view.at_end
 
 
@@ -67,49 +67,49 @@ def test_jumping_to_the_end_follows_again(view: Transcript, qtbot: QtBot) -> Non
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=bool):
         view.jump_to_end()
     stream_in(view, qtbot, 2, "\n\n" + LONG)
-    assert view.offset() == view.verticalScrollBar().maximum()
+    assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
 def test_an_own_message_brings_the_end_into_sight(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG)])
-    view.scroll_to(0)
+    view.places.scroll_to(0)
     view.append_message(message(2, "Next question", own=True))
-    assert view.offset() == view.verticalScrollBar().maximum()
+    assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
 def test_a_selection_lets_go_of_the_end(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG), streaming(2)])
     stream_in(view, qtbot, 2, "Some words here")
     view.jump_to_end()
-    part = view.stack.views[0].part_at(-view.message_top(0) + 100)
+    part = view.stack.views[0].part_at(-view.places.message_top(0) + 100)
     drag(qtbot, view, part_point(view, 0, part, 5, 5), part_point(view, 0, part, 90, 5))
-    before = view.offset()
+    before = view.places.offset()
     stream_in(view, qtbot, 2, "\n\n" + LONG)
-    assert view.offset() == before
+    assert view.places.offset() == before
 
 
 def test_laying_out_the_rest_does_not_move_what_is_read(view: Transcript, qtbot: QtBot) -> None:
     texts = [LONG[: 200 + n * 137 % 1500] + CODE for n in range(120)]
     view.set_messages([message(n, text, own=n % 2 == 0) for n, text in enumerate(texts, 1)])
-    view.scroll_to(view.offset() - 700)
+    view.places.scroll_to(view.places.offset() - 700)
     anchor = view.scroller.anchor()
     assert anchor is not None
     assert view.working
     laid_out(view, qtbot)
     index, part, y = anchor
-    assert view.message_top(index) + view.stack.views[index].parts[part].y == y
+    assert view.places.message_top(index) + view.stack.views[index].parts[part].y == y
 
 
 def test_a_new_width_keeps_the_block_that_is_read(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 6)])
     laid_out(view, qtbot)
-    view.scroll_to(view.offset() - 3000)
+    view.places.scroll_to(view.places.offset() - 3000)
     anchor = view.scroller.anchor()
     assert anchor is not None
     view.resize(420, 500)
     laid_out(view, qtbot)
     index, part, y = anchor
-    place = view.message_top(index) + view.stack.views[index].parts[part].y
+    place = view.places.message_top(index) + view.stack.views[index].parts[part].y
     assert abs(place - y) <= 1
 
 
@@ -117,11 +117,11 @@ def test_scrolling_up_through_unread_messages_meets_each_paragraph(
     view: Transcript, qtbot: QtBot
 ) -> None:
     view.set_messages([message(n, f"Start {n}.\n\n" + LONG) for n in range(1, 40)])
-    while view.offset() > 0:
-        before = view.offset()
+    while view.places.offset() > 0:
+        before = view.places.offset()
         wheel(view, 300)
-        assert view.offset() != before
-        top, bottom = view.offset(), view.offset() + view.viewport().height()
+        assert view.places.offset() != before
+        top, bottom = view.places.offset(), view.places.offset() + view.viewport().height()
         assert all(view.stack.is_built(index) for index in view.stack.between(top, bottom))
     laid_out(view, qtbot)
 
@@ -224,7 +224,7 @@ def test_worst_cases_are_shown_whole(view: Transcript, qtbot: QtBot, name: str) 
     view.grab()
     assert view.selection.text(view.stack.views).replace("\ufffd", "") != ""
     assert view.stack.views[0].height > 20
-    view.scroll_to(0)
+    view.places.scroll_to(0)
     view.grab()
 
 
@@ -234,10 +234,10 @@ def test_worst_cases_are_shown_whole(view: Transcript, qtbot: QtBot, name: str) 
 def test_another_version_of_an_answer_keeps_the_place(view: Transcript, qtbot: QtBot) -> None:
     first = [message(1, LONG, own=True), message(2, "One", siblings=2)]
     view.set_messages(first)
-    view.scroll_to(view.offset() - 200)
-    before = view.offset()
+    view.places.scroll_to(view.places.offset() - 200)
+    before = view.places.offset()
     view.set_messages([first[0], message(3, "Two", sibling=2, siblings=2)])
-    assert view.offset() == before
+    assert view.places.offset() == before
     assert view.stack.views[1].message.text == "Two"
 
 
@@ -273,10 +273,10 @@ def test_code_colours_can_be_read(view: Transcript, palette: object) -> None:
 def test_a_new_theme_repaints_everything_in_place(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG, own=True), message(2, CODE)])
     laid_out(view, qtbot)
-    before = view.offset(), view.stack.height
+    before = view.places.offset(), view.stack.height
     view.apply_palette(DARK)
     laid_out(view, qtbot)
-    assert (view.offset(), view.stack.height) == before
+    assert (view.places.offset(), view.stack.height) == before
     image: QImage = view.grab().toImage()
     assert QColor(image.pixel(3, 3)) == QColor(DARK.background)
 
@@ -288,7 +288,7 @@ def test_right_to_left_text_stands_at_the_right(view: Transcript) -> None:
     assert item.view.right_to_left
     assert not plain.view.right_to_left
     image = view.grab().toImage()
-    row = round(view.message_top(0) + hebrew.y + 12)
+    row = round(view.places.message_top(0) + hebrew.y + 12)
     inked = [
         x for x in range(image.width()) if QColor(image.pixel(x, row)) != QColor(LIGHT.background)
     ]
@@ -300,7 +300,7 @@ def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot
     view.set_messages([message(1, f"```python\n{body}```")])
     code = view.stack.views[0].parts[0].view
     assert isinstance(code, CodeView)
-    view.scroll_to(0)
+    view.places.scroll_to(0)
     view.grab()
     laid_out(view, qtbot)
     assert code.roles(1) == [(0, len("that goes on"), "string")]
@@ -320,6 +320,6 @@ def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcri
 
 def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
-    view.scroll_to(0)
+    view.places.scroll_to(0)
     laid_out(view, qtbot)
-    assert view.offset() == 0
+    assert view.places.offset() == 0
