@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from app.byte_size import size
 from app.download_part import (
     Part,
     drop_part,
@@ -31,7 +32,6 @@ from app.download_rules import (
     Limits,
     Phase,
     Stopped,
-    amount,
     disk_error,
     free_bytes,
 )
@@ -286,7 +286,7 @@ class FileDownload:
         free = self._free(self.path.parent)
         if free < needed:
             raise DownloadError(
-                f"The disk has {amount(free)} free where {amount(needed)} are needed.",
+                f"The disk has {size(free)} free where {size(needed)} are needed.",
                 "Make room on the disk, then try again; what has arrived is kept.",
             )
 

@@ -69,8 +69,3 @@ def disk_error(error: OSError, path: Path) -> DownloadError:
         f"{path.name} could not be written: {error.strerror or error}.",
         "Check that the folder can be written to, then try again.",
     )
-
-
-def amount(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 0) / 1e6:.0f} MB"

@@ -13,6 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app import library_places, model_defaults
+from app.byte_size import size
 from app.download_file import Limits, free_bytes
 from app.downloads import Download, Downloads, Phase
 from app.hub import HUB, HubError, Source
@@ -136,8 +137,8 @@ class Library(QObject):
             others = " beside what is on its way" if promised else ""
             self.state.set_line(
                 Line(
-                    f"{offer.name} needs {_words(source.size_bytes)}, but the disk has room for "
-                    f"only {_words(max(room - self._limits.margin_bytes, 0))}{others}.",
+                    f"{offer.name} needs {size(source.size_bytes)}, but the disk has room for "
+                    f"only {size(max(room - self._limits.margin_bytes, 0))}{others}.",
                     "Delete models you no longer use, or choose a smaller one.",
                     trouble=True,
                 )
@@ -253,7 +254,7 @@ class Library(QObject):
         model = self._state.model
         self.defaults.reclaimable = self.shelf.reclaimable()
         if model.phase is ModelPhase.NONE and model.freed_bytes > 0:
-            self.state.set_line(Line(f"Unloaded, {_words(model.freed_bytes)} given back."))
+            self.state.set_line(Line(f"Unloaded, {size(model.freed_bytes)} given back."))
         elif model.phase is ModelPhase.LOADING:
             line = self.state.line
             if line is not None and line.action in ("", "Use", "Unload") and not line.trouble:
@@ -268,9 +269,3 @@ class Library(QObject):
 
 def _file_of(source: Source) -> str:
     return source.file.rpartition("/")[2]
-
-
-def _words(size_bytes: int) -> str:
-    if size_bytes >= 999.5e6:
-        return f"{size_bytes / 1e9:.1f} GB"
-    return f"{size_bytes / 1e6:.0f} MB"

@@ -13,6 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import json_file, library_files, library_places
+from app.byte_size import size
 from app.json_file import JsonFileError
 from app.library_files import Found, Look, PutAway
 from app.library_places import Places
@@ -333,10 +334,9 @@ def memory_of(facts: ModelFacts) -> Memory | None:
 
 def deleted_line(deleted: Sequence[PutAway]) -> Line:
     """What the page says after deleting."""
-    size = sum(each.size_bytes for each in deleted) / 1e6
-    amount = f"{size / 1e3:.1f} GB" if size >= 999.5 else f"{size:.0f} MB"
+    freed = size(sum(each.size_bytes for each in deleted))
     what = deleted[0].name if len(deleted) == 1 else f"{len(deleted)} models"
-    return Line(f"Deleted {what} ({amount}).", "", "Undo")
+    return Line(f"Deleted {what} ({freed}).", "", "Undo")
 
 
 def tried(write: Callable[[], None]) -> JsonFileError | None:

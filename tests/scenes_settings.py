@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtWidgets import QApplication
 
 from app.session_state import Resume, ResumePhase, SavedReading
 from app.ui.preferences import ABOUT, Preferences
@@ -36,20 +37,28 @@ def page(stage: Stage, **changed: object) -> Preferences:
     return stage.window.preferences
 
 
+def _scroll_to(preferences: Preferences, group: str) -> None:
+    """Scroll a section to the top."""
+    QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+    view = preferences.view
+    top = preferences.headings[group].mapTo(view.viewport(), QPoint(0, 0)).y()
+    view.verticalScrollBar().setValue(view.verticalScrollBar().value() + top)
+
+
 def settings_look(stage: Stage) -> None:
     page(stage)
 
 
 def settings_model(stage: Stage) -> None:
-    page(stage).show_section("Model")
+    _scroll_to(page(stage), "Model")
 
 
 def settings_storage(stage: Stage) -> None:
-    page(stage).show_section("Storage")
+    _scroll_to(page(stage), "Storage")
 
 
 def settings_about(stage: Stage) -> None:
-    page(stage).show_section(ABOUT)
+    _scroll_to(page(stage), ABOUT)
 
 
 def settings_changed(stage: Stage) -> None:
@@ -59,12 +68,12 @@ def settings_changed(stage: Stage) -> None:
 def settings_changed_below(stage: Stage) -> None:
     preferences = page(stage, **CHANGED)
     preferences.rows["threads"].field.picked.emit(2)
-    preferences.show_section("Model")
+    _scroll_to(preferences, "Model")
 
 
 def settings_wrong_proxy(stage: Stage) -> None:
     preferences = page(stage)
-    preferences.show_section("Downloads")
+    _scroll_to(preferences, "Downloads")
     _type(preferences, "hub_endpoint", "http://mirror.example")
     _type(preferences, "proxy", "socks5://proxy.example:1080")
     _type(preferences, "context", "many")
@@ -79,7 +88,7 @@ def settings_nothing_saved(stage: Stage) -> None:
             remedy="Free some space, or give saved reading less.",
         )
     )
-    preferences.show_section("Storage")
+    _scroll_to(preferences, "Storage")
 
 
 def settings_focus(stage: Stage) -> None:
@@ -107,7 +116,7 @@ def settings_narrow_below(stage: Stage) -> None:
 
 def settings_narrow_storage(stage: Stage) -> None:
     _narrow(stage)
-    page(stage).show_section("Storage")
+    _scroll_to(page(stage), "Storage")
     flush()
 
 

@@ -200,11 +200,6 @@ class AdapterPanel(QWidget):
             self._available = width
             self._dock()
 
-    @property
-    def is_docked(self) -> bool:
-        """Whether it stands beside the conversation, not over it."""
-        return self.is_open and self.width() > 0
-
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
         self._palette = palette

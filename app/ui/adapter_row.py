@@ -14,13 +14,13 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
 from app.adapter_state import AdapterEntry
+from app.byte_size import size
 from app.ui import accessibility
 from app.ui.controls import ElidedLabel, IconButton, label, set_property
 from app.ui.palette import Palette
 from app.ui.strength_slider import StrengthField, StrengthSlider
 from app.ui.switch import Switch
 from app.ui.theme import BODY, SMALL, font
-from app.ui.units import size
 from engine import AdapterInfo
 
 _INDENT = 41  # pixels: where the track of the switch begins

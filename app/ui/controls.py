@@ -10,7 +10,7 @@ from PySide6.QtCore import (
     QSize,
     Qt,
 )
-from PySide6.QtGui import QColor, QEnterEvent, QFont, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QEnterEvent, QFont, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QGraphicsOpacityEffect,
@@ -193,19 +193,45 @@ class Column(QWidget):
 
 
 class ElidedLabel(QLabel):
-    """A line with an ellipsis where it does not fit; its tooltip has all of it."""
+    """A line of plain text with an ellipsis where it does not fit."""
 
     def __init__(
-        self, tone: str, face: QFont, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight
+        self,
+        tone: str,
+        face: QFont,
+        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        parent: QWidget | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(parent)
         self._mode = mode
+        self._tip: str | None = None  # until `show_words` the tooltip is the owner's
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(face)
         self.setProperty("tone", tone)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
+
+    def show_words(self, text: str, tip: str = "") -> None:
+        """Show a text, or nothing; the tooltip has all of a text that is cut, and then `tip`."""
+        if (text, tip) != (self.text(), self._tip):
+            self.setText(text)
+            self._tip = tip
+            self._fit_tip()
+        self.setVisible(bool(text))
+
+    def natural_width(self) -> int:
+        """Pixels the whole line needs."""
+        return self.fontMetrics().horizontalAdvance(self.text()) + 2
+
+    def _fit_tip(self) -> None:
+        if self._tip is not None:
+            whole = self.text() if self.natural_width() > self.width() else ""
+            self.setToolTip("\n".join(part for part in (whole, self._tip) if part))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_tip()
 
     @property
     def shown(self) -> str:
@@ -217,8 +243,7 @@ class ElidedLabel(QLabel):
         rect, text = self.contentsRect(), self.shown
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
-        align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
-        painter.drawText(rect, align, text)
+        painter.drawText(rect, int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)
         painter.end()
 
 

@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
+from app.byte_size import size
 from app.library_state import LibraryState
 from app.state import State
 from app.ui import accessibility, icons, library_rows
@@ -34,7 +35,6 @@ from app.ui.model_defaults_card import CARD_WIDTH, ModelDefaultsCard
 from app.ui.palette import Palette
 from app.ui.popover import Popover
 from app.ui.theme import HEADING, SMALL, figures, font
-from app.ui.units import size
 
 _SIDE = 24
 _SCROLL_BAR = 10  # pixels, kept free beside the head so that it lines up with the rows

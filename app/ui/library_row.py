@@ -17,9 +17,9 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 
-from app.ui.controls import Bar, IconButton, TextButton, label, set_property
+from app.ui.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
 from app.ui.library_views import Action, HeadingView, RowView
 from app.ui.palette import LIGHT, Palette
 from app.ui.theme import BODY, READING, SMALL, figures, font
@@ -36,46 +36,6 @@ _KEYS = (
 )  # fmt: skip
 
 
-class Words(QLabel):
-    """One line of plain text that is cut where it does not fit; its tooltip then has all of it."""
-
-    def __init__(self, parent: QWidget, face: QFont, tone: str, cut: Qt.TextElideMode) -> None:
-        super().__init__(parent)
-        self._cut = cut
-        self._tip = ""
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setFont(face)
-        self.setProperty("tone", tone)
-
-    def show_words(self, text: str, tip: str = "") -> None:
-        """Say something else; `tip` is the exact term behind it."""
-        if (text, tip) != (self.text(), self._tip):
-            self.setText(text)
-            self._tip = tip
-            self._fit_tip()
-        self.setVisible(bool(text))
-
-    def wanted(self) -> int:
-        """Pixels the whole line needs."""
-        return self.fontMetrics().horizontalAdvance(self.text()) + 2
-
-    def _fit_tip(self) -> None:
-        whole = self.text() if self.wanted() > self.width() else ""
-        self.setToolTip("\n".join(part for part in (whole, self._tip) if part))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit_tip()
-
-    def paintEvent(self, arg__1: QPaintEvent) -> None:
-        rect = self.contentsRect()
-        text = self.fontMetrics().elidedText(self.text(), self._cut, rect.width())
-        painter = QPainter(self)
-        painter.setPen(self.palette().color(self.foregroundRole()))
-        painter.drawText(rect, int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)
-        painter.end()
-
-
 class LibraryRow(QWidget):
     """Draws a `RowView`."""
 
@@ -88,13 +48,13 @@ class LibraryRow(QWidget):
         self.view = RowView("")
         self._palette = LIGHT
         middle, right = Qt.TextElideMode.ElideMiddle, Qt.TextElideMode.ElideRight
-        self.name = Words(self, font(BODY, QFont.Weight.Medium), "", middle)
-        self.badge = Words(self, font(SMALL, QFont.Weight.Medium), "accent", right)
-        self.detail = Words(self, figures(SMALL), "secondary", right)
-        self.status = Words(self, font(BODY), "secondary", right)
+        self.name = ElidedLabel("", font(BODY, QFont.Weight.Medium), middle, self)
+        self.badge = ElidedLabel("accent", font(SMALL, QFont.Weight.Medium), right, self)
+        self.detail = ElidedLabel("secondary", figures(SMALL), right, self)
+        self.status = ElidedLabel("secondary", font(BODY), right, self)
         self.status.setAlignment(Qt.AlignmentFlag.AlignTrailing)
-        self.meter_words = Words(self, figures(SMALL), "secondary", right)
-        self.meter_under = Words(self, figures(SMALL), "secondary", right)
+        self.meter_words = ElidedLabel("secondary", figures(SMALL), right, self)
+        self.meter_under = ElidedLabel("secondary", figures(SMALL), right, self)
         self.meter_bar = Bar(self)
         self.progress = Bar(self)
         self.note = label("", "secondary", SMALL)
@@ -232,23 +192,23 @@ class LibraryRow(QWidget):
             x = _put_before(self.icons[place], x, middle)
         if view.action or view.status:
             part = self.action if view.action else self.status
-            wanted = _size(part).width() if view.action else self.status.wanted()
+            wanted = _size(part).width() if view.action else self.status.natural_width()
             size = QSize(max(wanted, _ACTION_WIDTH), max(_size(part).height(), 28))
             part.setGeometry(QRect(QPoint(x - size.width(), middle - size.height() // 2), size))
             x -= size.width()
         return x if x < width else width + _GAP
 
     def _place_name(self, left: int, right: int, y: int) -> None:
-        badge = self.badge.wanted() + 8 if self.view.badge else 0
+        badge = self.badge.natural_width() + 8 if self.view.badge else 0
         space = max(right - left - badge, 40)
-        wanted = min(self.name.wanted(), space)
+        wanted = min(self.name.natural_width(), space)
         self.name.setGeometry(left, y, wanted, _LINE)
         self.badge.setGeometry(left + wanted + 8, y, max(badge - 8, 0), _LINE)
 
     def _place_detail(self, left: int, right: int, y: int) -> None:
         link = _size(self.link).width() if self.view.link else 0
         space = max(right - left - link, 40)
-        wanted = min(self.detail.wanted(), space)
+        wanted = min(self.detail.natural_width(), space)
         self.detail.setGeometry(left, y, wanted, _LINE)
         height = _size(self.link).height()
         self.link.setGeometry(left + wanted - 3, y + (_LINE - height) // 2, link, height)
@@ -367,9 +327,9 @@ class LibraryHeading(QWidget):
         super().__init__(parent)
         self.view = HeadingView("", "")
         bold, right = QFont.Weight.DemiBold, Qt.TextElideMode.ElideRight
-        self.large = Words(self, font(READING, bold), "", right)
-        self.small = Words(self, font(SMALL, bold), "secondary", right)
-        self.detail = Words(self, figures(SMALL), "secondary", Qt.TextElideMode.ElideMiddle)
+        self.large = ElidedLabel("", font(READING, bold), right, self)
+        self.small = ElidedLabel("secondary", font(SMALL, bold), right, self)
+        self.detail = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideMiddle, self)
         self.links: list[TextButton] = []
 
     def show_view(self, view: HeadingView) -> None:
@@ -410,7 +370,7 @@ class LibraryHeading(QWidget):
             right -= size.width()
             button.setGeometry(right, bottom - 22, size.width(), size.height())
         words = self.small if self.view.small else self.large
-        text = min(words.wanted(), right)
+        text = min(words.natural_width(), right)
         words.setGeometry(0, bottom - 22, text, 22)
         self.detail.setGeometry(text + 12, bottom - 21, max(right - text - 20, 0), 22)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
+from app.byte_size import size
 from app.downloads import Download, Phase
 from app.hub import page_address
 from app.library_state import (
@@ -28,7 +29,7 @@ from app.library_state import (
 from app.state import ModelPhase, ModelStatus
 from app.ui.library_views import Action, HeadingView, Meter, RowView, Verb, View
 from app.ui.library_words import Fit, fit_of, memory_tip, memory_words
-from app.ui.units import count, number, parameters, progress, size, speed, time_left
+from app.ui.units import count, number, parameters, progress, speed, time_left
 from engine import model_name
 
 INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from app.byte_size import size
 from app.library_state import Memory
-from app.ui.units import number, size
+from app.ui.units import number
 
 _TIGHT = 0.75  # of the memory there is; above this other programs feel it
 _MOST = 0.9  # what the engine may fill at most

@@ -30,12 +30,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.byte_size import size
 from app.state import ModelFile, ModelPhase, ModelStatus, State
 from app.ui import icons
 from app.ui.controls import Bar, TextButton, label
 from app.ui.palette import LIGHT, Palette
 from app.ui.theme import BODY, SMALL, font
-from app.ui.units import size
 
 CARD_WIDTH = 360
 _ROW_HEIGHT = 52

@@ -9,10 +9,10 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import paths
+from app.byte_size import size
 from app.session_state import SessionState
 from app.ui.controls import ElidedLabel, TextButton, label
 from app.ui.theme import BODY, SMALL, figures, font
-from app.ui.units import size
 from engine import models_folder, snapshots_folder
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QApplication,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -168,13 +167,6 @@ class Preferences(QWidget):
         """A model was loaded with the settings as they are, or none is in use now."""
         self._model_in_use = in_use
         self.reload_line.hide()
-
-    def show_section(self, group: str) -> None:
-        """Scroll to a section, one of `GROUPS` or `ABOUT`."""
-        self._pages.setCurrentIndex(0)
-        QApplication.sendPostedEvents(self, QEvent.Type.LayoutRequest)
-        top = self.headings[group].mapTo(self._column, QPoint(0, 0)).y()
-        self.view.verticalScrollBar().setValue(top)
 
     def show_licences(self) -> None:
         """Show the texts of the licences."""

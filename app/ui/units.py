@@ -1,17 +1,10 @@
-"""Numbers as the window writes them: sizes in bytes, speeds, times left, counts."""
+"""Numbers as the window writes them: speeds, times left, counts."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QLocale
 
-
-def size(size_bytes: float) -> str:
-    """Bytes as people say them: `98 MB`, `4.1 GB`."""
-    if size_bytes >= 999.5e6:
-        return f"{size_bytes / 1e9:.1f} GB"
-    if size_bytes >= 999_500:
-        return f"{round(size_bytes / 1e6)} MB"
-    return f"{max(1, round(size_bytes / 1e3))} kB"
+from app.byte_size import size
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:

@@ -262,7 +262,7 @@ def test_too_little_room_is_said_before_anything_arrives(hub: Hub, place: Path) 
     job = download(hub, place, limits=limits, free=lambda folder: SIZE)
     with pytest.raises(DownloadError) as caught:
         job.run()
-    assert str(caught.value) == "The disk has 1 MB free where 2 MB are needed."
+    assert str(caught.value) == "The disk has 600 kB free where 2 MB are needed."
     assert job.received_bytes == 0
 
 

@@ -166,7 +166,7 @@ def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
     limits = Limits(margin_bytes=400_000, checkpoint_bytes=100_000)
     room = iter([1 << 30] * 2)
     job = download(hub, place, limits=limits, free=lambda folder: next(room, 1_000))
-    with pytest.raises(DownloadError, match=r"^The disk has 0 MB free"):
+    with pytest.raises(DownloadError, match=r"^The disk has 1 kB free"):
         job.run()
     here = part_of(place).stat().st_size
     assert 0 < here < SIZE

@@ -104,7 +104,8 @@ def test_what_is_here_or_coming_is_known() -> None:
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
-        (words.size(0), "1 kB"),
+        (words.size(0), "0 MB"),
+        (words.size(300), "1 kB"),
         (words.size(999_499), "999 kB"),
         (words.size(98_362_432), "98 MB"),
         (words.size(999_600_000), "1.0 GB"),

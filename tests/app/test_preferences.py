@@ -441,14 +441,6 @@ def test_every_button_has_a_name(page: Page) -> None:
             assert button.sizeHint().height() >= 24
 
 
-def test_a_section_can_be_gone_to(page: Page) -> None:
-    for group in ("Model", "Downloads"):
-        page.preferences.show_section(group)
-        heading = page.preferences.headings[group]
-        top = heading.mapTo(page.preferences.view.viewport(), heading.rect().topLeft()).y()
-        assert 0 <= top < 40
-
-
 def test_typing_on_the_page_reaches_nothing_else(page: Page) -> None:
     key = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_A, Qt.KeyboardModifier.NoModifier, "a")
     QApplication.sendEvent(page.preferences, key)
