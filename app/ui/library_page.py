@@ -29,7 +29,6 @@ from app.ui import accessibility, icons, library_rows
 from app.ui.controls import IconButton, TextButton, label, set_property
 from app.ui.drop_area import DropArea
 from app.ui.library_list import COLUMN, LibraryList
-from app.ui.library_style import page_style
 from app.ui.library_views import Action, Verb
 from app.ui.model_defaults_card import CARD_WIDTH, ModelDefaultsCard
 from app.ui.palette import Palette
@@ -169,7 +168,7 @@ class LibraryPage(QWidget):
 
     def apply_palette(self, palette: Palette) -> None:
         """Paint in another theme."""
-        self.setStyleSheet(page_style(palette))
+        self.setStyleSheet(_page_style(palette))
         self._clear.setIcon(icons.icon("close", palette.secondary, 16))
         for part in (
             self.list,
@@ -346,3 +345,16 @@ def _open_page(address: str) -> None:
     url = QUrl(address)
     if url.scheme().lower() in ("http", "https"):
         QDesktopServices.openUrl(url)
+
+
+def _page_style(palette: Palette) -> str:
+    """The style sheet of the page, for one palette."""
+    line = 2 if palette.hairline == palette.text else 1
+    return f"""
+QLabel[tone="accent"] {{ color: {palette.accent}; }}
+QFrame#news {{
+    background: {palette.surface}; border: {line}px solid {palette.hairline}; border-radius: 6px;
+}}
+LibraryRow QPushButton[look="outlined"] {{ text-align: center; }}
+QLineEdit[wrong="true"] {{ border-color: {palette.danger}; }}
+"""
