@@ -61,6 +61,21 @@ def nothing_left_running() -> Iterator[None]:
         pytest.fail(f"windows left behind: {', '.join(open_windows)}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def clipboard_emptied() -> Iterator[None]:
+    """Empty the clipboard at the end of the run.
+
+    Qt's offscreen platform keeps it in a static: what Python put there would be destroyed after the
+    interpreter, which ends the process with a segmentation fault.
+    """
+    yield
+    if "PySide6.QtGui" in sys.modules:
+        from PySide6.QtGui import QGuiApplication
+
+        if QGuiApplication.instance() is not None:
+            QGuiApplication.clipboard().clear()
+
+
 @pytest.fixture(autouse=True)
 def no_warning_logged(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test during which a warning was logged; a test that takes `caplog` judges itself."""
