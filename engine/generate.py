@@ -141,7 +141,8 @@ class Answer:
             self._checkpoint()
             if chosen:
                 # The bits it would have had if the answer had not been cut.
-                logits = session.step(*chosen, self._checkpoint)
+                (token,) = chosen  # at most one token was chosen and not yet read
+                logits = session.step(token, self._checkpoint)
                 yield PromptProgress(self._request, len(prompt), len(prompt), reused)
             for hidden in session.read(prompt[len(session.tokens) :], self._checkpoint):
                 if len(session.tokens) == len(prompt):
