@@ -25,15 +25,16 @@ from typing import cast
 import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
-from app import __version__, log, paths, smoke
-from app.archive import CLOSE_SECONDS, Archive
-from app.controller import Controller
-from app.instance import FileOpens, Instance
-from app.settings import Settings, load
-from app.states import States
-from app.ui.preferences import Preferences
-from app.ui.theme import Theme
-from app.window import Window
+from app import __version__, smoke
+from app.chat.controller import Controller
+from app.settings.table import Settings, load
+from app.state.states import States
+from app.store.writer import CLOSE_SECONDS, Archive
+from app.system import log, paths
+from app.system.instance import FileOpens, Instance
+from app.ui.settings.page import Preferences
+from app.ui.theme.theme import Theme
+from app.ui.window import Window
 from app.wiring import connect
 from engine import bundled_models_folder, starter_path
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from PySide6.QtCore import SignalInstance
 from PySide6.QtWidgets import QWidget
 
-from app.controller import Controller
-from app.library_state import FileState, LibraryState
-from app.settings import Settings
-from app.state import ModelPhase, State
-from app.store import Message, MessageState
-from app.window import Window
+from app.chat.controller import Controller
+from app.settings.table import Settings
+from app.state.chat import ModelPhase, State
+from app.state.library import FileState, LibraryState
+from app.store.store import Message, MessageState
+from app.ui.window import Window
 from engine import starter_path
 
 QUESTION = "What is the capital of France?"

@@ -8,16 +8,16 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
-from app.adapters import Adapters
-from app.controller import Controller
-from app.library import Library
-from app.state import ModelPhase
-from app.ui.adapter_panel import AdapterPanel
-from app.ui.library_page import LibraryPage
-from app.ui.palette import CHOICES
-from app.ui.preferences import Preferences
-from app.ui.theme import Theme
-from app.window import Window
+from app.chat.adapters import Adapters
+from app.chat.controller import Controller
+from app.library.service import Library
+from app.state.chat import ModelPhase
+from app.ui.adapters.panel import AdapterPanel
+from app.ui.library.page import LibraryPage
+from app.ui.settings.page import Preferences
+from app.ui.theme.palette import CHOICES
+from app.ui.theme.theme import Theme
+from app.ui.window import Window
 
 
 def connect(window: Window, controller: Controller, theme: Theme) -> None:

@@ -3,7 +3,6 @@
 This surface imports neither torch nor a model file reader, so a window can open before either.
 """
 
-from engine.device import available_memory, resident_memory
 from engine.errors import (
     AdapterError,
     Cancelled,
@@ -16,8 +15,9 @@ from engine.errors import (
     TemplateError,
     UnsupportedModel,
 )
-from engine.inspect import ModelFacts, inspect_model, predict_memory
-from engine.library import (
+from engine.host.device import available_memory, resident_memory
+from engine.loading.inspect import ModelFacts, inspect_model, predict_memory
+from engine.loading.library import (
     bundled_models_folder,
     data_folder,
     find_model,
@@ -27,7 +27,7 @@ from engine.library import (
     models_folder,
     starter_path,
 )
-from engine.memory import MemoryPlan, ModelShape
+from engine.loading.memory import MemoryPlan, ModelShape
 from engine.messages import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -62,7 +62,7 @@ from engine.messages import (
     UnloadModel,
 )
 from engine.service import Engine
-from engine.snapshot_folder import delete_snapshots, snapshots_folder, snapshots_size
+from engine.snapshot.folder import delete_snapshots, snapshots_folder, snapshots_size
 
 __all__ = [
     "DEFAULT_CACHE",

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from engine.device import give_back_memory, memory_error, resident_memory
 from engine.errors import Cancelled, EngineError, RequestError
-from engine.identity import Stamp, stamps
-from engine.library import model_parts
+from engine.host.device import give_back_memory, memory_error, resident_memory
+from engine.loading.identity import Stamp, stamps
+from engine.loading.library import model_parts
 from engine.messages import (
     AdaptersSet,
     Cancel,
@@ -42,13 +42,13 @@ from engine.messages import (
     SnapshotSaved,
     UnloadModel,
 )
-from engine.snapshot_folder import snapshots_folder
+from engine.snapshot.folder import snapshots_folder
 
 if TYPE_CHECKING:
-    from engine.desk import Desk
-    from engine.loader import LoadedModel
-    from engine.saver import Saver
-    from engine.snapshots import Snapshots
+    from engine.loading.loader import LoadedModel
+    from engine.model_host import Desk
+    from engine.snapshot.saver import Saver
+    from engine.snapshot.store import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -219,10 +219,10 @@ class Engine:
                 assert_never(command)
 
     def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
-        from engine.desk import Desk
-        from engine.loader import load
-        from engine.saver import Saver
-        from engine.snapshots import Snapshots
+        from engine.loading.loader import load
+        from engine.model_host import Desk
+        from engine.snapshot.saver import Saver
+        from engine.snapshot.store import Snapshots
 
         def unload() -> None:
             self._wait_for_saver(checkpoint)  # which still reads the session that is to go

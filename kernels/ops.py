@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.coded import QuantizedKV
 from kernels.cpu import library
 from kernels.dispatch import BACKENDS, find, in_use, only, watched, without
 from kernels.formats import Format
 from kernels.program import Activation, Program, Recorded
+from kernels.quantized_kv import QuantizedKV
 from kernels.reference import DECODING_BYTES
 from kernels.weight import Storage, Weight
 

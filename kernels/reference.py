@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.coded import QuantizedKV
 from kernels.formats import FORMATS, Format, by_name
 from kernels.program import Activation, Program
+from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 
 # Scores of one tile of queries, all heads: bounds memory whatever the lengths.

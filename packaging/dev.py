@@ -207,7 +207,7 @@ def shots(options: argparse.Namespace) -> int:
     environment.ensure()
     for old in SHOTS.glob("*.png"):
         old.unlink()
-    status = _python(str(ROOT / "tests" / "shots.py"), QT_QPA_PLATFORM="offscreen")
+    status = _python(str(ROOT / "tests" / "pictures" / "shots.py"), QT_QPA_PLATFORM="offscreen")
     for picture in sorted(SHOTS.glob("*.png")):
         say(str(picture.relative_to(ROOT)))
     return status
@@ -216,7 +216,9 @@ def shots(options: argparse.Namespace) -> int:
 def fuzz(options: argparse.Namespace) -> int:
     """Feed damaged model files to the reader for a while."""
     environment.ensure()
-    return _python(str(ROOT / "tests" / "fuzz_gguf.py"), "--seconds", str(options.seconds))
+    return _python(
+        str(ROOT / "tests" / "drivers" / "fuzz_gguf.py"), "--seconds", str(options.seconds)
+    )
 
 
 def print_map(options: argparse.Namespace) -> int:
@@ -250,7 +252,7 @@ def _set_up(*, oracle: bool = False) -> dict[str, str]:
 def _python(*arguments: str, **settings: str) -> int:
     """Run .venv's interpreter with the project and its test modules importable, in place."""
     # -P keeps the caller's folder, which may hold an `app` of its own, out of the search path.
-    found = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    found = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
     return subprocess.run(
         [venv_python(), "-P", *arguments],
         env=child_environment(PYTHONPATH=found, **settings),

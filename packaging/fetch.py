@@ -37,7 +37,7 @@ _HASHED = VENV / "tokonoma-models.json"  # path to [size, mtime_ns, sha256] of w
 # Run by .venv's own interpreter: the engine's table is the one place that knows the starter.
 _STARTER = """
 import json
-from engine.library import STARTER, starter_path
+from engine.loading.library import STARTER, starter_path
 print(json.dumps([STARTER.size_bytes, STARTER.sha256, str(starter_path())]))
 """
 

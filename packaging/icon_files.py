@@ -14,7 +14,7 @@ from pathlib import Path
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QGuiApplication
 
-from app.ui import icons
+from app.ui.theme import icons
 
 SIZES = (16, 20, 24, 32, 48, 64, 128, 256, 512, 1024)
 _SMALL = 24  # up to here the drawing with fewer lines

@@ -24,7 +24,7 @@ import hypothesis
 import pytest
 
 import fetch
-from engine.library import STARTER, starter_path
+from engine.loading.library import STARTER, starter_path
 
 pytest_plugins = ["seeding"]  # the option --seed, and random data made from it
 

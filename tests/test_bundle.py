@@ -65,12 +65,12 @@ sys.meta_path.insert(0, Refused())
 for package in ("app", "engine", "kernels"):
     for module in pkgutil.walk_packages([package], package + "."):
         importlib.import_module(module.name)
-from app.web import WebError, ask
+from app.net.http import WebError, ask
 try:
     ask("https://127.0.0.1:9/")
 except WebError as error:
     print(error)
-from engine.__main__ import main
+from engine.cli.commands import main
 sys.exit(main(["complete", "-m", sys.argv[1], "-p", "hello", "-n", "2", "--temp", "0"]))
 """
 

@@ -35,15 +35,18 @@ LARGE_FILES = {
 # What the window may have loaded when it opens; the rest of the engine waits for the first paint.
 LIGHT_ENGINE = {
     "engine",
-    "engine.device",
+    "engine.host",
+    "engine.loading",
+    "engine.snapshot",
+    "engine.host.device",
     "engine.errors",
-    "engine.identity",
-    "engine.inspect",
-    "engine.library",
-    "engine.memory",
+    "engine.loading.identity",
+    "engine.loading.inspect",
+    "engine.loading.library",
+    "engine.loading.memory",
     "engine.messages",
     "engine.service",
-    "engine.snapshot_folder",
+    "engine.snapshot.folder",
 }
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels", "httpx", "httpcore", "http")
 PACKAGES = ("app", "engine", "kernels")
@@ -142,7 +145,7 @@ def test_readme_names_only_files_that_exist() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("module", ["app.window", "app.controller", "app.__main__"])
+@pytest.mark.parametrize("module", ["app.ui.window", "app.chat.controller", "app.__main__"])
 def test_the_window_loads_neither_torch_nor_the_engine_within(module: str) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent / "support"
 WITH_DATA = """
 import torch
 
@@ -26,7 +26,7 @@ def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
     ran = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
         capture_output=True,
         text=True,
         check=False,

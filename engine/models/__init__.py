@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.errors import UnsupportedModel
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
 from engine.models import cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
 from engine.models.layers import Decoder
-from engine.weights import Weights
+from engine.models.weights import Weights
 
 # The file, its weights, and the tokens a session will hold at most: some rotate by that.
 Build = Callable[[GGUFFile, Weights, int], Decoder]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
 
 _CENTRED = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # whose norms subtract means
 

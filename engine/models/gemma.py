@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
+from engine.models.builder import attention, decoder, gated_mlp, norm, pre_norm_block
 from engine.models.config import Config, read_config, sliding_layers, sliding_window
 from engine.models.layers import Block, Decoder, Rope
 from engine.models.rope import rope, rope_frequencies
-from engine.models.wiring import attention, decoder, gated_mlp, norm, pre_norm_block
-from engine.weights import Weights
+from engine.models.weights import Weights
 from kernels.ops import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
+from engine.models.builder import decoder, norm, pre_norm_block
 from engine.models.config import read_config
 from engine.models.layers import Decoder
 from engine.models.rope import no_rope, rope
-from engine.models.wiring import decoder, norm, pre_norm_block
-from engine.weights import Weights
+from engine.models.weights import Weights
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

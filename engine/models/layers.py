@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache import Cache
-from engine.lora import NO_ADAPTERS, BaseModel, Stack
-from engine.lora_pair import Part
+from engine.lora.delta import Part
+from engine.lora.stack import NO_ADAPTERS, BaseModel, Stack
+from engine.state.kv_cache import Cache
 from kernels import ops
 from kernels.ops import Activation
 from kernels.weight import Weight

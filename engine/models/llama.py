@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
+from engine.models.builder import decoder, pre_norm_block
 from engine.models.config import read_config, sliding_window
 from engine.models.layers import Decoder
 from engine.models.rope import rope
-from engine.models.wiring import decoder, pre_norm_block
-from engine.weights import Weights
+from engine.models.weights import Weights
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

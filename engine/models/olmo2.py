@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
+from engine.models.builder import attention, decoder, gated_mlp, norm
 from engine.models.config import read_config, sliding_layers, sliding_window
 from engine.models.layers import Block, Decoder
 from engine.models.rope import rope, rope_frequencies
-from engine.models.wiring import attention, decoder, gated_mlp, norm
-from engine.weights import Weights
+from engine.models.weights import Weights
 from kernels.ops import Activation
 
 

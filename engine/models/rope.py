@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
 from engine.models.config import Config
 from engine.models.layers import Rope
-from engine.weights import Weights
+from engine.models.weights import Weights
 
 SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
 _FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from engine.errors import RequestError
-from engine.gguf import GGUFFile
+from engine.gguf.reader import GGUFFile
+from engine.models.builder import attention, decoder, layer_norm, mlp
 from engine.models.config import Config, read_config, sliding_window
 from engine.models.layers import Block, Decoder, Rope
 from engine.models.rope import no_rope, rope
-from engine.models.wiring import attention, decoder, layer_norm, mlp
-from engine.weights import Weights
+from engine.models.weights import Weights
 from kernels.ops import Activation
 from kernels.weight import Weight
 

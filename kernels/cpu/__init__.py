@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.coded import QuantizedKV
 from kernels.cpu import library, program, weights
 from kernels.cpu.library import call, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.program import CACHES
 from kernels.cpu.schema import NativeActivation, NativeRows
 from kernels.program import Activation
+from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 
 # Those native/pack/pack.cpp has a layout for; a format that is not here runs on the reference.

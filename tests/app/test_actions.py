@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 
 from app.actions import ACTIONS, OTHER_KEYS, Action
-from app.ui.shortcuts import Shortcuts, keys_of
+from app.ui.settings.shortcuts import Shortcuts, keys_of
 from engine import Generate
 from fakes import MODEL
 from stage import Stage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import smoke_frozen
-from app.store import Store
+from app.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 

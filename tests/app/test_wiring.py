@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.ui.preference_fields import Segments
-from app.ui.preferences import Preferences
+from app.ui.settings.fields import Segments
+from app.ui.settings.page import Preferences
 from app.wiring import nearest_folder
 from engine import CacheType, SaveSnapshot, snapshots_folder
 from fakes import MODEL

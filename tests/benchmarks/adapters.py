@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tiny_lora
 from engine import resident_memory, starter_path
-from engine.lora import NO_ADAPTERS, Adapter, Stack, load_adapter
-from engine.session import Session
+from engine.inference.session import Session
+from engine.lora.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
 from sessions import open_session
 
 RANKS = (4, 16, 64)

@@ -29,7 +29,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fetch
@@ -102,9 +102,9 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
     """Load, fill the context, answer; what was predicted and what was the most held."""
     import torch
 
-    from engine.loader import load
+    from engine.inference.sampling import Sampler
+    from engine.loading.loader import load
     from engine.messages import Role, Sampling, Turn
-    from engine.sampling import Sampler
 
     torch.set_grad_enabled(False)
     before = resident_memory()
@@ -127,7 +127,7 @@ def _filled(model: Any, length: int) -> Any:
     """A session that holds all but the last two chunks of `length` tokens, written in chunks."""
     import torch
 
-    from engine.session import Session, chunk_size
+    from engine.inference.session import Session, chunk_size
 
     cache = model.new_cache()
     chunk = chunk_size(max(block.weights for block in model.decoder.blocks))
@@ -150,9 +150,9 @@ def unload(path: Path) -> dict[str, int]:
     """Load, answer and let go; what was held before, with the model, and after."""
     import torch
 
-    from engine.device import give_back_memory
-    from engine.generate import Answer
-    from engine.loader import load
+    from engine.host.device import give_back_memory
+    from engine.inference.generate import Answer
+    from engine.loading.loader import load
     from engine.messages import Sampling
 
     torch.set_grad_enabled(False)

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtWidgets import QApplication
 
-from app.store import Message, MessageState
-from app.ui.palette import LIGHT
-from app.ui.theme import load_fonts
-from app.ui.transcript import Transcript
+from app.store.store import Message, MessageState
+from app.ui.theme.palette import LIGHT
+from app.ui.theme.theme import load_fonts
+from app.ui.transcript.view import Transcript
 from engine import Role
 
 CHARACTERS = 4.3  # of a token, in realistic Markdown

@@ -1,0 +1,1 @@
+"""Chat core: the controller, conversations, answers, adapters and snapshots of a chat."""

@@ -1,0 +1,437 @@
+"""Adapters: a stack for every conversation, and bringing the engine to the one an answer needs.
+
+The engine has one stack, so before an answer begins its conversation's stack must be in force.
+`aim` says which that is, and `AdapterState.settled` comes when the engine has answered all that was
+asked of it. What it refuses is switched off where it was used, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from PySide6.QtCore import QTimer
+
+from app.chat.planner import Uses
+from app.chat.runner import Runner
+from app.engines.client import EngineLink
+from app.state.adapters import (
+    STRONGEST,
+    AdapterEntry,
+    AdapterState,
+    KnownAdapter,
+    adapter_name,
+    adapter_path,
+)
+from app.state.chat import ModelPhase, State, is_same_load
+from app.store.store import AdapterMark, Store, StoredAdapters, StoredUse, StoreError
+from app.store.writer import Archive
+from app.system.worker import BackgroundWorker
+from engine import (
+    AdapterInfo,
+    AdaptersSet,
+    AdapterUse,
+    Failed,
+    Generate,
+    ModelLoaded,
+    SetAdapters,
+)
+
+SEND_MILLISECONDS = 150  # a slider that is dragged is followed this closely
+_DIGEST = 12  # characters of a hash that are kept with an answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked of the engine, and for which conversation."""
+
+    conversation: int | None
+    uses: Uses
+
+
+class Adapters:
+    """Changes the stacks as the person wants, and keeps engine and store in step."""
+
+    def __init__(
+        self,
+        state: State,
+        adapter_state: AdapterState,
+        archive: Archive,
+        link: EngineLink,
+        runner: Runner,
+        files: BackgroundWorker,
+    ) -> None:
+        """`files` works on the files of all drives."""
+        self._state = state
+        self._shown = adapter_state
+        self._archive = archive
+        self._link = link
+        self._runner = runner
+        self._files = files
+        self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: not begun yet
+        self._unsaved: set[int | None] = set()
+        self._has_read = False
+        self._loaded: ModelLoaded | None = None  # the model all below is about
+        self._aim: tuple[int | None, bool] = (None, False)  # conversation, and whether bare
+        self._applied: Uses = ()
+        self._requests: dict[int, _Request] = {}
+        self._infos: dict[Path, AdapterInfo] = {}
+        self._carefully = False  # one new file at a time: several were refused together
+        self._refused: Uses | None = None  # without any new file in it: asking again is no use
+        self._began: Uses = ()  # what the answer being written has
+        self._fault = ("", "")
+        self._soon = QTimer(adapter_state, singleShot=True, interval=SEND_MILLISECONDS)
+        self._soon.timeout.connect(self.settle)
+        state.model_changed.connect(self._on_model)
+        state.conversation_changed.connect(lambda: self.apply(state.current))
+        state.generation_changed.connect(self._show_pending)
+        archive.fault_changed.connect(self._on_store)
+        runner.sent.connect(self._on_sent)
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read what was kept; to be called before any conversation can be opened."""
+        numbers = self._archive.conversations
+
+        def look(store: Store) -> tuple[StoredAdapters, dict[int, int]]:
+            kept = store.adapters()
+            return kept, {number: numbers.local(number) for number in kept.stacks}
+
+        self._archive.read(look, lambda found: self._on_read(*found))
+
+    def find(self) -> None:
+        """Look which of the known files are still there."""
+        paths = [known.path for known in self._shown.known]
+
+        def found(there: set[Path]) -> None:
+            self._shown.set_known(
+                [replace(known, missing=known.path not in there) for known in self._shown.known]
+            )
+
+        self._files.run(lambda: {path for path in paths if path.exists()}, found)
+
+    def begin(self, conversation_id: int) -> None:
+        """The conversation not begun yet has begun: it takes its stack along."""
+        stack = self._stacks.pop(None, ())
+        if stack:
+            self._stacks[conversation_id] = stack
+            self._save(conversation_id)
+            self._save(None)
+        for number, request in self._requests.items():
+            if request.conversation is None:
+                self._requests[number] = replace(request, conversation=conversation_id)
+
+    def put_back(self) -> None:
+        """Write all again, where the store has lost it."""
+        for conversation_id in (None, *(listed.id for listed in self._state.conversations)):
+            if conversation_id in self._stacks:
+                self._save(conversation_id)
+        for name, mix in self._shown.mixes.items():
+            self._save_mix(name, mix)
+        for known in self._shown.known:
+            self._save_known(known)
+
+    # --- what the person does -------------------------------------------------------------------
+
+    def add(self, path: Path) -> None:
+        """Put an adapter on top of the stack; one that is there already is switched on."""
+        path, stack = adapter_path(path), self._shown.stack
+        if path not in {known.path for known in self._shown.known}:
+            known = KnownAdapter(path, adapter_name(path))
+            self._shown.set_known([*self._shown.known, known])
+            self._save_known(known)
+        for index, entry in enumerate(stack):
+            if entry.path == path:
+                self.set_on(index, True)
+                return
+        self._change([*stack, AdapterEntry(path)])
+
+    def remove(self, index: int) -> None:
+        """Take an adapter out of the stack; its file stays where it is."""
+        stack = self._shown.stack
+        if 0 <= index < len(stack):
+            self._change([*stack[:index], *stack[index + 1 :]])
+
+    def clear(self) -> None:
+        """Take all adapters out of the stack."""
+        self._change(())
+
+    def set_on(self, index: int, on: bool) -> None:
+        """Switch an adapter; one that was refused is tried again."""
+        self._replace(index, on=on, error="", remedy="")
+
+    def set_strength(self, index: int, strength: float) -> None:
+        """Apply an adapter this strongly; followed at a bearable pace until `settle`."""
+        if not math.isfinite(strength):
+            return
+        strength = round(min(max(strength, -STRONGEST), STRONGEST), 2) + 0.0  # no -0.0
+        if self._replace(index, later=True, strength=strength) and not self._soon.isActive():
+            self._soon.start()
+
+    def settle(self) -> None:
+        """A slider was let go, or moved for a while: send and save what it says."""
+        self._soon.stop()
+        for conversation_id in tuple(self._unsaved):
+            self._save(conversation_id)
+        if not self._requests:  # else the answer to them brings this one on its way
+            self._send()
+
+    def move(self, index: int, place: int) -> None:
+        """Move an adapter to another place in the order."""
+        stack = list(self._shown.stack)
+        if 0 <= index < len(stack) and 0 <= place < len(stack) and index != place:
+            stack.insert(place, stack.pop(index))
+            self._change(stack)
+
+    def save_mix(self, name: str) -> None:
+        """Keep the stack under a name, in place of the mix that has it."""
+        name, stack = " ".join(name.split()), self._shown.stack
+        if name and stack:
+            mix = tuple(replace(_wanted(entry), error="", remedy="") for entry in stack)
+            self._shown.set_mixes({**self._shown.mixes, name: mix})
+            self._save_mix(name, mix)
+
+    def apply_mix(self, name: str) -> None:
+        """Make a mix the stack."""
+        if name in self._shown.mixes:
+            self._change(self._shown.mixes[name])
+
+    def delete_mix(self, name: str) -> None:
+        """Forget a mix; no stack changes."""
+        if name in self._shown.mixes:
+            self._shown.set_mixes({n: m for n, m in self._shown.mixes.items() if n != name})
+            self._save_mix(name, ())
+
+    # --- the engine -----------------------------------------------------------------------------
+
+    def apply(self, conversation_id: int | None) -> None:
+        """Show the stack of a conversation and bring the engine to it, as far as it is idle."""
+        self._shown.set_stack(self._stacks.get(conversation_id, ()))
+        self._aim = (conversation_id, False)
+        self._send()
+        self._show_pending()
+
+    def aim(self, conversation_id: int | None, *, bare: bool = False) -> Uses:
+        """The stack that an answer of this conversation needs; a `bare` one wants no adapters.
+
+        What is sent to the engine from here on leads there, until another conversation is shown.
+        """
+        self._aim = (conversation_id, bare)
+        return self._target()
+
+    def mark(self, message_id: int) -> None:
+        """Keep with an answer that begins which adapters it is written with."""
+        message = self._state.message(message_id)
+        if message is None:
+            return
+        marks = [
+            AdapterMark(adapter_name(use.path), use.strength, self._digest(use.path))
+            for use in self._applied
+        ]
+        # An answer that is continued may have been begun with others.
+        marks = [*message.adapters, *(mark for mark in marks if mark not in message.adapters)]
+        if tuple(marks) == message.adapters:
+            return
+        self._state.change(replace(message, adapters=tuple(marks)))
+        number = self._archive.messages.stored
+        self._archive.write(lambda store: store.mark_message(number(message_id), marks))
+
+    def on_adapters_set(self, event: AdaptersSet) -> None:
+        """The engine has the stack that was asked for."""
+        request = self._requests.pop(event.request, None)
+        if request is None:
+            return
+        self._applied, self._refused, self._fault = request.uses, None, ("", "")
+        for use, info in zip(request.uses, event.adapters, strict=False):
+            self._infos[use.path] = info
+        self._go_on()
+
+    def on_failed(self, event: Failed) -> bool:
+        """The engine keeps the stack it had; False when the request is not about adapters."""
+        request = self._requests.pop(event.request, None)
+        if request is None:
+            return False
+        if self._state.model.phase is ModelPhase.READY:
+            self._blame(request, event)
+        self._go_on()
+        return True
+
+    # --- steps: the engine ----------------------------------------------------------------------
+
+    def _wanted(self) -> Uses:
+        conversation_id, bare = self._aim
+        stack = () if bare else self._stacks.get(conversation_id, ())
+        return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
+
+    def _target(self) -> Uses:
+        """The stack to ask for next: the wanted one, unless the engine has refused it."""
+        uses = self._wanted()
+        if self._carefully:
+            new = [use.path for use in uses if use.path not in self._infos]
+            uses = tuple(use for use in uses if use.path not in new[1:])
+        return self._runner.held.adapters if uses == self._refused else uses
+
+    def _send(self) -> None:
+        """Ask the engine for the stack that is wanted, unless it is on its way there."""
+        if self._state.model.phase is ModelPhase.READY:
+            self._runner.bring(self._aim[0], self._target())
+            self._tell()
+
+    def _on_sent(self, step: object, _: object) -> None:
+        """A step of whatever plan is on its way to the engine."""
+        if isinstance(step, SetAdapters):
+            self._requests[step.request] = _Request(self._aim[0], step.adapters)
+            self._tell()
+        elif isinstance(step, Generate):
+            self._began = self._applied
+
+    def _go_on(self) -> None:
+        """The engine has answered: ask for what is wanted by now, or say that all is settled."""
+        if not self._requests:
+            self._runner.set_adapters(self._applied, settled=True)
+            self._send()
+        self._tell()
+        if not self._requests:
+            self._carefully = False
+            self._shown.settled.emit()
+
+    def _blame(self, request: _Request, event: Failed) -> None:
+        """Switch off what the engine refused; which it was shows when one file alone is new."""
+        has = {use.path for use in self._applied}
+        new = [use.path for use in request.uses if use.path not in has]
+        if len(new) > 1:
+            self._carefully = True
+            self._infos = {path: info for path, info in self._infos.items() if path not in new}
+        elif new:
+            self._switch_off(request.conversation, new[0], event)
+        else:  # none of them can be at fault: better no adapters than a stack that is not shown
+            self._fault = (event.message, event.remedy)
+            self._refused = request.uses
+            self._stacks[request.conversation] = tuple(
+                replace(entry, on=False) for entry in self._stacks.get(request.conversation, ())
+            )
+            self._save(request.conversation)
+        if request.conversation == self._state.current:
+            self._shown.set_stack(self._stacks.get(request.conversation, ()))
+
+    def _switch_off(self, conversation_id: int | None, path: Path, event: Failed) -> None:
+        self._infos.pop(path, None)
+        self._stacks[conversation_id] = tuple(
+            replace(entry, on=False, error=event.message, remedy=event.remedy)
+            if entry.path == path and entry.on
+            else entry
+            for entry in self._stacks.get(conversation_id, ())
+        )
+
+    def _on_model(self) -> None:
+        """Another model begins without adapters, and what the one before refused may fit it."""
+        loaded, before = self._state.model.loaded, self._loaded
+        self._loaded = loaded
+        if loaded is before or self._is_kept(before, loaded):
+            self._send()  # what was changed while another was on its way
+            return
+        self._applied = self._began = ()
+        self._runner.set_adapters((), settled=not self._requests)
+        self._infos, self._fault = {}, ("", "")
+        self._carefully, self._refused = False, None
+        for conversation_id, stack in self._stacks.items():
+            self._stacks[conversation_id] = tuple(_wanted(entry) for entry in stack)
+        self.apply(self._state.current)
+        self._tell()
+
+    def _is_kept(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
+        """Whether a load was given up, and the engine tells of the model it still has."""
+        if before is None or loaded is None or not self._link.gave_up(loaded.request):
+            return False
+        return is_same_load(before, loaded)
+
+    def _digest(self, path: Path) -> str:
+        info = self._infos.get(path)
+        return info.sha256[:_DIGEST] if info else ""
+
+    def _tell(self) -> None:
+        reading = {use.path for request in self._requests.values() for use in request.uses}
+        self._shown.set_applied(
+            self._applied, self._infos, frozenset(reading - set(self._infos)), self._fault
+        )
+        self._show_pending()
+
+    def _show_pending(self) -> None:
+        writing, shown = self._state.generation, self._state.current
+        here = writing is not None and writing.conversation == shown
+        stack = self._stacks.get(shown, ())
+        acting = tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
+        self._shown.set_pending(here and acting != self._began)
+
+    # --- steps: the person and the store --------------------------------------------------------
+
+    def _replace(self, index: int, *, later: bool = False, **values: object) -> bool:
+        """Change one entry of the shown stack; whether anything changed."""
+        stack = list(self._shown.stack)
+        if not 0 <= index < len(stack):
+            return False
+        stack[index] = replace(stack[index], **values)  # type: ignore[arg-type]
+        return self._change(stack, later=later)
+
+    def _change(self, stack: Sequence[AdapterEntry], *, later: bool = False) -> bool:
+        """Make this the stack of the shown conversation."""
+        shown = self._state.current
+        if tuple(stack) == self._stacks.get(shown, ()):
+            return False
+        self._stacks[shown] = tuple(stack)
+        self._aim, self._refused, self._fault = (shown, False), None, ("", "")
+        self._shown.set_stack(stack)
+        self._unsaved.add(shown)
+        if not later:
+            self.settle()
+        self._tell()
+        return True
+
+    def _save(self, conversation_id: int | None) -> None:
+        self._unsaved.discard(conversation_id)
+        uses = [_stored(entry) for entry in self._stacks.get(conversation_id, ())]
+        number = self._archive.conversations.stored
+        self._archive.write(
+            lambda store: store.set_adapter_stack(
+                None if conversation_id is None else number(conversation_id), uses
+            )
+        )
+
+    def _save_mix(self, name: str, mix: Sequence[AdapterEntry]) -> None:
+        uses = [_stored(entry) for entry in mix]
+        self._archive.write(lambda store: store.set_adapter_mix(name, uses))
+
+    def _save_known(self, known: KnownAdapter) -> None:
+        self._archive.write(lambda store: store.set_known_adapter(known.path, known.name))
+
+    def _on_read(self, kept: StoredAdapters, numbers: dict[int, int]) -> None:
+        self._has_read = True
+        for stored, uses in kept.stacks.items():
+            key = numbers[stored] if stored else None
+            self._stacks.setdefault(key, tuple(_entry(use) for use in uses))
+        mixes = {name: tuple(_entry(use) for use in uses) for name, uses in kept.mixes.items()}
+        self._shown.set_mixes({**mixes, **self._shown.mixes})
+        known = {path: KnownAdapter(path, name) for path, name in kept.known}
+        self._shown.set_known(list({**known, **{k.path: k for k in self._shown.known}}.values()))
+        self.apply(self._state.current)
+
+    def _on_store(self, error: StoreError | None) -> None:
+        if error is None and not self._has_read:
+            self.read()
+
+
+def _wanted(entry: AdapterEntry) -> AdapterEntry:
+    """An entry as the person wants it, whatever the engine said."""
+    return replace(entry, on=True, error="", remedy="") if entry.error else entry
+
+
+def _stored(entry: AdapterEntry) -> StoredUse:
+    return StoredUse(entry.path, _wanted(entry).on, entry.strength)
+
+
+def _entry(use: StoredUse) -> AdapterEntry:
+    strength = min(max(use.strength, -STRONGEST), STRONGEST)
+    return AdapterEntry(use.path, use.on, strength)

@@ -1,0 +1,135 @@
+"""The list of conversations: begin, rename, find, delete and bring back."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import QTimer
+
+from app.state.chat import State
+from app.store.store import Conversation, Store
+from app.store.writer import Archive
+
+UNDO_MILLISECONDS = 8000
+_TITLE_LENGTH = 60
+_TITLE_SOURCE = 4000  # characters a title is made of
+_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of direction
+
+
+class Conversations:
+    """Changes the list in the state at once, and in the store behind it."""
+
+    def __init__(self, state: State, archive: Archive, number: Callable[[], int]) -> None:
+        """`number` gives fresh numbers for what is made in this run."""
+        self._state = state
+        self._archive = archive
+        self._number = number
+        self._asked = ""  # the newest query; the state has the one whose finds are shown
+        self._undo = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
+        self._undo.timeout.connect(lambda: state.set_deleted(()))
+
+    def read(self) -> None:
+        """Read the list from the store; what is not stored yet stays in it."""
+
+        def listed(conversations: list[Conversation]) -> None:
+            known = {conversation.id for conversation in conversations}
+            gone = self._state.deleted
+            kept = [c for c in conversations if c.id not in gone]
+            unsaved = [c for c in self._state.conversations if c.id < 0 and c.id not in known]
+            self._state.set_conversations([*unsaved, *kept])
+
+        self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
+
+    def begin(self, text: str) -> int:
+        """A new conversation, named after its first message."""
+        archive, number, title, now = self._archive, self._number(), title_of(text), time.time()
+
+        def create(store: Store) -> None:
+            archive.conversations.pair(number, store.create_conversation(title).id)
+
+        archive.write(create)
+        made = Conversation(number, title, now, now, None)
+        self._state.set_conversations([made, *self._state.conversations])
+        return number
+
+    def rename(self, conversation_id: int, title: str) -> None:
+        """Give a conversation another title; an empty one changes nothing."""
+        title = one_line(title)
+        if not title:
+            return
+        self.change(conversation_id, title=title)
+        number = self._archive.conversations.stored
+        self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
+
+    def delete(self, ids: Sequence[int]) -> None:
+        """Take conversations out of the list; `undo` brings them back for some seconds."""
+        state, number = self._state, self._archive.conversations.stored
+        state.set_conversations([c for c in state.conversations if c.id not in ids])
+        state.set_found(state.query, [c for c in state.found if c.id not in ids])
+        self._archive.write(lambda store: store.delete([number(each) for each in ids]))
+        state.set_deleted((*state.deleted, *ids))  # one Undo for all that are deleted in a row
+        self._undo.start()
+
+    def undo(self) -> tuple[int, ...]:
+        """Bring back what was deleted last; returns which conversations that were."""
+        ids, number = self._state.deleted, self._archive.conversations.stored
+        self._undo.stop()
+        self._state.set_deleted(())
+        if ids:
+            self._archive.write(lambda store: store.restore([number(each) for each in ids]))
+            self.read()
+        return ids
+
+    def search(self, query: str) -> None:
+        """List the conversations that hold the query's words; an empty one lists all."""
+        query = query.strip()
+        self._asked = query
+        if not query:
+            self._state.set_found("", ())
+            return
+
+        def look(store: Store) -> list[Conversation] | None:
+            if self._asked != query:  # a newer query waits behind this one
+                return None
+            return self._archive.listed(store.conversations(query))
+
+        def found(conversations: list[Conversation] | None) -> None:
+            if conversations is not None and self._asked == query:
+                self._state.set_found(query, conversations)
+
+        self._archive.read(look, found)
+
+    def change(self, conversation_id: int, **values: Any) -> None:
+        """Change fields of a row of the list; the last active comes first."""
+
+        def changed(conversations: Sequence[Conversation]) -> list[Conversation]:
+            result = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
+            return sorted(result, key=lambda c: c.updated, reverse=True)
+
+        state = self._state
+        state.set_conversations(changed(state.conversations))
+        if state.query:
+            state.set_found(state.query, changed(state.found))
+
+
+def one_line(text: str) -> str:
+    """Text as a row of the list can show it: no line ends, nothing that has no shape of its own."""
+    shown = (
+        " " if unicodedata.category(letter) == "Cc" else letter
+        for letter in text
+        if letter not in _TURNS
+    )
+    return " ".join("".join(shown).split())
+
+
+def title_of(text: str) -> str:
+    """A conversation's title: the first words of its first message."""
+    words = one_line(text[:_TITLE_SOURCE]) or one_line(text)
+    if len(words) <= _TITLE_LENGTH:
+        return words
+    cut = words[:_TITLE_LENGTH].rsplit(" ", 1)[0]
+    return f"{cut}…"

@@ -1,0 +1,1 @@
+"""Downloads: the queue, resumable transfers, and what survives a restart."""

@@ -1,0 +1,239 @@
+"""The models this app recommends, read from `resources/catalog.json` and checked to the last field.
+
+Where a size or a hash stands there, two public records of the file agreed on it; where none is
+known it is 0 or "", and a download learns it from the hub. Files are named by the commit they were
+published in, so that a later upload under the same name is never taken for the one described.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from app.net.hub import HUB, Source, file_address, page_address
+from app.system import paths
+from engine import ModelShape
+
+# What the engine wires, and how it can stretch positions; a test holds both against the engine.
+ARCHITECTURES = (
+    *("cohere2", "command-r", "gemma", "gemma2", "gemma3", "granite", "llama", "olmo2", "phi2"),
+    *("phi3", "qwen2", "qwen3", "qwen3moe", "starcoder", "starcoder2"),
+)
+ROPE_SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
+
+_VERSION = 1
+_REMEDY = "Install the program again."
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_REVISION = re.compile(r"main|[0-9a-f]{40}")
+_FILE = re.compile(r"[\w.-]+\.gguf", re.ASCII)
+_SHA256 = re.compile(r"([0-9a-f]{64})?")
+_ID = re.compile(r"[a-z0-9.-]+")
+
+
+class CatalogError(Exception):
+    """The catalog cannot be used: `str(error)` names the row and the field, `remedy` what to do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.remedy = _REMEDY
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSampling:
+    """How its makers advise to draw tokens; None where they say nothing."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogModel:
+    """One recommended model file."""
+
+    id: str
+    name: str
+    family: str
+    repository: str
+    revision: str
+    file: str
+    size_bytes: int  # 0: unknown
+    sha256: str  # "": unknown
+    licence: str  # SPDX, or its name
+    licence_url: str
+    parameters: int
+    format: str  # the layout's name, or its recipe's: "Q1_0", "Q4_K_M"
+    layout: str  # of most of its weights, in words
+    description: str  # one sentence
+    sampling: CatalogSampling
+    architecture: str
+    rope_scaling: str  # "none", or how positions are stretched
+    layers: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    width: int
+    feed_forward: int
+    vocabulary: int  # tokens
+    context: int  # tokens it was trained for
+
+    @property
+    def source(self) -> Source:
+        """What a download needs of it."""
+        return Source(self.repository, self.revision, self.file, self.size_bytes, self.sha256)
+
+    @property
+    def shape(self) -> ModelShape:
+        """What a prediction of its memory needs of it."""
+        return ModelShape(
+            architecture=self.architecture,
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_width=self.head_width,
+            feed_forward=self.feed_forward,
+            vocabulary=self.vocabulary,
+            context=self.context,
+            format=self.format,
+            parameters=self.parameters,
+        )
+
+    def address(self, endpoint: str = HUB) -> str:
+        """The address of the file."""
+        return file_address(self.source, endpoint=endpoint)
+
+    def page(self, endpoint: str = HUB) -> str:
+        """The page about it, for a browser."""
+        return page_address(self.repository, endpoint)
+
+
+def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
+    """The catalog, in its order; raises CatalogError."""
+    path = path or paths.resources() / "catalog.json"
+    try:
+        stored: object = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CatalogError(f"The catalog cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CatalogError("The catalog is not JSON.") from error
+    content = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
+    rows = content.get("models")
+    if content.get("version") != _VERSION or not isinstance(rows, list):
+        raise CatalogError(f"The catalog is not of version {_VERSION}.")
+    models = tuple(_model(row, at) for at, row in enumerate(cast("list[object]", rows), 1))
+    ids = [model.id for model in models]
+    for model in models:
+        if ids.count(model.id) > 1:
+            raise CatalogError(f"The catalog has the model {model.id} twice.")
+    return models
+
+
+def problem(model: CatalogModel, formats: Collection[str]) -> str:
+    """Why this version cannot run a model yet, in a sentence; "" when it can.
+
+    `formats` are the layouts and recipes that run.
+    """
+    if model.architecture not in ARCHITECTURES:
+        return f"This version does not run {model.architecture} models yet."
+    if model.format not in formats:
+        return f"This version does not run the layout {model.format} yet."
+    if model.rope_scaling not in ROPE_SCALINGS:
+        return f"This version cannot compute its long context ({model.rope_scaling}) yet."
+    return ""
+
+
+def _model(row: object, at: int) -> CatalogModel:
+    """One row, checked."""
+    where = f"The catalog's row {at}"
+    if not isinstance(row, dict):
+        raise CatalogError(f"{where} is not an object.")
+    values = cast("dict[str, object]", row)
+    names = {field.name for field in fields(CatalogModel)}
+    if values.keys() != names:
+        odd = ", ".join(sorted(values.keys() ^ names))
+        raise CatalogError(f"{where} has too much or too little: {odd}.")
+    checked: dict[str, Any] = {name: _checked(name, values[name], where) for name in names}
+    if checked["heads"] % checked["kv_heads"]:
+        raise CatalogError(f"{where} has a wrong value for kv_heads.")
+    return CatalogModel(**checked)
+
+
+def _checked(name: str, value: object, where: str) -> object:
+    if name == "sampling":
+        return _sampling(value, where)
+    if not _RULES[name](value):
+        raise CatalogError(f"{where} has a wrong value for {name}.")
+    return value
+
+
+def _sampling(value: object, where: str) -> CatalogSampling:
+    stored = cast("dict[str, object]", value) if isinstance(value, dict) else {"": value}
+    for name, number in stored.items():
+        rule = _SAMPLING.get(name)
+        if rule is None or not rule(number):
+            raise CatalogError(f"{where} has a wrong value for sampling.")
+    return CatalogSampling(**cast("dict[str, Any]", stored))
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and value == value.strip() and 0 < len(value) <= 200
+
+
+def _sentence(value: object) -> bool:
+    return _text(value) and cast("str", value).endswith(".")
+
+
+def _link(value: object) -> bool:
+    return _text(value) and cast("str", value).startswith("https://")
+
+
+def _like(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _whole(low: int, high: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _number(low: float, high: float) -> Callable[[object], bool]:
+    return lambda value: type(value) in (int, float) and low <= cast("float", value) <= high
+
+
+_SAMPLING = {
+    "temperature": _number(0, 2),
+    "top_k": _whole(0, 1000),
+    "top_p": _number(0.01, 1),
+    "min_p": _number(0, 1),
+}
+_RULES: dict[str, Callable[[object], bool]] = {
+    "id": _like(_ID),
+    "name": _text,
+    "family": _text,
+    "repository": _like(_REPOSITORY),
+    "revision": _like(_REVISION),
+    "file": _like(_FILE),
+    "size_bytes": _whole(0, 1 << 44),
+    "sha256": _like(_SHA256),
+    "licence": _text,
+    "licence_url": _link,
+    "parameters": _whole(1, 1 << 44),
+    "format": _text,
+    "layout": _text,
+    "description": _sentence,
+    "architecture": _text,
+    "rope_scaling": _text,
+    "layers": _whole(1, 4096),
+    "heads": _whole(1, 65_536),
+    "kv_heads": _whole(1, 65_536),
+    "head_width": _whole(2, 65_536),
+    "width": _whole(1, 1 << 20),
+    "feed_forward": _whole(1, 1 << 24),
+    "vocabulary": _whole(1, 1 << 24),
+    "context": _whole(1, 1 << 30),
+}

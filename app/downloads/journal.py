@@ -1,0 +1,175 @@
+"""The queue of downloads on the disk: `downloads.json`, and what it takes from one it cannot trust.
+
+What has arrived is noted beside each file, so a lost queue costs nothing but its order: a part
+nobody asked for is taken up again, paused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from app.downloads.entry import Entry
+from app.downloads.partial import part_of, read_part, sidecar_of
+from app.downloads.policy import Phase
+from app.net.hub import HubError, Piece, Source, parse_link
+from app.system.json_file import replace_file
+
+NAME = "downloads.json"
+_VERSION = 1
+_SIDECAR = ".part.json"
+_KEPT = (Phase.PAUSED, Phase.FAILED)
+
+
+def write_queue(folder: Path, entries: Iterable[Entry]) -> None:
+    """Note the downloads that are not done; raises OSError."""
+    rows = [_row(folder, entry) for entry in entries if entry.phase is not Phase.DONE]
+    if not rows and not (folder / NAME).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"version": _VERSION, "downloads": rows}, indent=1)
+    replace_file(folder / NAME, text.encode("ascii"))
+
+
+def read_queue(folder: Path, endpoint: str) -> list[Entry]:
+    """What an earlier run left, the oldest first; QUEUED stands for what was running.
+
+    Rows that make no sense are left out. The numbers of the entries are 0.
+    """
+    entries: list[Entry] = []
+    for row in _rows(folder / NAME):
+        entry = _entry(folder, row)
+        if entry is not None and not any(entry.path == other.path for other in entries):
+            _count_parts(entry)
+            entries.append(entry)
+    return entries + _orphans(
+        folder, endpoint, {place for one in entries for place in _places(one)}
+    )
+
+
+def _row(folder: Path, entry: Entry) -> dict[str, object]:
+    return {
+        "source": asdict(entry.source),
+        "path": entry.path.relative_to(folder).as_posix(),
+        "phase": entry.phase.value if entry.phase in _KEPT else Phase.QUEUED.value,
+        "error": entry.error,
+        "remedy": entry.remedy,
+        "done": entry.done,
+        "fetched": entry.fetched,
+        "pieces": [asdict(piece) for piece in entry.pieces],
+    }
+
+
+def _rows(path: Path) -> list[dict[str, object]]:
+    try:
+        stored: object = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    rows = cast("dict[str, object]", stored).get("downloads") if isinstance(stored, dict) else None
+    if not isinstance(rows, list):
+        return []
+    listed = cast("list[object]", rows)
+    return [cast("dict[str, object]", row) for row in listed if isinstance(row, dict)]
+
+
+def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
+    """One row as an entry; None when a field is missing, of another type, or leads elsewhere."""
+    source, path = _source(row.get("source")), row.get("path")
+    if source is None or not isinstance(path, str):
+        return None
+    inside = PurePosixPath(path)
+    if inside.is_absolute() or ".." in inside.parts or "\\" in path or inside.suffix != ".gguf":
+        return None
+    phase = next((one for one in _KEPT if one.value == row.get("phase")), Phase.QUEUED)
+    done, fetched = row.get("done"), row.get("fetched")
+    counts = cast("dict[str, object]", done) if isinstance(done, dict) else {}
+    names = cast("list[object]", fetched) if isinstance(fetched, list) else []
+    try:
+        return Entry(
+            0,
+            source,
+            folder / inside,
+            phase,
+            error=_text(row.get("error")),
+            remedy=_text(row.get("remedy")),
+            pieces=list(_pieces(row.get("pieces"))),
+            done={name: count for name, count in counts.items() if type(count) is int},
+            fetched=[name for name in names if isinstance(name, str)],
+        )
+    except HubError:
+        return None
+
+
+def _count_parts(entry: Entry) -> None:
+    """See on the disk how far the pieces are: the queue is not written as they grow."""
+    for index, piece in enumerate(entry.pieces):
+        if piece.file in entry.fetched:
+            continue
+        place = entry.place(index)
+        part, path = read_part(sidecar_of(place)), part_of(place)
+        here = path.stat().st_size if part is not None and path.is_file() else 0
+        entry.done[piece.file] = min(here, piece.size_bytes or here)
+
+
+def _source(stored: object) -> Source | None:
+    if not isinstance(stored, dict):
+        return None
+    values = cast("dict[str, object]", stored)
+    source = Source(
+        _text(values.get("repository")),
+        _text(values.get("revision")),
+        _text(values.get("file")),
+        _count(values.get("size_bytes")),
+        _text(values.get("sha256")),
+        _text(values.get("url")),
+        _text(values.get("folder")),
+        _pieces(values.get("pieces")),
+    )
+    return source if source.file and (source.repository or source.url) else None
+
+
+def _pieces(stored: object) -> tuple[Piece, ...]:
+    rows = cast("list[object]", stored) if isinstance(stored, list | tuple) else []
+    pieces: list[Piece] = []
+    for row in rows:
+        values = cast("dict[str, object]", row) if isinstance(row, dict) else {}
+        file = _text(values.get("file"))
+        if not file:
+            return ()
+        pieces.append(Piece(file, _count(values.get("size_bytes")), _text(values.get("sha256"))))
+    return tuple(pieces)
+
+
+def _orphans(folder: Path, endpoint: str, known: set[Path]) -> list[Entry]:
+    """Parts whose download the queue has lost, as paused downloads."""
+    entries: list[Entry] = []
+    found = sorted(folder.rglob(f"*.gguf{_SIDECAR}")) if folder.is_dir() else []
+    for sidecar in found:
+        place = sidecar.with_name(sidecar.name.removesuffix(_SIDECAR))
+        part = None if place in known or place.exists() else read_part(sidecar)
+        if part is None:
+            continue
+        try:
+            source = parse_link(part.url, endpoint)
+            if isinstance(source, Source):
+                entry = Entry(0, source, place, Phase.PAUSED, done={source.file: part.done_bytes})
+                known |= _places(entry)
+                entries.append(entry)
+        except HubError:
+            continue
+    return entries
+
+
+def _places(entry: Entry) -> set[Path]:
+    return {entry.place(index) for index in range(len(entry.pieces))}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0

@@ -1,0 +1,429 @@
+"""The queue of downloads: which run, in what order, and what of them outlives a quit or a crash.
+
+One thread per running download and one that tells: `changed` is only ever called on the latter, in
+order, and for progress at most a few times a second. What has arrived lies beside its file-to-be
+(`download_file`), the queue itself in `downloads.json` (`download_queue`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from app.downloads.entry import ACTIVE, Download, Entry, Run
+from app.downloads.journal import read_queue, write_queue
+from app.downloads.names import safe_folder, safe_name
+from app.downloads.partial import drop_part, hash_of
+from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
+from app.downloads.transfer import FileDownload, probe
+from app.net.http import WebError, parse_proxy
+from app.net.hub import HUB, HubError, Piece, Source
+from app.net.hub import files as hub_files
+
+__all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
+
+_log = logging.getLogger(__name__)
+_CLOSE_SECONDS = 3.0
+_SHELVES = 100  # folders that are tried for a name that is taken
+
+
+class Downloads:
+    """The queue. Every method may be called from any thread, and none waits for the net."""
+
+    def __init__(
+        self,
+        folder: Path,
+        changed: Callable[[Download], None],
+        *,
+        parallel: int = 2,
+        endpoint: str = HUB,
+        proxy: str = "",
+        limits: Limits | None = None,
+        tick_seconds: float = 0.25,
+        free: Callable[[Path], int] = free_bytes,
+    ) -> None:
+        self._folder = folder
+        self._changed = changed
+        self._parallel = parallel
+        self._endpoint = endpoint
+        self._proxy = proxy
+        self._limits = limits or Limits()
+        self._tick_seconds = tick_seconds
+        self._free = free
+        self._entries: dict[int, Entry] = {}
+        self._threads: list[tuple[Entry, threading.Thread]] = []  # what works on which files
+        self._news: deque[Download] = deque()
+        self._unsaved = False
+        self._closing = False
+        self._number = 0
+        self._wake = threading.Condition(threading.RLock())
+        self._teller: threading.Thread | None = None
+
+    # --- what a caller may ask ------------------------------------------------------------------
+
+    def start(self, *, resume: bool = False) -> None:
+        """Take up what an earlier run left; what was running goes on only with `resume`."""
+        with self._wake:
+            for entry in read_queue(self._folder, self._endpoint):
+                self._number += 1
+                entry.id = self._number
+                if entry.phase is Phase.QUEUED and not resume:
+                    entry.phase = Phase.PAUSED
+                self._entries[entry.id] = entry
+                self._tell(entry)
+            self._teller = threading.Thread(target=self._loop, name="downloads", daemon=True)
+            self._teller.start()
+
+    def add(self, source: Source) -> int:
+        """Queue a download and return its number; one that is there already goes on instead.
+
+        Raises HubError for a source that cannot be a model file.
+        """
+        if not source.file.lower().endswith(".gguf"):
+            raise HubError("This is not a model file.", "Choose a file that ends in .gguf.")
+        with self._wake:
+            fresh = Entry(self._number + 1, source, self._folder)
+            for entry in list(self._entries.values()):
+                if entry.key != fresh.key:
+                    continue
+                if entry.phase is Phase.DONE and not entry.path.is_file():
+                    del self._entries[entry.id]  # deleted since
+                    continue
+                self.resume(entry.id)
+                return entry.id
+            self._number += 1
+            fresh.path = next(self._places(fresh))
+            self._entries[fresh.id] = fresh
+            self._tell(fresh)
+            return fresh.id
+
+    def pause(self, id: int) -> None:
+        """Stop a download for now; what has arrived is kept."""
+        with self._wake:
+            entry = self._entries.get(id)
+            if entry is not None and entry.phase in ACTIVE:
+                if entry.run is not None:
+                    entry.run.stop()
+                self._set(entry, Phase.PAUSED)
+
+    def resume(self, id: int) -> None:
+        """Go on with a download that is paused or failed."""
+        with self._wake:
+            entry = self._entries.get(id)
+            if entry is not None and entry.phase in (Phase.PAUSED, Phase.FAILED):
+                self._set(entry, Phase.QUEUED)
+
+    def retry(self, id: int) -> None:
+        """Try a failed download again, from what has arrived."""
+        self.resume(id)
+
+    def cancel(self, id: int) -> None:
+        """Give a download up and remove what has arrived; a finished one only leaves the list."""
+        with self._wake:
+            entry = self._entries.pop(id, None)
+            if entry is None:
+                return
+            finished = entry.phase is Phase.DONE
+            self._set(entry, Phase.CANCELLED)
+            if entry.run is not None:
+                entry.run.stop()  # its thread clears up behind itself
+            elif not finished:
+                self._work_on(entry, self._clear)
+
+    def all(self) -> tuple[Download, ...]:
+        """Every download, the oldest first; finished ones until the app closes or `cancel`."""
+        with self._wake:
+            return tuple(entry.snapshot(self._endpoint) for entry in self._entries.values())
+
+    def set_endpoint(self, endpoint: str) -> None:
+        """Use another hub from the next start or resume of a download on."""
+        with self._wake:
+            self._endpoint = endpoint
+
+    def set_proxy(self, proxy: str) -> None:
+        """Use another proxy from then on, "" for the system's own; raises WebError."""
+        if proxy:
+            parse_proxy(proxy)
+        with self._wake:
+            self._proxy = proxy
+
+    def set_parallel(self, parallel: int) -> None:
+        """Let so many downloads run at once from then on; those that run already go on."""
+        with self._wake:
+            self._parallel = parallel
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Stop everything soon, keep what has arrived, and note what was running."""
+        with self._wake:
+            if self._closing:
+                return
+            self._closing = True
+            for entry, _ in self._threads:
+                if entry.run is not None and entry.run.job is not None:
+                    entry.run.job.stop()
+            threads = [thread for _, thread in self._threads]
+            self._wake.notify_all()
+        until = time.monotonic() + _CLOSE_SECONDS
+        for thread in [*threads, *([self._teller] if self._teller else [])]:
+            if thread is not threading.current_thread():
+                thread.join(max(until - time.monotonic(), 0.1))
+        with self._wake:
+            if self._teller is not None:
+                self._save()
+
+    # --- the queue (with the lock held) ---------------------------------------------------------
+
+    def _set(
+        self, entry: Entry, phase: Phase, note: str = "", error: str = "", remedy: str = ""
+    ) -> None:
+        entry.phase, entry.note, entry.error, entry.remedy = phase, note, error, remedy
+        entry.forget_speed()
+        self._tell(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        self._news.append(entry.snapshot(self._endpoint))
+        self._unsaved = True
+        self._wake.notify_all()
+
+    def _places(self, entry: Entry) -> Iterator[Path]:
+        """Where a download may go, the plain folder first; never where another one goes."""
+        name, base = safe_name(entry.source.file), self._folder / safe_folder(entry.source.folder)
+        shelf = safe_folder(entry.source.repository.replace("/", "_")) or "other"
+        others = {one.path for one in self._entries.values() if one is not entry}
+        folders = [base, base / shelf, *(base / f"{shelf}-{n}" for n in range(2, _SHELVES))]
+        return iter([folder / name for folder in folders if folder / name not in others])
+
+    def _start_queued(self) -> None:
+        for entry in self._entries.values():
+            busy = [one for one, _ in self._threads]
+            if self._closing or len(busy) >= self._parallel:
+                return
+            taken = entry.run is not None or any(one.path == entry.path for one in busy)
+            if entry.phase is Phase.QUEUED and not taken:
+                entry.run = Run()
+                self._work_on(entry, self._work)
+
+    def _work_on(self, entry: Entry, work: Callable[[Entry], None]) -> None:
+        """Run something on the files of a download; `_start_queued` keeps others off them."""
+
+        def run() -> None:
+            try:
+                work(entry)
+            finally:
+                with self._wake:
+                    self._threads = [pair for pair in self._threads if pair[1] is not thread]
+                    self._wake.notify_all()
+
+        thread = threading.Thread(target=run, name=f"download-{entry.id}", daemon=True)
+        self._threads.append((entry, thread))
+        thread.start()
+
+    def _save(self) -> None:
+        self._unsaved = False
+        try:
+            write_queue(self._folder, self._entries.values())
+        except OSError as error:
+            _log.warning("the list of downloads could not be saved: %s", error.strerror)
+
+    # --- the telling thread ---------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        sampled = 0.0
+        while True:
+            with self._wake:
+                self._start_queued()
+                if not self._news and not self._closing:
+                    self._wake.wait(self._tick_seconds if self._threads else None)
+                now = time.monotonic()
+                if now - sampled >= self._tick_seconds:
+                    sampled = now
+                    self._sample(now)
+                if self._unsaved:
+                    self._save()
+                news, closing = list(self._news), self._closing
+                self._news.clear()
+            for download in news:
+                self._changed(download)
+            if closing and not news:
+                return
+
+    def _sample(self, now: float) -> None:
+        for entry in self._entries.values():
+            if entry.phase is Phase.RUNNING and entry.run is not None and entry.sample(now):
+                self._news.append(entry.snapshot(self._endpoint))
+
+    # --- a download's own thread ----------------------------------------------------------------
+
+    def _work(self, entry: Entry) -> None:
+        """Bring a download to its end, or to where it can go on from."""
+        run = entry.run
+        assert run is not None
+        try:
+            note = self._fetch(entry, run)
+        except Stopped:
+            self._over(entry, run, entry.phase, entry.note)
+        except (DownloadError, WebError) as error:
+            self._over(entry, run, Phase.FAILED, error=str(error), remedy=error.remedy)
+        except OSError as error:
+            trouble = disk_error(error, entry.path)
+            self._over(entry, run, Phase.FAILED, error=str(trouble), remedy=trouble.remedy)
+        else:
+            self._over(entry, run, Phase.DONE, note)
+        if entry.phase is Phase.CANCELLED:
+            self._clear(entry)
+
+    def _over(
+        self,
+        entry: Entry,
+        run: Run,
+        phase: Phase,
+        note: str = "",
+        error: str = "",
+        remedy: str = "",
+    ) -> None:
+        with self._wake:
+            entry.learn()
+            entry.run = None
+            if run.live and not self._closing:
+                self._set(entry, phase, note, error, remedy)
+            elif phase is Phase.DONE and entry.phase is not Phase.CANCELLED:
+                self._set(entry, phase, note)  # it was too late to stop it
+            self._wake.notify_all()
+
+    def _fetch(self, entry: Entry, run: Run) -> str:
+        """Fetch the pieces, the first one last: the model shows up in no list before it is whole."""
+        self._learn_pieces(entry)
+        if self._is_here(entry, run):
+            return "This file was here already."
+        note = ""
+        for index in [*range(1, len(entry.pieces)), 0]:
+            file = entry.pieces[index].file
+            if file in entry.fetched and entry.place(index).is_file():
+                continue
+            job = self._job(entry, run, index)
+            job.run()
+            note = note or job.note
+            with self._wake:
+                entry.learn()
+                entry.fetched.append(file)
+                self._unsaved = True
+        return note
+
+    def _job(self, entry: Entry, run: Run, index: int) -> FileDownload:
+        """The download of one piece."""
+
+        def report(phase: Phase, note: str) -> None:
+            with self._wake:
+                entry.learn()
+                if run.live and not self._closing:
+                    self._set(entry, phase, note)
+
+        def free(folder: Path) -> int:
+            return self._free(folder) - self._promised(entry, job)
+
+        with self._wake:
+            self._check_stop(run)
+            piece = entry.pieces[index]
+            job = FileDownload(
+                entry.address(index, self._endpoint),
+                entry.place(index),
+                size_bytes=piece.size_bytes,
+                sha256=piece.sha256,
+                proxy=self._proxy,
+                limits=self._limits,
+                report=report,
+                free=free,
+            )
+            job.done_bytes = entry.done.get(piece.file, 0)
+            run.index, run.job = index, job
+        return job
+
+    def _check_stop(self, run: Run) -> None:
+        if not run.live or self._closing:
+            raise Stopped
+
+    def _promised(self, entry: Entry, job: FileDownload) -> int:
+        """Bytes of the disk that other running downloads and the pieces after this one will take."""
+        with self._wake:
+            entry.learn()
+            left = sum(
+                max(one.size_bytes - one.done_bytes, 0)
+                for one in self._entries.values()
+                if one.run is not None
+            )
+            return max(left - max(job.size_bytes - job.done_bytes, 0), 0)
+
+    def _learn_pieces(self, entry: Entry) -> None:
+        """Ask the hub how large the pieces of a split model are, so that its size is known at once."""
+        source = entry.source
+        unknown = not all(piece.size_bytes for piece in entry.pieces)
+        if len(entry.pieces) == 1 or not unknown or not source.repository:
+            return
+        try:
+            found = hub_files(source.repository, self._endpoint, self._proxy, source.revision)
+        except HubError:
+            return  # each piece tells its size when it is fetched
+        known = {piece.file: piece for one in found for piece in one.pieces}
+        with self._wake:
+            entry.pieces = [_completed(piece, known.get(piece.file)) for piece in entry.pieces]
+
+    def _is_here(self, entry: Entry, run: Run) -> bool:
+        """Whether this very file is on the disk; another one of its name moves it to a folder."""
+        if not entry.path.exists():
+            return False
+        with self._wake:
+            places = list(self._places(entry))
+        for place in places:
+            with self._wake:
+                entry.path = place
+            if not place.exists():
+                return False
+            if all(self._is_same(entry, run, index) for index in range(len(entry.pieces))):
+                return True
+        raise DownloadError(
+            f"There are too many other files called {entry.path.name}.", "Delete or rename some."
+        )
+
+    def _is_same(self, entry: Entry, run: Run, index: int) -> bool:
+        """Whether the file at a piece's place is that piece: by size, and by hash where one is known."""
+        place, piece = entry.place(index), entry.pieces[index]
+        here = place.stat().st_size if place.is_file() else -1
+        size, sha256 = piece.size_bytes, piece.sha256
+        if here < 0 or (size and size != here):
+            return False
+        if not size or not sha256:
+            told = probe(entry.address(index, self._endpoint), self._proxy)
+            size, sha256 = size or told.size_bytes, sha256 or told.sha256
+        if size != here:
+            return False
+        with self._wake:
+            self._check_stop(run)
+            self._set(entry, Phase.VERIFYING, "Checking the file that is here already.")
+        same = not sha256 or hash_of(place, lambda: self._check_stop(run)).hexdigest() == sha256
+        with self._wake:
+            if same:
+                entry.done[piece.file] = size
+                entry.pieces[index] = Piece(piece.file, size, sha256)
+        return same
+
+    def _clear(self, entry: Entry) -> None:
+        """Remove what has arrived of a download that was given up."""
+        try:
+            for index, piece in enumerate(entry.pieces):
+                drop_part(entry.place(index))
+                if piece.file in entry.fetched:
+                    entry.place(index).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("a cancelled download could not be removed: %s", error.strerror)
+
+
+def _completed(piece: Piece, listed: Piece | None) -> Piece:
+    """A piece with what the hub's list adds to it; what was known before counts more."""
+    if listed is None:
+        return piece
+    return Piece(piece.file, piece.size_bytes or listed.size_bytes, piece.sha256 or listed.sha256)

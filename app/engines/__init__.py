@@ -1,0 +1,1 @@
+"""Engine clients: send commands to an engine and deliver its events."""

@@ -1,0 +1,1 @@
+"""Model library core: installed models, offers to download, settings of one model."""

@@ -1,0 +1,50 @@
+"""Where a person's models lie besides the app's own folder: whole folders, and single files.
+
+They are linked in place. A folder that is not there now, an unplugged drive perhaps, stays listed
+until the person takes it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from app.system import json_file, paths
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the library looks through, in the order it was added."""
+
+    folders: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+def file() -> Path:
+    """Where the places are kept."""
+    return paths.config() / "library.json"
+
+
+def load(path: Path) -> Places:
+    """The places in a file; what is no absolute path is left out."""
+    stored = json_file.read(path)
+    return Places(_paths(stored.get("folders")), _paths(stored.get("files")))
+
+
+def save(path: Path, places: Places) -> None:
+    """Write the places. Raises `JsonFileError`."""
+    json_file.write(path, {"folders": _texts(places.folders), "files": _texts(places.files)})
+
+
+def _paths(stored: object) -> tuple[Path, ...]:
+    if not isinstance(stored, list):
+        return ()
+    texts = [text for text in cast("list[object]", stored) if isinstance(text, str)]
+    found = [Path(text) for text in texts if "\0" not in text]
+    return tuple(dict.fromkeys(each for each in found if each.is_absolute()))
+
+
+def _texts(places: Sequence[Path]) -> list[str]:
+    return [str(place) for place in places]

@@ -1,0 +1,367 @@
+"""The models on this machine: found in all places, looked into when seen, deleted and brought back.
+
+Looking into a file takes milliseconds and there may be hundreds, so only those whose rows can be
+seen are looked into, the newest wish first, and each again only when it or the settings changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.library import files as library_files
+from app.library import folders as library_places
+from app.library.files import Found, Look, PutAway
+from app.library.folders import Places
+from app.settings.model_settings import ModelDefaults
+from app.state.chat import ModelFile, ModelPhase, State
+from app.state.library import FileState, FolderRow, InstalledRow, LibraryState, Line, Memory, Place
+from app.system import json_file
+from app.system.byte_size import size
+from app.system.json_file import JsonFileError
+from app.system.worker import BackgroundWorker
+from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
+
+UNDO_MILLISECONDS = 8000
+_Key = tuple[tuple[int, int], int, CacheType, int]  # stamp, context, cache, reclaimable bytes
+_Known = tuple[_Key, ModelFacts]
+_Basis = tuple[Found, _Known | None, bool]  # what a row is made of
+
+
+class Shelf(QObject):
+    """Keeps `LibraryState.installed` and `folders` true; `State.installed` too."""
+
+    settled = Signal()  # the places were looked through
+
+    def __init__(
+        self,
+        state: State,
+        library: LibraryState,
+        work: BackgroundWorker,
+        places_file: Path,
+        defaults: Callable[[Path], ModelDefaults],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._state, self._library, self._work = state, library, work
+        self._places_file = places_file
+        self._defaults = defaults  # of a model, every value set
+        self._own_settings: Callable[[Path], bool] = lambda path: False
+        self.places = Places()
+        self._look = Look((), ())
+        self._facts: dict[Path, _Known] = {}
+        self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
+        self._wanted: list[Path] = []  # to be looked into, the most urgent last
+        self._inspecting = False
+        self._deleted: list[PutAway] = []
+        self._loaded: Path | None = None
+        self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
+        self._undo.timeout.connect(self._forget_deleted)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, own_settings: Callable[[Path], bool]) -> None:
+        """Read the places and look through them."""
+        self._own_settings = own_settings
+        path = self._places_file
+
+        def begin() -> Places:
+            places = library_places.load(path)
+            library_files.remove_left([models_folder(), *places.folders])
+            return places
+
+        self._work.run(begin, self._begun)
+
+    def _begun(self, places: Places) -> None:
+        self.places = places
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look through all places again; what was seen is looked into again where it changed."""
+        places = self.places
+        self._work.run(lambda: library_files.look(places), self._looked)
+
+    def last_words(self) -> Callable[[], None]:
+        """What is still to be done when the app quits: deleting for good what was deleted."""
+        away = tuple(self._deleted)
+        return lambda: _remove_all(away)
+
+    def _looked(self, look: Look) -> None:
+        self._look = look
+        listed = {found.path for found in look.files}
+        self._facts = {path: facts for path, facts in self._facts.items() if path in listed}
+        self._state.set_installed(
+            [
+                ModelFile(found.path, model_name(found.path), found.size_bytes)
+                for found in look.files
+                if found.stamp != (0, 0)
+            ]
+        )
+        self.show()
+        self.remember_used()
+        self.settled.emit()
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Bring the rows up to what is known."""
+        rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
+        for found in self._look.files:
+            known = self._facts.get(found.path)
+            basis = (found, known, self._own_settings(found.path))
+            before = self._rows.get(found.path)
+            same = before is not None and before[0] == basis
+            rows[found.path] = before if before and same else (basis, self._row(*basis))
+        self._rows = rows
+        self._library.set_installed([row for _, row in rows.values()])
+
+    @property
+    def folders(self) -> tuple[FolderRow, ...]:
+        """The folders of the last look."""
+        return self._look.folders
+
+    def found(self, path: Path) -> Found | None:
+        """What a look at the places saw of a file."""
+        return next((each for each in self._look.files if each.path == path), None)
+
+    def reclaimable(self) -> int:
+        """Bytes that loading another model would give back."""
+        loaded = self._state.model.loaded
+        return loaded.memory_bytes if loaded is not None else 0
+
+    def _row(self, found: Found, known: _Known | None, own_settings: bool) -> InstalledRow:
+        row = InstalledRow(
+            found.path,
+            model_name(found.path),
+            found.size_bytes,
+            found.place,
+            FileState.MISSING if found.stamp == (0, 0) else FileState.UNKNOWN,
+            own_settings=own_settings,
+        )
+        if known is None or known[0][0] != found.stamp or row.state is FileState.MISSING:
+            return row
+        facts = known[1]
+        return replace(
+            row,
+            name=facts.name or row.name,
+            state=FileState.BAD if facts.problem else FileState.GOOD,
+            layout=facts.layout,
+            format=facts.format,
+            architecture=facts.architecture,
+            parameters=facts.parameters,
+            context_model=facts.context_model,
+            memory=memory_of(facts),
+            problem=facts.problem,
+            remedy=facts.remedy,
+        )
+
+    # --- looking into files ---------------------------------------------------------------------
+
+    def look_into(self, paths: Sequence[Path]) -> None:
+        """These rows can be seen: find out what is in their files, before any others."""
+        fresh = [path for path in paths if not self._is_known(path)]
+        self._wanted = fresh[::-1]
+        self._inspect_next()
+
+    def _key(self, path: Path) -> _Key | None:
+        found = self.found(path)
+        if found is None or found.stamp == (0, 0):
+            return None
+        values = self._defaults(path)
+        cache = values.cache or DEFAULT_CACHE
+        return found.stamp, values.context or 0, cache, self.reclaimable()
+
+    def _is_known(self, path: Path) -> bool:
+        key, known = self._key(path), self._facts.get(path)
+        return key is None or (known is not None and known[0] == key)
+
+    def _inspect_next(self) -> None:
+        if self._inspecting or not self._wanted:
+            return
+        path = self._wanted.pop()
+        key = self._key(path)
+        if key is None or self._is_known(path):
+            self._inspect_next()
+            return
+        _, context, cache, reclaimable = key
+        self._inspecting = True
+
+        def inspected(facts: ModelFacts) -> None:
+            self._inspecting = False
+            self._facts[path] = (key, facts)
+            self.show()
+            self._inspect_next()
+
+        self._work.run(
+            lambda: inspect_model(path, context, cache, reclaimable=reclaimable), inspected
+        )
+
+    # --- places ---------------------------------------------------------------------------------
+
+    def add_folder(self, folder: Path) -> None:
+        """Look through another folder from now on."""
+        folder = folder.absolute()
+        if folder == models_folder() or folder in self.places.folders:
+            self._library.set_line(Line("That folder is in the list already."))
+            return
+        self._keep(replace(self.places, folders=(*self.places.folders, folder)))
+
+    def remove_folder(self, folder: Path) -> None:
+        """Look through a folder no longer; nothing in it changes."""
+        kept = tuple(each for each in self.places.folders if each != folder)
+        self._keep(replace(self.places, folders=kept))
+
+    def link(self, paths: Sequence[Path]) -> None:
+        """List single files where they lie, unless they are listed already."""
+        known = {found.path for found in self._look.files} | set(self.places.files)
+        fresh = dict.fromkeys(path.absolute() for path in paths if path.absolute() not in known)
+        if fresh:
+            self._keep(replace(self.places, files=(*self.places.files, *fresh)))
+
+    def remember_used(self) -> None:
+        """List the file of the model in use where it lies, unless some place has it already."""
+        model = self._state.model
+        path = model.loaded.path if model.loaded is not None else None
+        if path is not None and self._library.searched and path.is_file():
+            self.link([path])
+
+    def unlink(self, path: Path) -> None:
+        """List a single file no longer; the file stays."""
+        kept = tuple(each for each in self.places.files if each != path)
+        self._keep(replace(self.places, files=kept))
+
+    def _keep(self, places: Places) -> None:
+        if places == self.places:
+            return
+        self.places = places
+
+        def write() -> JsonFileError | None:
+            return tried(lambda: library_places.save(self._places_file, places))
+
+        self._work.run(write, self._on_saved)
+        self.refresh()
+
+    def _on_saved(self, error: JsonFileError | None) -> None:
+        if error is not None:
+            self._library.set_line(Line(str(error), error.remedy, trouble=True))
+
+    # --- deleting -------------------------------------------------------------------------------
+
+    def delete(self, path: Path) -> None:
+        """Take a model off the disk; for some seconds it can be brought back."""
+        found, model = self.found(path), self._state.model
+        if found is None:
+            return
+        name = model_name(path)
+        if model.loaded is not None and model.loaded.path == path:
+            self._library.set_line(Line(f"{name} is in use.", "Unload it first.", "Unload"))
+            return
+        if model.phase is ModelPhase.LOADING and model.path == path:
+            self._library.set_line(Line(f"{name} is being loaded.", "Cancel that first."))
+            return
+        linked = found.place is Place.FILE
+
+        def move() -> PutAway | OSError:
+            try:
+                return library_files.put_away(path, name, linked=linked)
+            except OSError as error:
+                return error
+
+        self._work.run(move, lambda result: self._on_put_away(result, path))
+
+    def _on_put_away(self, result: PutAway | OSError, path: Path) -> None:
+        if isinstance(result, OSError):
+            self._library.set_line(
+                Line(
+                    f"{path.name} could not be deleted: {result.strerror or result}.",
+                    "Check that its folder can be written to.",
+                    trouble=True,
+                )
+            )
+            self.refresh()
+            return
+        self._deleted.append(result)
+        self._undo.start()
+        if result.linked:
+            self.unlink(path)
+        else:
+            self.refresh()
+        self._library.set_line(deleted_line(self._deleted))
+
+    def undo_delete(self) -> None:
+        """Bring back what was deleted in the last seconds."""
+        away, self._deleted = tuple(self._deleted), []
+        self._undo.stop()
+
+        def back() -> list[str]:
+            return [str(error) for each in away if (error := _brought_back(each)) is not None]
+
+        def done(faults: list[str]) -> None:
+            linked = [each.path for each in away if each.linked]
+            trouble = [Line(f"Not all came back: {fault}.", trouble=True) for fault in faults[:1]]
+            self._library.set_line(trouble[0] if trouble else None)
+            self._keep(replace(self.places, files=(*self.places.files, *linked)))
+            self.refresh()
+
+        self._work.run(back, done)
+
+    def _forget_deleted(self) -> None:
+        away, self._deleted = tuple(self._deleted), []
+        line = self._library.line
+        if line is not None and line.action == "Undo":
+            self._library.set_line(None)
+
+        def done(_: None) -> None:
+            self.settled.emit()  # there is more room on the disk
+
+        self._work.run(lambda: _remove_all(away), done)
+
+
+def memory_of(facts: ModelFacts) -> Memory | None:
+    """The prediction in a file's facts, if they hold one."""
+    if facts.memory_bytes <= 0:
+        return None
+    return Memory(
+        facts.memory_bytes,
+        facts.available_bytes,
+        facts.context,
+        facts.weights_bytes,
+        facts.cache_bytes,
+        facts.scratch_bytes,
+    )
+
+
+def deleted_line(deleted: Sequence[PutAway]) -> Line:
+    """What the page says after deleting."""
+    freed = size(sum(each.size_bytes for each in deleted))
+    what = deleted[0].name if len(deleted) == 1 else f"{len(deleted)} models"
+    return Line(f"Deleted {what} ({freed}).", "", "Undo")
+
+
+def tried(write: Callable[[], None]) -> JsonFileError | None:
+    """Write a file of the library's; the fault, if there was one."""
+    try:
+        write()
+    except json_file.JsonFileError as error:
+        return error
+    return None
+
+
+def _brought_back(away: PutAway) -> OSError | None:
+    try:
+        library_files.bring_back(away)
+    except OSError as error:
+        return error
+    return None
+
+
+def _remove_all(deleted: Sequence[PutAway]) -> None:
+    """Delete for good; what resists is tried again by the next start."""
+    for away in deleted:
+        try:
+            library_files.remove(away)
+        except OSError:
+            continue

@@ -1,0 +1,103 @@
+"""Files of the hub as offers: what their layout is in words, and which one suits most people.
+
+A file that was not fetched tells its layout by its name only. What this version runs is one table
+here, which a test holds against the table of formats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from app.net.hub import HubFile, Source
+from app.state.library import Memory, Offer
+from engine import model_name
+
+# The layouts this version runs, as files are named for them: those it runs fast, the most
+# recommendable first, and those it has no fast kernels for or that answer much worse.
+RECOMMENDED = (
+    "Q4_K_M", "Q4_K_S", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_1", "Q4_0", "MXFP4", "Q5_K_M", "Q5_K_S",
+    "Q5_K", "Q5_1", "Q5_0", "Q6_K", "Q8_0", "F8_E4M3", "F8_E5M2", "Q3_K_L", "Q3_K_M", "Q3_K_S",
+    "Q3_K", "Q2_0_G64", "Q2_0", "PQ2_0", "PTQ1_0", "TQ2_0", "TQ2_0_G128", "TQ1_0", "Q1_0", "Q2_K",
+    "Q2_K_S", "F16", "BF16", "F32",
+)  # fmt: skip
+RUNS = (
+    *RECOMMENDED, "NVFP4", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS",
+    "IQ2_XXS", "IQ1_M", "IQ1_S", "Q8_1", "Q8_K",
+)  # fmt: skip
+_LAYOUT = re.compile(
+    r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|F8_E4M3|F8_E5M2|MXFP4|NVFP4)(?=[-_.]|$)",
+    re.IGNORECASE,
+)
+_ROOM = 0.75  # of the memory there is, that a recommended file may fill
+_KINDS = {
+    "projector": "For pictures only; this version reads text.",
+    "adapter": "An adapter, which changes a model; it is no model itself.",
+    "incomplete": "Some of its parts are missing there.",
+}
+
+
+def offers(
+    files: Sequence[HubFile],
+    available_bytes: int,
+    here: Callable[[Source], Path | None],
+    coming: Callable[[Source], bool],
+    wanted: str = "",
+) -> tuple[Offer, ...]:
+    """The files of a repository, what can be used first; `wanted` is the one a link names."""
+    made = [_offer(file, available_bytes, here, coming) for file in files]
+    best = wanted or _best(made, available_bytes)
+    shown = sorted(made, key=lambda each: (each.source.file != best, bool(each.problem)))
+    return tuple(
+        replace(each, recommended=True) if each.source.file == best and not wanted else each
+        for each in shown
+    )
+
+
+def layout_of(file: str) -> str:
+    """The name of the layout in a file's name: "Q4_K_M"; empty when it has none."""
+    found = _LAYOUT.findall(file.rpartition("/")[2].removesuffix(".gguf").removesuffix(".GGUF"))
+    return str(found[-1]).upper() if found else ""
+
+
+def in_words(layout: str) -> str:
+    """A layout in words, as far as its name tells: "4-bit"."""
+    if layout.startswith(("TQ", "PTQ")):
+        return "Ternary"
+    bits = re.search(r"\d+", layout)
+    return f"{bits[0]}-bit" if bits else ""
+
+
+def _offer(
+    file: HubFile,
+    available_bytes: int,
+    here: Callable[[Source], Path | None],
+    coming: Callable[[Source], bool],
+) -> Offer:
+    layout = layout_of(file.file)
+    problem = _KINDS.get(file.kind, "")
+    if not problem and layout and layout not in RUNS:
+        problem = f"This version does not run the layout {layout} yet."
+    memory = Memory(file.size_bytes, available_bytes, at_least=True) if file.size_bytes else None
+    return Offer(
+        file.source,
+        model_name(Path(file.file)),
+        in_words(layout),
+        layout,
+        problem=problem,
+        memory=memory,
+        here=here(file.source),
+        coming=coming(file.source),
+    )
+
+
+def _best(made: Sequence[Offer], available_bytes: int) -> str:
+    """The file most people are best served by: the first layout of the table that fits well."""
+    for layout in RECOMMENDED:
+        for each in made:
+            fits = 0 < each.source.size_bytes <= available_bytes * _ROOM
+            if each.format == layout and not each.problem and fits:
+                return each.source.file
+    return ""

@@ -1,0 +1,1 @@
+"""Incremental markdown parser: text that streams in, to a flat list of blocks."""

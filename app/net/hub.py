@@ -1,0 +1,382 @@
+"""The model hub: what a pasted link means, what a search finds, which files a repository holds.
+
+Everything that arrives is a stranger's: answers are read up to a limit, and a field of another type
+than the hub documents counts as missing. Nothing is asked until a person searches or opens a page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from dataclasses import dataclass
+from typing import cast
+
+from app.net.http import Answer, WebError, ask, check_address, refusal
+
+HUB = "https://huggingface.co"
+_HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co")
+_LARGEST_ANSWER = 8 << 20  # bytes; the longest listing seen has some 300 KB
+_MOST_PAGES = 10  # of a listing, 1,000 files each
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+PATIENCE_SECONDS = 20.0  # with a silent hub
+
+
+class HubError(Exception):
+    """The hub could not be asked, or a link leads nowhere: `str(error)` says why."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One file of a model that is split into several."""
+
+    file: str
+    size_bytes: int = 0  # 0: unknown
+    sha256: str = ""  # "": unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model file comes from: a file of a repository, or an address of its own."""
+
+    repository: str  # "owner/name"; "" for an address of its own
+    revision: str = "main"
+    file: str = ""  # path inside the repository
+    size_bytes: int = 0  # of all pieces; 0: unknown
+    sha256: str = ""  # "": unknown
+    url: str = ""  # for a direct link
+    folder: str = ""  # below the folder of models; "": that itself
+    pieces: tuple[Piece, ...] = ()  # of a split model, where they are known
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository as a search lists it."""
+
+    id: str  # "owner/name"
+    downloads: int
+    likes: int
+    gated: bool  # its files come only after a licence was accepted on the hub
+    licence: str  # as its tags name it: "apache-2.0"; "": not stated
+    files: int  # model files, a split one counted once; 0: the search did not say
+    updated: str  # ISO date, "": not stated
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A model file of a repository; the pieces of a split model are one."""
+
+    repository: str
+    revision: str
+    file: str  # path inside the repository, of the first piece
+    size_bytes: int  # of all pieces; 0: unknown
+    sha256: str  # of a file in one piece; "": unknown
+    kind: str = "model"  # "model", "projector" (for images), "adapter", or "incomplete"
+    pieces: tuple[Piece, ...] = ()  # more than one, for a split model
+
+    @property
+    def source(self) -> Source:
+        """What a download needs of it."""
+        return Source(
+            self.repository,
+            self.revision,
+            self.file,
+            self.size_bytes,
+            self.sha256,
+            pieces=self.pieces,
+        )
+
+
+def file_address(source: Source, file: str = "", endpoint: str = HUB) -> str:
+    """The address of a source's file, or of another file of its repository."""
+    if source.url and not file:
+        return source.url
+    quoted = urllib.parse.quote(file or source.file)
+    revision = urllib.parse.quote(source.revision or "main", safe="")
+    return f"{endpoint.rstrip('/')}/{source.repository}/resolve/{revision}/{quoted}"
+
+
+def page_address(repository: str, endpoint: str = HUB) -> str:
+    """The page about a repository, for a browser."""
+    return f"{endpoint.rstrip('/')}/{repository}"
+
+
+def piece_names(file: str) -> tuple[str, ...]:
+    """The names of all pieces of a split model, from that of any; one name for a whole file.
+
+    Raises HubError for a number of pieces that makes no sense.
+    """
+    match = _PART.search(file)
+    if match is None:
+        return (file,)
+    index, count = int(match[1]), int(match[2])
+    if not 1 <= index <= count <= 999:
+        raise HubError("The file's name counts its pieces wrongly.", "Choose another file.")
+    stem, ending = file[: match.start()], file[-5:]
+    return tuple(f"{stem}-{number:05d}-of-{match[2]}{ending}" for number in range(1, count + 1))
+
+
+def parse_link(text: str, endpoint: str = HUB) -> Source | str:
+    """What a pasted link or name means: a file, or the name of a repository ("owner/name").
+
+    Takes pages and files of the hub, "hf.co/owner/name", "owner/name", and other https links to
+    a .gguf file. Raises HubError for anything else.
+    """
+    text = text.strip().strip("<>\"'").strip()
+    if not text or len(text) > 2_000:
+        raise HubError("There is no link here.", "Paste a link to a .gguf file, or owner/name.")
+    if _REPOSITORY.fullmatch(text) and not text.lower().endswith(".gguf"):
+        return text
+    if "://" not in text:
+        first = text.split("/")[0].lower()
+        if first not in _HUB_HOSTS:
+            raise HubError(
+                "This is neither a link nor the name of a repository.",
+                "Paste a link to a .gguf file, or a name such as owner/name.",
+            )
+        text = f"https://{text}"
+    try:
+        parts = check_address(text)
+    except WebError as error:
+        raise HubError(str(error), error.remedy) from error
+    mirror = urllib.parse.urlsplit(endpoint)
+    if (parts.hostname or "") in _HUB_HOSTS or parts.netloc == mirror.netloc:
+        return _hub_link(parts.path.removeprefix(mirror.path.rstrip("/")))
+    if not parts.path.lower().endswith(".gguf"):
+        raise HubError("The link does not lead to a model file.", "Its address must end in .gguf.")
+    name = urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
+    return Source("", "", name, url=parts._replace(fragment="").geturl())
+
+
+def search(
+    query: str,
+    endpoint: str = HUB,
+    proxy: str = "",
+    limit: int = 30,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> tuple[Repository, ...]:
+    """Repositories with GGUF files whose names match, the most used first. Raises HubError."""
+    # Not "gguf": it brings the architecture, and every model's chat template, ten times the bytes.
+    fields = ("downloads", "likes", "gated", "tags", "lastModified", "siblings")
+    asked = urllib.parse.urlencode(
+        {
+            "search": query,
+            "filter": "gguf",
+            "sort": "downloads",
+            "direction": "-1",
+            "limit": limit,
+            "expand[]": fields,
+        },
+        doseq=True,
+    )
+    found, _ = _get(f"{_checked(endpoint)}/api/models?{asked}", proxy, patience_seconds)
+    if not isinstance(found, list):
+        raise _unreadable(endpoint)
+    rows = (_repository(row) for row in cast("list[object]", found)[:limit])
+    return tuple(row for row in rows if row is not None)
+
+
+def files(
+    repository: str,
+    endpoint: str = HUB,
+    proxy: str = "",
+    revision: str = "main",
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> tuple[HubFile, ...]:
+    """The GGUF files of a repository, the smallest model first. Raises HubError."""
+    if not _REPOSITORY.fullmatch(repository):
+        raise HubError(f"{repository[:80]!r} is not the name of a repository.", "Check the name.")
+    base = _checked(endpoint)
+    address = (
+        f"{base}/api/models/{repository}/tree/{urllib.parse.quote(revision, safe='')}?recursive=1"
+    )
+    listed: list[Piece] = []
+    for _ in range(_MOST_PAGES):
+        found, following = _get(address, proxy, patience_seconds)
+        if not isinstance(found, list):
+            raise _unreadable(endpoint)
+        pieces = (_piece(row) for row in cast("list[object]", found))
+        listed += [piece for piece in pieces if piece is not None]
+        # A page that another host names is not asked: the name of the repository is nobody's.
+        if not following or urllib.parse.urlsplit(following)[:2] != urllib.parse.urlsplit(base)[:2]:
+            break
+        address = following
+    return _grouped(repository, revision, listed)
+
+
+def _hub_link(path: str) -> Source | str:
+    """A path below the hub: /owner/name[/(blob|resolve|raw|tree)/revision[/file]]."""
+    segments = [urllib.parse.unquote(one) for one in path.split("/") if one]
+    if segments[:1] in (["datasets"], ["spaces"], ["api"], ["models"], ["docs"], ["papers"]):
+        raise HubError("The link does not lead to a model.", "Open the model's page and copy that.")
+    repository = "/".join(segments[:2])
+    if len(segments) < 2 or not _REPOSITORY.fullmatch(repository):
+        raise HubError("The link does not lead to a model.", "Open the model's page and copy that.")
+    if len(segments) < 5 or segments[2] not in ("blob", "resolve", "raw"):
+        return repository
+    file = "/".join(segments[4:])
+    if ".." in segments or not file.lower().endswith(".gguf"):
+        raise HubError(
+            "The link does not lead to a model file.", "Choose a file that ends in .gguf."
+        )
+    return Source(repository, segments[3], file)
+
+
+def _checked(endpoint: str) -> str:
+    try:
+        check_address(endpoint)
+    except WebError as error:
+        raise HubError(str(error), error.remedy) from error
+    return endpoint.rstrip("/")
+
+
+def _get(address: str, proxy: str, patience_seconds: float) -> tuple[object, str]:
+    """The JSON at an address, and the address of the next page if there is one."""
+    try:
+        answer = ask(
+            address,
+            headers={"Accept": "application/json"},
+            proxy=proxy,
+            stall_seconds=patience_seconds,
+        )
+        try:
+            if answer.status != 200:
+                raise _refused(answer)
+            body, following = answer.read_all(_LARGEST_ANSWER), _next_page(answer)
+        finally:
+            answer.close()
+    except WebError as error:
+        raise HubError(str(error), error.remedy) from error
+    try:
+        return json.loads(body), following
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(address) from error
+
+
+def _refused(answer: Answer) -> WebError:
+    if answer.status in (401, 403) and answer.header("X-Error-Code") != "RepoNotFound":
+        return WebError(
+            "This repository is private, or shows its files only after its licence was accepted.",
+            "Accept the licence on the model's page, or choose another repository.",
+        )
+    if answer.status in (401, 404):
+        return WebError(f"There is no such repository on {answer.host}.", "Check its name.")
+    return refusal(answer)
+
+
+def _next_page(answer: Answer) -> str:
+    match = re.search(r'<([^<>\s]{1,2000})>\s*;\s*rel="next"', answer.header("Link"))
+    return match[1] if match else ""
+
+
+def _unreadable(address: str) -> HubError:
+    host = urllib.parse.urlsplit(address).hostname
+    return HubError(
+        f"{host} gave an answer that is not the hub's.",
+        "Check the address of the hub in the settings; a network may also ask for a login first.",
+    )
+
+
+def _repository(row: object) -> Repository | None:
+    """One row of a search; None for what is no repository."""
+    if not isinstance(row, dict):
+        return None
+    values = cast("dict[str, object]", row)
+    name = _text(values.get("id")) or _text(values.get("modelId"))
+    if not _REPOSITORY.fullmatch(name):
+        return None
+    tags = [tag for tag in _list(values.get("tags")) if isinstance(tag, str)]
+    licences = [tag.removeprefix("license:") for tag in tags if tag.startswith("license:")]
+    siblings = (
+        _text(cast("dict[str, object]", one).get("rfilename"))
+        for one in _list(values.get("siblings"))
+        if isinstance(one, dict)
+    )
+    models = {_PART.sub("", one) for one in siblings if one.lower().endswith(".gguf")}
+    return Repository(
+        name,
+        _count(values.get("downloads")),
+        _count(values.get("likes")),
+        values.get("gated") not in (False, None),
+        licences[0][:60] if licences else "",
+        len(models),
+        _text(values.get("lastModified"))[:10],
+    )
+
+
+def _piece(row: object) -> Piece | None:
+    """One row of a listing; None for folders and other files."""
+    if not isinstance(row, dict):
+        return None
+    values = cast("dict[str, object]", row)
+    path, lfs = _text(values.get("path")), values.get("lfs")
+    segments = path.split("/")
+    if values.get("type") != "file" or not path.lower().endswith(".gguf") or ".." in segments:
+        return None
+    large = cast("dict[str, object]", lfs) if isinstance(lfs, dict) else {}
+    hashed = _text(large.get("oid")).removeprefix("sha256:").lower()
+    return Piece(
+        path,
+        _count(large.get("size")) or _count(values.get("size")),
+        hashed if _SHA256.fullmatch(hashed) else "",
+    )
+
+
+def _grouped(repository: str, revision: str, listed: list[Piece]) -> tuple[HubFile, ...]:
+    """Files, with those that are pieces of one model put together; models first, by size."""
+    by_name = {piece.file: piece for piece in listed}
+    grouped: list[HubFile] = []
+    for piece in listed:
+        match = _PART.search(piece.file)
+        if match is None:
+            grouped.append(_hub_file(repository, revision, (piece,), complete=True))
+        elif int(match[1]) == 1:
+            try:
+                names = piece_names(piece.file)
+            except HubError:
+                continue
+            there = tuple(by_name[name] for name in names if name in by_name)
+            grouped.append(_hub_file(repository, revision, there, len(there) == len(names)))
+    return tuple(sorted(grouped, key=lambda one: (one.kind != "model", one.size_bytes, one.file)))
+
+
+def _hub_file(repository: str, revision: str, pieces: tuple[Piece, ...], complete: bool) -> HubFile:
+    sizes = [piece.size_bytes for piece in pieces]
+    single = len(pieces) == 1
+    return HubFile(
+        repository,
+        revision,
+        pieces[0].file,
+        sum(sizes) if all(sizes) else 0,
+        pieces[0].sha256 if single else "",
+        _kind(pieces[0].file) if complete else "incomplete",
+        () if single else pieces,
+    )
+
+
+def _kind(file: str) -> str:
+    """What a file is, as far as its name says; only opening it tells for sure."""
+    name = file.rsplit("/", 1)[-1].lower()
+    if "mmproj" in name:
+        return "projector"
+    return "adapter" if re.search(r"(^|[-_.])(q?lora|adapter)([-_.]|$)", name) else "model"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []

@@ -1,0 +1,110 @@
+"""What a person set for one model alone; everything left out is as in the settings.
+
+Kept by the model's path, since that is what a person sees and can move on purpose. Ranges come from
+the table of settings, so a value is judged by one rule wherever it was typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from app.settings.table import SETTINGS, Settings
+from app.system import json_file, paths
+from engine import DEFAULT_CACHE, CacheType
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDefaults:
+    """One model's own values; None is as in the settings."""
+
+    context: int | None = None  # tokens; 0: as much as fits
+    cache: CacheType | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+
+
+AS_IN_SETTINGS = ModelDefaults()
+_WHOLE = ("context", "top_k")
+_NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
+
+
+def file() -> Path:
+    """Where the defaults of all models are kept."""
+    return paths.config() / "models.json"
+
+
+def load(path: Path) -> dict[Path, ModelDefaults]:
+    """The defaults of every model in a file; what does not fit its range is left out."""
+    stored: object = json_file.read(path).get("defaults")
+    if not isinstance(stored, dict):
+        return {}
+    models = cast("dict[str, object]", stored)
+    found = {Path(name): _fit(values) for name, values in models.items()}
+    return {model: values for model, values in found.items() if values != AS_IN_SETTINGS}
+
+
+def save(path: Path, defaults: Mapping[Path, ModelDefaults]) -> None:
+    """Write the defaults of every model. Raises `JsonFileError`."""
+    kept = {
+        str(model): _plain(values) for model, values in defaults.items() if values != AS_IN_SETTINGS
+    }
+    json_file.write(path, {"defaults": kept})
+
+
+def applied(settings: Settings, defaults: ModelDefaults) -> Settings:
+    """The settings as they hold for a model with these defaults; those it has none of stay.
+
+    The cache type is set where the settings have a row of that name.
+    """
+    known = {field.name for field in fields(Settings)}
+    values = {name: value for name, value in _plain(defaults).items() if name in known}
+    return replace(settings, **values)
+
+
+def in_settings(settings: Settings, own_cache: CacheType | None = None) -> ModelDefaults:
+    """What holds for a model under these settings, every value set."""
+    values: dict[str, Any] = asdict(settings)
+    cache = values.get("cache")
+    known = cache in [kind.value for kind in CacheType]
+    numbers = {name: values[name] for name in _NUMBERS}
+    return ModelDefaults(
+        cache=own_cache or (CacheType(cache) if known else DEFAULT_CACHE), **numbers
+    )
+
+
+def fits(name: str, value: float) -> bool:
+    """Whether a number lies in the range the settings give its row."""
+    return SETTINGS[name].low <= value <= SETTINGS[name].high
+
+
+def _plain(values: ModelDefaults) -> dict[str, Any]:
+    """What is set, as JSON has it."""
+    return {
+        name: value.value if isinstance(value, CacheType) else value
+        for name, value in asdict(values).items()
+        if value is not None
+    }
+
+
+def _fit(stored: object) -> ModelDefaults:
+    """One model's values, each left out where its type or range is wrong."""
+    if not isinstance(stored, dict):
+        return AS_IN_SETTINGS
+    values = cast("dict[str, object]", stored)
+    fitting: dict[str, Any] = {}
+    for field in fields(ModelDefaults):
+        value = values.get(field.name)
+        if field.name == "cache":
+            if value in [kind.value for kind in CacheType]:
+                fitting["cache"] = CacheType(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            whole = field.name in _WHOLE
+            if fits(field.name, value) and (not whole or value == int(value)):
+                fitting[field.name] = int(value) if whole else float(value)
+    return ModelDefaults(**fitting)

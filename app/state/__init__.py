@@ -1,0 +1,1 @@
+"""Observable state: what the window shows; changed by `app.chat` and `app.library` only."""

@@ -1,0 +1,291 @@
+"""What the window shows: conversations, the model, the answer being written, and what went wrong.
+
+The controller is the only one that changes it; widgets read it and listen to its signals. Values
+are immutable, so a widget can keep what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.read_only import ReadOnly, changed
+from app.store.store import Conversation, Message, MessageState
+from engine import ModelLoaded, SlowPart
+
+
+class ModelPhase(Enum):
+    """Where the model is on its way."""
+
+    NONE = "none"
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"  # and no other model is there
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """The model: which, how far, and why not."""
+
+    phase: ModelPhase = ModelPhase.NONE
+    path: Path | None = None
+    name: str = ""  # for people
+    done_bytes: int = 0  # of a load
+    total_bytes: int = 0
+    loaded: ModelLoaded | None = None  # set while READY
+    adapters_slow: tuple[SlowPart, ...] = ()  # what the adapters in use slow down
+    freed_bytes: int = 0  # by the last unload; until another model is chosen
+    error: str = ""  # of the last load, even when the model before it is still there
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model there is to choose."""
+
+    path: Path
+    name: str  # for people
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The answer being written now."""
+
+    request: int
+    conversation: int
+    message: int
+    prompt_done: int = 0  # tokens
+    prompt_total: int = 0
+    generated: int = 0  # tokens, of this request
+    tokens_per_second: float = 0.0
+    context_used: int = 0  # tokens
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One line about something that went wrong; stays until it is over or closed."""
+
+    sentence: str
+    remedy: str = ""
+    action: str = ""  # what the button says; empty: none
+
+
+def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
+    """Whether both tell of one load; the engine tells of it again where a newer one is given up."""
+    if one is None or other is None:
+        return one is other
+    return (one.path, one.seconds) == (other.path, other.seconds)
+
+
+class State(QObject):
+    """Observable; every signal is sent after the values have changed."""
+
+    conversations_changed = Signal()
+    conversation_changed = Signal()  # another one is shown, or another branch of it
+    message_added = Signal(object)  # Message, at the end of the shown branch
+    message_changed = Signal(object)  # Message of the shown branch
+    message_removed = Signal(int)  # id, from the end of the shown branch
+    text_added = Signal(int, str)  # id and piece, of the shown branch
+    waiting_changed = Signal(int, str)  # id and what it waits for; empty: no longer
+    model_changed = Signal()
+    generation_changed = Signal()
+    notices_changed = Signal()
+    draft_changed = Signal(object)  # conversation or None
+    draft_found = Signal(str)  # typed last time for a conversation not begun
+    deleted_changed = Signal()  # what Undo would bring back
+
+    conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
+    query = ReadOnly[str]()
+    found = ReadOnly[tuple[Conversation, ...]]()  # what the query finds
+    current = ReadOnly[int | None]()  # None: a conversation not begun yet
+    branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
+    model = ReadOnly[ModelStatus]()
+    generation = ReadOnly[Generation | None]()
+    queued = ReadOnly[Mapping[int, int]]()  # answer that waits to be written: its conversation
+    waiting = ReadOnly[Mapping[int, str]]()  # the same answers: what each waits for
+    drafts = ReadOnly[Mapping[int | None, str]]()  # typed and not sent, by conversation
+    installed = ReadOnly[tuple[ModelFile, ...]]()
+    layouts = ReadOnly[Mapping[Path, str]]()  # in words, of every model loaded so far
+    speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
+    notices = ReadOnly[Mapping[str, Notice]]()
+    deleted = ReadOnly[tuple[int, ...]]()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._conversations = self._found = tuple[Conversation, ...]()
+        self._query = ""
+        self._current: int | None = None
+        self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
+        self._model = ModelStatus()
+        self._generation: Generation | None = None
+        self._queued: Mapping[int, int] = MappingProxyType({})
+        self._waiting: Mapping[int, str] = MappingProxyType({})
+        self._drafts: Mapping[int | None, str] = MappingProxyType({})
+        self._installed = tuple[ModelFile, ...]()
+        self._layouts: Mapping[Path, str] = MappingProxyType({})
+        self._speed = 0.0
+        self._notices: Mapping[str, Notice] = MappingProxyType({})
+        self._deleted = tuple[int, ...]()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The shown branch."""
+        return self.branches.get(self.current, ()) if self.current is not None else ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer of the shown conversation is being written, or waits for its turn."""
+        return self.current is not None and self.current in self.busy_conversations
+
+    @property
+    def busy_conversations(self) -> frozenset[int]:
+        """Conversations with an answer on its way."""
+        writing = {self.generation.conversation} if self.generation else set[int]()
+        return frozenset(writing | set(self.queued.values()))
+
+    @property
+    def shown_conversations(self) -> tuple[Conversation, ...]:
+        """The list, or what the query finds of it."""
+        return self.found if self.query else self.conversations
+
+    @property
+    def context_used(self) -> int:
+        """Tokens of the context the shown conversation fills, as far as known."""
+        if self.generation and self.generation.conversation == self.current:
+            return self.generation.context_used
+        for message in reversed(self.messages):
+            if message.prompt_tokens:
+                return message.prompt_tokens + message.generated_tokens
+        return 0
+
+    def title(self, conversation_id: int | None) -> str:
+        """A conversation's title, or nothing."""
+        return next((c.title for c in self.conversations if c.id == conversation_id), "")
+
+    def message(self, message_id: int) -> Message | None:
+        """A message of any branch opened so far."""
+        for branch in self.branches.values():
+            for message in reversed(branch):
+                if message.id == message_id:
+                    return message
+        return None
+
+    # --- changing: the controller only ----------------------------------------------------------
+
+    def show(self, conversation_id: int | None, messages: Sequence[Message] | None = None) -> None:
+        """Show a conversation; with `messages` these are its branch now."""
+        if messages is not None and conversation_id is not None:
+            self._branches = changed(self._branches, conversation_id, tuple(messages))
+        self._current = conversation_id
+        self.conversation_changed.emit()
+        self.generation_changed.emit()
+
+    def set_conversations(self, conversations: Sequence[Conversation]) -> None:
+        """Replace the list of conversations."""
+        self._conversations = tuple(conversations)
+        self.conversations_changed.emit()
+
+    def set_found(self, query: str, found: Sequence[Conversation]) -> None:
+        """Show what a query finds, or with an empty query the whole list again."""
+        self._query, self._found = query, tuple(found)
+        self.conversations_changed.emit()
+
+    def add(self, message: Message) -> None:
+        """Add a message to the end of its conversation's branch."""
+        branch = (*self._branches.get(message.conversation, ()), message)
+        self._branches = changed(self._branches, message.conversation, branch)
+        if message.conversation == self.current:
+            self.message_added.emit(message)
+
+    def cut(self, conversation_id: int, keep: int) -> None:
+        """Drop all but the first `keep` messages of a branch; another branch begins there."""
+        branch = self._branches.get(conversation_id, ())
+        gone = branch[keep:]
+        self._branches = changed(self._branches, conversation_id, branch[:keep])
+        if conversation_id == self.current:
+            for message in reversed(gone):
+                self.message_removed.emit(message.id)
+
+    def change(self, message: Message) -> None:
+        """Put a message in the place of the one with its id."""
+        self._put(message.conversation, message.id, lambda _: message)
+        if message.conversation == self.current:
+            self.message_changed.emit(message)
+
+    def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
+        """Add a piece to a message that is being written."""
+        self._put(conversation_id, message_id, lambda old: replace(old, text=old.text + text))
+        if conversation_id == self.current:
+            self.text_added.emit(message_id, text)
+
+    def set_model(self, model: ModelStatus) -> None:
+        """The model came further; another model has shown no speed yet."""
+        if not is_same_load(self.model.loaded, model.loaded):
+            self._speed = 0.0
+        if model.loaded is not None:
+            self._layouts = changed(self._layouts, model.loaded.path, model.loaded.layout)
+        self._model = model
+        self.model_changed.emit()
+
+    def set_generation(self, generation: Generation | None) -> None:
+        """An answer began, came further, or ended."""
+        self._generation = generation
+        if generation and generation.tokens_per_second:
+            self._speed = generation.tokens_per_second
+        self.generation_changed.emit()
+
+    def set_speed(self, tokens_per_second: float) -> None:
+        """How fast the answer was written that just ended."""
+        self._speed = tokens_per_second
+        self.generation_changed.emit()
+
+    def set_waiting(self, message_id: int, conversation_id: int, note: str) -> None:
+        """Say what an answer waits for; an empty note ends the waiting."""
+        self._queued = changed(self._queued, message_id, conversation_id if note else None)
+        self._waiting = changed(self._waiting, message_id, note or None)
+        self.generation_changed.emit()
+        if conversation_id == self.current:
+            self.waiting_changed.emit(message_id, note)
+
+    def set_installed(self, installed: Sequence[ModelFile]) -> None:
+        """The models there are to choose from."""
+        self._installed = tuple(installed)
+        self.model_changed.emit()
+
+    def set_draft(self, conversation_id: int | None, text: str) -> None:
+        """Keep what is typed and not sent."""
+        self._drafts = changed(self._drafts, conversation_id, text)
+        self.draft_changed.emit(conversation_id)
+
+    def set_notice(self, kind: str, notice: Notice | None) -> None:
+        """Show one line for a kind of trouble, or take it away."""
+        if self.notices.get(kind) == notice:
+            return
+        self._notices = changed(self._notices, kind, notice)
+        self.notices_changed.emit()
+
+    def set_deleted(self, conversation_ids: Sequence[int]) -> None:
+        """Remember what Undo would bring back."""
+        self._deleted = tuple(conversation_ids)
+        self.deleted_changed.emit()
+
+    def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
+        """Put another value in the place of a message; one that is not there is left out."""
+        branch = list(self._branches.get(conversation, ()))
+        for place in range(len(branch) - 1, -1, -1):
+            if branch[place].id == message:
+                branch[place] = new(branch[place])
+                self._branches = changed(self._branches, conversation, tuple(branch))
+                return
+
+
+UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED, MessageState.FAILED)

@@ -1,0 +1,20 @@
+"""All that is shown, in one value: what the window reads and the controller changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.state.adapters import AdapterState
+from app.state.chat import State
+from app.state.library import LibraryState
+from app.state.snapshots import SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """One observable for each part of the window."""
+
+    chat: State = field(default_factory=State)
+    library: LibraryState = field(default_factory=LibraryState)
+    adapters: AdapterState = field(default_factory=AdapterState)
+    sessions: SessionState = field(default_factory=SessionState)

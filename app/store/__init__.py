@@ -1,0 +1,1 @@
+"""Conversations in SQLite: tree of messages, search, salvage, and the writer thread."""

@@ -1,0 +1,184 @@
+"""Rows of the store as values, and the statements that walk and change the tree of messages.
+
+Each function works on an open connection inside the transaction of its caller, `app.store.store`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from app.store.adapters import AdapterMark, marks_of, marks_text
+from app.store.schema import Gone
+from app.store.search import clean, index
+from engine import Role
+
+
+class MessageState(Enum):
+    """How far a message has come."""
+
+    COMPLETE = "complete"
+    STREAMING = "streaming"
+    STOPPED = "stopped"  # by the person
+    INTERRUPTED = "interrupted"  # by a crash or a power cut
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One row of the list of conversations."""
+
+    id: int
+    title: str
+    created: float  # seconds since 1970
+    updated: float  # seconds since 1970: the last message begun or ended
+    leaf: int | None  # the message the shown branch ends with
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One node of a conversation's tree."""
+
+    id: int
+    conversation: int
+    parent: int | None
+    role: Role
+    text: str
+    state: MessageState
+    created: float  # seconds since 1970
+    model: str
+    error: str
+    prompt_tokens: int
+    generated_tokens: int
+    seconds: float
+    sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
+    siblings: int
+    adapters: tuple[AdapterMark, ...] = ()  # it was written with, the first applied first
+
+
+CONVERSATION = "SELECT id, title, created, updated, leaf FROM conversation"
+MESSAGE = """
+    SELECT m.id, m.conversation, m.parent, m.role, m.text, m.state, m.created, m.model, m.error,
+        m.prompt_tokens, m.generated_tokens, m.seconds,
+        (SELECT count(*) FROM message AS s
+            WHERE s.conversation = m.conversation AND s.parent IS m.parent AND s.id <= m.id),
+        (SELECT count(*) FROM message AS s
+            WHERE s.conversation = m.conversation AND s.parent IS m.parent),
+        m.adapters
+    FROM message AS m
+"""
+BRANCH = f"""
+    WITH RECURSIVE branch(id, parent, depth) AS (
+        SELECT m.id, m.parent, 0 FROM message AS m
+            JOIN conversation AS c ON m.id = c.leaf WHERE c.id = ?
+        UNION ALL
+        SELECT m.id, m.parent, depth + 1 FROM message AS m JOIN branch AS b ON m.id = b.parent
+    )
+    {MESSAGE} JOIN branch AS b ON m.id = b.id ORDER BY b.depth DESC
+"""
+LAST_USED_BELOW = """
+    WITH RECURSIVE below(id) AS (
+        VALUES (?1)
+        UNION ALL
+        SELECT m.id FROM message AS m JOIN below AS b ON m.conversation = ?2 AND m.parent = b.id
+    )
+    SELECT m.id FROM below AS b JOIN message AS m ON m.id = b.id
+        WHERE NOT EXISTS (
+            SELECT 1 FROM message AS s WHERE s.conversation = ?2 AND s.parent = m.id
+        )
+        ORDER BY m.used DESC, m.id DESC LIMIT 1
+"""
+
+
+def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
+    """A row of `MESSAGE`, with the pieces that have streamed in so far."""
+    message_id, conversation, parent, role, text, state, *rest, adapters = row
+    if state == MessageState.STREAMING.value:
+        text += chunks(database, message_id)
+    known = (Role(role), text, MessageState(state), *rest)
+    return Message(message_id, conversation, parent, *known, adapters=marks_of(adapters))
+
+
+def find(database: sqlite3.Connection, message_id: int) -> Message:
+    """The message with this id, or the sentence that it is gone."""
+    row = database.execute(f"{MESSAGE} WHERE m.id = ?", (message_id,)).fetchone()
+    if row is None:
+        raise Gone
+    return to_message(database, row)
+
+
+def sibling_ids(database: sqlite3.Connection, message: Message) -> list[int]:
+    rows = database.execute(
+        "SELECT id FROM message WHERE conversation = ? AND parent IS ? ORDER BY id",
+        (message.conversation, message.parent),
+    )
+    return [row[0] for row in rows]
+
+
+def chunks(database: sqlite3.Connection, message_id: int) -> str:
+    """The pieces of a message that are not yet part of its text."""
+    rows = database.execute("SELECT text FROM chunk WHERE message = ? ORDER BY seq", (message_id,))
+    return "".join(row[0] for row in rows)
+
+
+def fold_chunks(database: sqlite3.Connection, message_id: int, state: MessageState) -> None:
+    """Make the pieces of a message its text, and let search find it."""
+    row = database.execute("SELECT text FROM message WHERE id = ?", (message_id,)).fetchone()
+    if row is None:
+        raise Gone
+    text = row[0] + chunks(database, message_id)
+    database.execute(
+        "UPDATE message SET text = ?, state = ? WHERE id = ?", (text, state.value, message_id)
+    )
+    database.execute("DELETE FROM chunk WHERE message = ?", (message_id,))
+    index(database, message_id, text)
+
+
+def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None:
+    """End the shown branch at `leaf`, and remember when."""
+    database.execute(
+        "UPDATE conversation SET leaf = ?, turn = turn + 1 WHERE id = ?", (leaf, conversation)
+    )
+    database.execute(
+        "UPDATE message SET used = (SELECT turn FROM conversation WHERE id = ?) WHERE id = ?",
+        (conversation, leaf),
+    )
+
+
+def touch(database: sqlite3.Connection, conversation: int) -> None:
+    """Move a conversation to the top of the list."""
+    database.execute(
+        "UPDATE conversation SET updated = ? WHERE id = ?", (time.time(), conversation)
+    )
+
+
+def put_back(database: sqlite3.Connection, message: Message) -> int:
+    """Add a message under its number (0: a new one), unless it is there; returns its number."""
+    text = clean(message.text)
+    added = database.execute(
+        "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"
+        " error, prompt_tokens, generated_tokens, seconds, adapters)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            message.id or None,
+            message.conversation,
+            message.parent,
+            message.role.value,
+            text,
+            message.state.value,
+            message.created,
+            clean(message.model),
+            clean(message.error),
+            message.prompt_tokens,
+            message.generated_tokens,
+            message.seconds,
+            marks_text(message.adapters),
+        ),
+    )
+    number = message.id or added.lastrowid or 0
+    if added.rowcount and message.state is not MessageState.STREAMING:
+        index(database, number, text)
+    return number

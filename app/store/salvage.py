@@ -1,0 +1,363 @@
+"""What can still be read of a damaged store, copied into a new one.
+
+SQLite gives up on everything behind a broken page, so this reads the file's pages itself: each leaf
+page tells its rows without any other. Rows are known by their shape. A message whose own page is
+gone comes back from the other places that know it: the parent index and the search index.
+Source of the layout: https://www.sqlite.org/fileformat2.html
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.store.queries import MessageState
+from app.store.schema import connect
+from app.store.search import fold, index
+from engine import Role
+
+_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
+_INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # by serial type
+_ROLES = {role.value for role in Role}
+_STATES = {state.value for state in MessageState}
+LOST = "(This message could not be recovered.)"
+
+Value = int | float | str | bytes | None
+Record = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What was found, but for what was deleted: for the sentence that tells the user."""
+
+    conversations: int
+    messages: int
+    partly: int  # of messages: their row was lost, their text is as search folded it, or missing
+
+
+@dataclass(slots=True)
+class _Found:
+    """Rows by id, as they were stored."""
+
+    conversations: dict[int, Record] = field(default_factory=dict[int, Record])
+    messages: dict[int, Record] = field(default_factory=dict[int, Record])
+    pieces: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
+    drafts: dict[int, Record] = field(default_factory=dict[int, Record])
+    folded: dict[int, str] = field(default_factory=dict[int, str])  # message to its searched text
+    places: dict[int, tuple[int, int | None]] = field(  # message to its conversation and parent
+        default_factory=dict[int, tuple[int, int | None]]
+    )
+    known: dict[str, Record] = field(default_factory=dict[str, Record])  # adapters, by path
+    uses: dict[tuple[int, int], Record] = field(default_factory=dict[tuple[int, int], Record])
+    mixes: dict[tuple[str, int], Record] = field(default_factory=dict[tuple[str, int], Record])
+
+
+def salvage(source: Path, target: Path) -> Salvaged:
+    """Copy what can be read of `source` into a new store at `target`, which appears when complete."""
+    found = _Found()
+    for rowid, record in _records(_Pages(source)):
+        _sort(found, rowid, record)
+    partly = _complete(found)
+    unfinished = target.with_name(target.name + ".part")
+    for end in ("", "-wal", "-shm"):  # of a salvage that was cut off
+        unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
+    with closing(connect(unfinished)) as database:
+        _write(database, found)
+    os.replace(unfinished, target)
+    listed = {number for number, record in found.conversations.items() if record[5] is None}
+    messages = [record for record in found.messages.values() if record[1] in listed]
+    return Salvaged(len(listed), len(messages), partly)
+
+
+class _Pages:
+    """The pages of a database file, with what its write-ahead log adds to them."""
+
+    def __init__(self, source: Path) -> None:
+        self._content = source.read_bytes()
+        stated = int.from_bytes(self._content[16:18], "big")
+        self.size = stated if stated >= 512 and stated & (stated - 1) == 0 else 4096  # bytes
+        self.usable = self.size  # we reserve nothing at the end of a page
+        self.count = -(-len(self._content) // self.size)
+        self._newer: dict[int, bytes] = {}
+        log = source.with_name(source.name + "-wal")
+        if log.exists():
+            self._apply(log.read_bytes())
+
+    def page(self, number: int) -> bytes:
+        """Page `number`, from 1; short or empty when the file ends before it."""
+        newer = self._newer.get(number)
+        return newer or self._content[(number - 1) * self.size : number * self.size]
+
+    def free(self) -> set[int]:
+        """Numbers of pages that hold only what was deleted."""
+        numbers: set[int] = set()
+        trunk = int.from_bytes(self.page(1)[32:36], "big")
+        while 0 < trunk <= self.count and trunk not in numbers:
+            page = self.page(trunk)
+            leaves = min(int.from_bytes(page[4:8], "big"), self.size // 4 - 2)
+            numbers |= {trunk, *struct.unpack_from(f">{leaves}I", page.ljust(self.size, b"\0"), 8)}
+            trunk = int.from_bytes(page[:4], "big")
+        return numbers
+
+    def _apply(self, log: bytes) -> None:
+        """Take the pages of every committed transaction in a write-ahead log."""
+        salts, step = log[16:24], 24 + self.size
+        pending: dict[int, bytes] = {}
+        for start in range(32, len(log) - step + 1, step):
+            number, committed = struct.unpack_from(">II", log, start)
+            if log[start + 8 : start + 16] != salts:
+                break  # left over from before the log was last reused
+            pending[number] = log[start + 24 : start + step]
+            if committed:
+                self._newer |= pending
+                self.count = max(self.count, committed)
+                pending = {}
+
+
+def _records(pages: _Pages) -> Iterator[tuple[int | None, Record]]:
+    """Every row on every page in use: its row id (None in an index) and its values."""
+    free = pages.free()
+    for number in range(1, pages.count + 1):
+        if number in free:
+            continue
+        page = pages.page(number)
+        head = 100 if number == 1 else 0
+        if len(page) < head + 8 or page[head] not in (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER):
+            continue
+        cells = head + (12 if page[head] == _INDEX_INNER else 8)
+        for cell in range(int.from_bytes(page[head + 3 : head + 5], "big")):
+            place = int.from_bytes(page[cells + 2 * cell : cells + 2 * cell + 2], "big")
+            try:
+                yield _cell(pages, page, page[head], place)
+            except (IndexError, ValueError, struct.error, OverflowError):
+                continue  # this cell is not what its page says; the next one may be
+
+
+def _cell(pages: _Pages, page: bytes, kind: int, place: int) -> tuple[int | None, Record]:
+    """One row of a page, its long values gathered from overflow pages."""
+    rowid = None
+    if kind == _INDEX_INNER:
+        place += 4  # the page below
+    length, place = _varint(page, place)
+    if kind == _TABLE_LEAF:
+        rowid, place = _varint(page, place)
+        most = pages.usable - 35
+    else:
+        most = (pages.usable - 12) * 64 // 255 - 23
+    if length <= most:
+        return rowid, _values(page[place : place + length])
+    least = (pages.usable - 12) * 32 // 255 - 23
+    local = least + (length - least) % (pages.usable - 4)
+    local = local if local <= most else least
+    parts, missing = [page[place : place + local]], length - local
+    further = int.from_bytes(page[place + local : place + local + 4], "big")
+    while missing > 0 and 0 < further <= pages.count and len(parts) <= pages.count:
+        overflow = pages.page(further)
+        parts.append(overflow[4 : 4 + min(missing, pages.usable - 4)])
+        missing -= pages.usable - 4
+        further = int.from_bytes(overflow[:4], "big")
+    return rowid, _values(b"".join(parts))
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """An integer of one to nine bytes, and the place after it."""
+    value = 0
+    for step in range(8):
+        value = value << 7 | data[place + step] & 0x7F
+        if data[place + step] < 0x80:
+            return value, place + step + 1
+    return value << 8 | data[place + 8], place + 9
+
+
+def _values(payload: bytes) -> Record:
+    """The values of a record; a last text that is cut short keeps its beginning."""
+    end, place = _varint(payload, 0)
+    values: list[Value] = []
+    start = end
+    while place < end:
+        serial, place = _varint(payload, place)
+        if serial <= 6:
+            size = _INTEGER_BYTES[serial]
+            value = int.from_bytes(payload[start : start + size], "big", signed=True)
+            values.append(value if serial else None)
+        elif serial == 7:
+            size = 8
+            values.append(struct.unpack_from(">d", payload, start)[0])
+        elif serial in (8, 9):
+            size = 0
+            values.append(serial - 8)
+        else:
+            size = (serial - 12) // 2
+            piece = payload[start : start + size]
+            values.append(piece.decode("utf-8", "replace") if serial % 2 else piece)
+        start += size
+    return tuple(values)
+
+
+def _sort(found: _Found, rowid: int | None, record: Record) -> None:
+    """Put a record where it belongs, by its shape alone."""
+    match record:
+        case (None, int(), None | int(), str(role), str(state), _, *_) if (
+            rowid and len(record) in (13, 14) and role in _ROLES and state in _STATES
+        ):
+            marks = record[13:] or ("",)  # a row older than the column ends with its text
+            found.messages[rowid] = (*record[:13], *marks)
+        case (None, str(), str(), int() | float(), int() | float(), _, _, int()) if rowid:
+            found.conversations[rowid] = record
+        case (None, int() | float(), str()) if rowid is not None:
+            found.drafts[rowid] = record
+        case (None, str(text)) if rowid:
+            found.folded[rowid] = text
+        case (int(message), int(seq), str(text)) if rowid is None:
+            found.pieces.setdefault(message, {})[seq] = text
+        case (str(path), str(), int() | float()) if rowid is None and path:
+            found.known[path] = record
+        case (int(conversation), int(place), str(), int(), int() | float()) if rowid is None:
+            found.uses[conversation, place] = record
+        case (str(name), int(place), str(), int(), int() | float()) if rowid is None:
+            found.mixes[name, place] = record
+        case (int(conversation), None | int() as parent, int(message)) if (
+            rowid is None and parent != message
+        ):
+            found.places[message] = (conversation, parent)
+        case _:
+            pass
+
+
+def _complete(found: _Found) -> int:
+    """Fill in rows that others speak of; returns how many messages were made that way."""
+    made = 0
+    for message, (conversation, parent) in sorted(found.places.items()):
+        if message not in found.messages:
+            found.messages[message] = _stand_in(found, message, conversation, parent)
+            made += 1
+    for message in sorted(found.messages, reverse=True):  # a parent is older than its children
+        _, conversation, parent, *_ = found.messages[message]
+        if (
+            isinstance(conversation, int)
+            and isinstance(parent, int)
+            and parent not in found.messages
+        ):
+            older = [
+                m for m, row in found.messages.items() if m < parent and row[1] == conversation
+            ]
+            found.messages[parent] = _stand_in(
+                found, parent, conversation, max(older, default=None)
+            )
+            made += 1
+    for message in sorted(found.messages):
+        _, conversation, _, _, _, created, *_ = found.messages[message]
+        if isinstance(conversation, int) and conversation not in found.conversations:
+            title = "Recovered conversation"
+            found.conversations[conversation] = (
+                None,
+                title,
+                fold(title),
+                created,
+                created,
+                None,
+                None,
+                0,
+            )
+    return made
+
+
+def _stand_in(found: _Found, message: int, conversation: int, parent: int | None) -> Record:
+    """A message whose own row is lost, with its text as search knew it."""
+    above = found.messages.get(parent or 0)
+    role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
+    state, text = MessageState.INTERRUPTED.value, found.folded.get(message, LOST)
+    created = above[5] if above else 0.0
+    return (None, conversation, parent, role.value, state, created, "", "", 0, 0, 0.0, 0, text, "")
+
+
+def _write(database: sqlite3.Connection, found: _Found) -> None:
+    """Fill an empty store, in one transaction; parents before children."""
+    database.execute("BEGIN IMMEDIATE")
+    for number, record in sorted(found.conversations.items()):
+        _, title, _, created, updated, deleted, _, turn = record
+        database.execute(
+            "INSERT INTO conversation(id, title, folded, created, updated, deleted, turn)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                number,
+                str(title),
+                fold(str(title)),
+                _number(created),
+                _number(updated),
+                None if deleted is None else _number(deleted),
+                turn,
+            ),
+        )
+    last: dict[Value, int] = {}
+    for number, record in sorted(found.messages.items()):
+        _write_message(database, found, number, record)
+        last[record[1]] = number
+    for number, record in found.conversations.items():
+        leaf = record[6]
+        known = found.messages.get(leaf) if isinstance(leaf, int) else None
+        leaf = leaf if known and known[1] == number else last.get(number)
+        database.execute("UPDATE conversation SET leaf = ? WHERE id = ?", (leaf, number))
+    database.executemany(
+        "INSERT INTO draft(conversation, saved, text) VALUES (?, ?, ?)",
+        [(number, _number(saved), text) for number, (_, saved, text) in found.drafts.items()],
+    )
+    _write_adapters(database, found)
+    database.execute("COMMIT")
+
+
+def _write_adapters(database: sqlite3.Connection, found: _Found) -> None:
+    """Add the adapter files that were known, the stacks of what was found, and the mixes."""
+    database.executemany("INSERT INTO adapter VALUES (?, ?, ?)", found.known.values())
+    database.executemany(
+        "INSERT INTO adapter_use VALUES (?, ?, ?, ?, ?)",
+        [
+            record
+            for (conversation, _), record in found.uses.items()
+            if not conversation or conversation in found.conversations
+        ],
+    )
+    database.executemany("INSERT INTO adapter_mix VALUES (?, ?, ?, ?, ?)", found.mixes.values())
+
+
+def _write_message(
+    database: sqlite3.Connection, found: _Found, number: int, record: Record
+) -> None:
+    """Add one message, with the pieces that had streamed in."""
+    _, conversation, parent, role, state, created, *counted, text, adapters = record
+    model, error, prompt_tokens, generated_tokens, seconds, used = counted
+    above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
+    pieces = found.pieces.get(number, {})
+    whole = str(text) + "".join(pieces[seq] for seq in sorted(pieces))
+    if state == MessageState.STREAMING.value:
+        state = MessageState.INTERRUPTED.value
+    database.execute(
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            conversation,
+            parent if above and above[1] == conversation else None,
+            role,
+            state,
+            _number(created),
+            str(model),
+            str(error),
+            int(_number(prompt_tokens)),
+            int(_number(generated_tokens)),
+            _number(seconds),
+            int(_number(used)),
+            whole,
+            str(adapters),
+        ),
+    )
+    index(database, number, whole)
+
+
+def _number(value: Value) -> float:
+    """A number from a column that damage may have filled with anything."""
+    return float(value) if isinstance(value, int | float) else 0.0

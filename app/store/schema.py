@@ -1,0 +1,333 @@
+"""What lies beneath the store: its errors, its tables, and opening a database file safely.
+
+Every sqlite3 error becomes a `StoreError` in `translated`, and nowhere else. Migrations are numbered
+by their place in `MIGRATIONS`; one that was released is never edited, a change is a new entry.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from app.store.search import fold
+
+APPLICATION = 0x546F6B6F  # "Toko" in the file's header
+BUSY_SECONDS = 2.0  # our own lock keeps a second app away; this is for other tools
+CHECK_BYTES = 128 << 20  # largest file checked on opening: 1.3 ms a megabyte, 0.2 s
+
+MIGRATIONS = (
+    """
+    CREATE TABLE conversation (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        folded TEXT NOT NULL,  -- the title as search sees it
+        created REAL NOT NULL,  -- seconds since 1970, as every time here
+        updated REAL NOT NULL,
+        deleted REAL,
+        leaf INTEGER REFERENCES message(id) ON DELETE SET NULL,
+        turn INTEGER NOT NULL DEFAULT 0  -- counts each change of leaf
+    );
+    CREATE INDEX conversation_leaf ON conversation(leaf);
+    CREATE TABLE message (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation(id) ON DELETE CASCADE,
+        parent INTEGER,
+        role TEXT NOT NULL,
+        state TEXT NOT NULL,
+        created REAL NOT NULL,
+        model TEXT NOT NULL DEFAULT '',
+        error TEXT NOT NULL DEFAULT '',
+        prompt_tokens INTEGER NOT NULL DEFAULT 0,
+        generated_tokens INTEGER NOT NULL DEFAULT 0,
+        seconds REAL NOT NULL DEFAULT 0,
+        used INTEGER NOT NULL DEFAULT 0,  -- the conversation's turn when this was last its leaf
+        text TEXT NOT NULL,  -- last: SQLite reaches what is behind a long text only through it
+        UNIQUE (conversation, id),
+        FOREIGN KEY (conversation, parent) REFERENCES message(conversation, id) ON DELETE CASCADE
+    );
+    CREATE INDEX message_parent ON message(conversation, parent);
+    CREATE INDEX message_streaming ON message(id) WHERE state = 'streaming';
+    CREATE TABLE chunk (
+        message INTEGER NOT NULL REFERENCES message(id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (message, seq)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE draft (
+        conversation INTEGER PRIMARY KEY,  -- 0: the conversation that is not begun yet
+        saved REAL NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE TRIGGER conversation_draft AFTER DELETE ON conversation
+        BEGIN DELETE FROM draft WHERE conversation = old.id; END;
+    CREATE VIRTUAL TABLE search USING fts5(folded, tokenize = 'trigram', detail = 'none');
+    CREATE TRIGGER message_search AFTER DELETE ON message
+        BEGIN DELETE FROM search WHERE rowid = old.id; END;
+    INSERT INTO search(rowid, folded)
+        SELECT id, fold(text) FROM message WHERE text <> '' AND state <> 'streaming';
+    """,
+    """
+    ALTER TABLE message ADD COLUMN adapters TEXT NOT NULL DEFAULT '';  -- JSON; read with the text
+    CREATE TABLE adapter (
+        path TEXT PRIMARY KEY,  -- of the file or folder
+        name TEXT NOT NULL,
+        added REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE adapter_use (
+        conversation INTEGER NOT NULL,  -- 0: the conversation that is not begun yet
+        position INTEGER NOT NULL,  -- from 0, the first is applied first
+        path TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        strength REAL NOT NULL,
+        PRIMARY KEY (conversation, position)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER conversation_adapters AFTER DELETE ON conversation
+        BEGIN DELETE FROM adapter_use WHERE conversation = old.id; END;
+    CREATE TABLE adapter_mix (
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        strength REAL NOT NULL,
+        PRIMARY KEY (name, position)
+    ) WITHOUT ROWID;
+    """,
+)
+
+
+class StoreError(Exception):
+    """A fault a person can act on: `str(error)` says what is wrong, `remedy` what to do."""
+
+    def __init__(self, what: str, remedy: str, *, temporary: bool = False) -> None:
+        """`temporary`: the same call may succeed later, without any other change of the app's."""
+        super().__init__(what)
+        self.remedy = remedy
+        self.temporary = temporary
+
+
+class DamagedStore(StoreError):
+    """The file cannot be read as conversations; `Store.repair` is the way out."""
+
+
+class ReadOnlyStore(StoreError):
+    """The file or its folder cannot be written; `Store.open_copy` may still read it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"Nothing can be saved: {folder} cannot be written to.",
+            "Allow writing to that folder; until then, what is new is only in this window.",
+            temporary=True,
+        )
+
+
+class Gone(StoreError):
+    """What a change was for does not exist: trying again cannot help."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "That conversation or message no longer exists.",
+            "Open the conversation again from the list.",
+        )
+
+
+SET_ASIDE = "Move the file aside: what can still be read is copied into a new one."
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: (
+        "The conversations are in use by another program.",
+        "Close the other window or program that has them open, then try again.",
+    ),
+    sqlite3.SQLITE_FULL: (
+        "The disk is full, so this could not be saved.",
+        "Free some space, then try again; what was saved before is safe.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "The disk reported an error while saving or reading conversations.",
+        "Check the disk and its free space, then open the app again.",
+    ),
+    sqlite3.SQLITE_TOOBIG: (
+        "This text is too long to save.",
+        "Shorten it, or split it into several messages.",
+    ),
+}
+_TEMPORARY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
+_NO_RIGHT = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_SAME = {
+    sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # another program held the log's lock too long
+    sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_AUTH: sqlite3.SQLITE_READONLY,
+}
+
+
+@contextmanager
+def translated(path: Path) -> Generator[None]:
+    """Turn errors of SQLite and of the file system into sentences about the store at `path`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _sentence(error, path) from error
+    except OSError as error:
+        if error.errno in _NO_RIGHT:
+            raise ReadOnlyStore(path.parent) from error
+        what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
+        raise StoreError(
+            what,
+            "Check that the folder exists and can be written to, then try again.",
+            temporary=True,
+        ) from error
+
+
+def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
+    """The `StoreError` that says what a SQLite error means to a person."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+    if code == sqlite3.SQLITE_CONSTRAINT:  # a row that others point to is missing
+        return Gone()
+    code = _SAME.get(code, code)
+    if code == sqlite3.SQLITE_READONLY:
+        return ReadOnlyStore(path.parent)
+    known = _SENTENCES.get(code)
+    if known is None:
+        return StoreError(
+            f"The conversations could not be read or saved: {error}.",
+            "Close the app and open it again.",
+        )
+    what, remedy = known
+    return StoreError(what, remedy, temporary=code in _TEMPORARY)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database at `path`, checked for damage and migrated to the newest schema."""
+    if not path.exists():
+        _create(path)
+    database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    try:
+        _check(database, path)
+        _prepare(database)
+        version = _pragma(database, "user_version")
+        if 0 < version < len(MIGRATIONS):
+            _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
+        _migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def connect_copy(path: Path) -> sqlite3.Connection:
+    """A private copy of a database that cannot be written, checked and migrated as by `connect`.
+
+    It lies in SQLite's own temporary storage, which ends with the connection.
+    """
+    database = sqlite3.connect("", isolation_level=None)
+    try:
+        with ExitStack() as stack:
+            source = stack.enter_context(closing(_open_unwritable(path, stack)))
+            _check(source, path)
+            source.backup(database)
+        _prepare(database)
+        _migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    """A connection that reads a database whose folder cannot be written."""
+    address = path.absolute().as_uri()
+    # With a log, SQLite needs the index beside it (-shm), and cannot make one here.
+    database = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        database.execute("SELECT count(*) FROM sqlite_master")
+        return database
+    except sqlite3.OperationalError:
+        database.close()
+    log = path.with_name(path.name + "-wal")
+    if not log.exists() or not log.stat().st_size:
+        return sqlite3.connect(f"{address}?immutable=1", uri=True)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tokonoma-")))
+    for part in (path, log):
+        shutil.copyfile(part, folder / part.name)
+    return sqlite3.connect(folder / path.name)
+
+
+def _create(path: Path) -> None:
+    """Make an empty file that only its owner can read; SQLite's own would be open to all."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Set what SQLite forgets between connections."""
+    # Bytes that are no UTF-8 can only come from damage: show what there is.
+    database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
+    database.create_function("fold", 1, fold, deterministic=True)
+    database.execute("PRAGMA foreign_keys = ON")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+    database.execute("PRAGMA fullfsync = ON")  # macOS: a synced commit reaches the platter
+    database.execute("PRAGMA journal_size_limit = 16777216")  # bytes
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    """The integer value of a pragma."""
+    return int(database.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse files of other programs, of newer versions, and damaged ones."""
+    application, version = _pragma(database, "application_id"), _pragma(database, "user_version")
+    if application != APPLICATION and _pragma(database, "schema_version"):
+        raise DamagedStore(f"The file {path} does not hold conversations of Tokonoma.", SET_ASIDE)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"These conversations were saved by a newer Tokonoma (format {version}; "
+            f"this one reads up to {len(MIGRATIONS)}).",
+            "Update Tokonoma to open them.",
+        )
+    if _is_damaged(database, path):
+        raise DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+
+
+def _is_damaged(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether SQLite finds a malformed page; a file too large for that is taken as it is."""
+    # Before 3.42 a check cannot be interrupted, so only its size bounds its time.
+    if path.stat().st_size > CHECK_BYTES:
+        return False
+    return database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
+
+
+def _migrate(database: sqlite3.Connection) -> None:
+    """Bring the schema up to date, one transaction a step."""
+    version = _pragma(database, "user_version")
+    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+        try:
+            database.executescript(
+                f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number};"
+                f"PRAGMA application_id = {APPLICATION}; COMMIT;"
+            )
+        finally:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+
+
+def _back_up(database: sqlite3.Connection, copy: Path) -> None:
+    """Copy the whole database; the copy has its name only once it is complete."""
+    unfinished = copy.with_name(copy.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    _create(unfinished)
+    with closing(sqlite3.connect(unfinished)) as target:
+        database.backup(target)
+    os.replace(unfinished, copy)

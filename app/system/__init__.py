@@ -1,0 +1,1 @@
+"""The machine around the app: paths, log, single instance, JSON files."""

@@ -1,0 +1,164 @@
+"""The saved mixes: one line each, and a field to name the stack as it is now."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, QWidget
+
+from app.state.adapters import AdapterEntry, AdapterState
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import SMALL
+from app.ui.widgets.controls import IconButton, TextButton, label
+
+_LONGEST_NAME = 80
+
+
+class MixLine(QWidget):
+    """A mix: its name is the button that applies it."""
+
+    def __init__(self, name: str, count: int, *, current: bool) -> None:
+        super().__init__()
+        self._name, self._current = name, current
+        self.button = TextButton("", "quiet", "check" if current else "")
+        self.button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.button.setStyleSheet("text-align: left;")
+        if current:  # the tick comes after the name
+            self.button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+            self.button.setStyleSheet("text-align: right;")
+        words = "1 adapter" if count == 1 else f"{count} adapters"
+        self.button.setToolTip(f"{name} ({words})")
+        self.button.setAccessibleName(f"Mix {name}, {words}{', in use' if current else ''}")
+        self.remove = IconButton("close", f"Delete the mix {name}", 14)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(4, 0, 8, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.button, 1)
+        layout.addWidget(self.remove)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        room = self.button.width() - 20 - (22 if self._current else 0)
+        elide = Qt.TextElideMode.ElideMiddle
+        self.button.setText(self.button.fontMetrics().elidedText(self._name, elide, room))
+
+
+class Mixes(QWidget):
+    """Listens to the state; hidden by the panel while there is nothing to mix."""
+
+    saved = Signal(str)
+    chosen = Signal(str)
+    deleted = Signal(str)
+    changed = Signal()  # other lines, or another place for the focus
+
+    def __init__(self, adapter_state: AdapterState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = adapter_state
+        self._palette = LIGHT
+        self._shown: tuple[tuple[str, int, bool], ...] = ()
+        self.lines: list[MixLine] = []
+        self.heading = label("Mixes", "secondary", SMALL)
+        self.heading.setMinimumHeight(28)  # also while there is no button beside it
+        self.save_button = TextButton("Save mix", "link")
+        self.save_button.setToolTip("Keep these adapters and strengths under a name")
+        self.field = QLineEdit(placeholderText="Name of the mix")
+        self.field.setAccessibleName("Name of the mix")
+        self.field.setMaxLength(_LONGEST_NAME)
+        self.field.installEventFilter(self)
+        self.field.hide()
+        head = QHBoxLayout()
+        head.setContentsMargins(10, 0, 8, 0)
+        head.addWidget(self.heading, 1)
+        head.addWidget(self.save_button)
+        edge = QHBoxLayout()
+        edge.setContentsMargins(10, 2, 8, 4)
+        edge.addWidget(self.field)
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        self._layout.setSpacing(0)
+        self._layout.addLayout(head)
+        self._layout.addLayout(edge)
+        self.save_button.clicked.connect(self._ask_name)
+        self.field.returnPressed.connect(self._save)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        self.save_button.apply_palette(palette)
+        for line in self.lines:
+            line.button.apply_palette(palette)
+            line.remove.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show the mixes of the state, and which of them the stack is now."""
+        state = self._state
+        current = state.mix
+        shown = tuple((name, len(mix), name == current) for name, mix in state.mixes.items())
+        can_save = bool(state.stack) and not current
+        self.save_button.setVisible(can_save and self.field.isHidden())
+        if not state.stack:
+            self._close_field()
+        if shown != self._shown:
+            self._shown = shown
+            self._make_lines()
+            self.changed.emit()
+
+    def stops(self) -> list[QWidget]:
+        """Where Tab stops, in order."""
+        lines = [part for line in self.lines for part in (line.button, line.remove)]
+        return [self.save_button, self.field, *lines]
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _make_lines(self) -> None:
+        focused = next((n for n, line in enumerate(self.lines) if line.button.hasFocus()), -1)
+        for line in self.lines:
+            self._layout.removeWidget(line)
+            line.hide()
+            line.deleteLater()
+        self.lines = []
+        for name, count, current in self._shown:
+            line = MixLine(name, count, current=current)
+            line.button.clicked.connect(partial(self.chosen.emit, name))
+            line.remove.clicked.connect(partial(self.deleted.emit, name))
+            line.button.apply_palette(self._palette)
+            line.remove.apply_palette(self._palette)
+            self._layout.addWidget(line)
+            self.lines.append(line)
+        if 0 <= focused < len(self.lines):
+            self.lines[focused].button.setFocus(Qt.FocusReason.TabFocusReason)
+
+    def _ask_name(self) -> None:
+        acting = [entry for entry in self._state.stack if entry.acts] or self._state.stack
+        self.field.setText(" + ".join(map(_short, acting))[:_LONGEST_NAME])
+        self.field.show()
+        self.save_button.hide()
+        self.field.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.field.selectAll()
+        self.changed.emit()
+
+    def _save(self) -> None:
+        if name := self.field.text().strip():
+            self._close_field()
+            self.saved.emit(name)
+            self.refresh()
+
+    def _close_field(self) -> None:
+        self.field.hide()
+        self.field.clear()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        pressed = event.type() == QEvent.Type.KeyPress
+        if pressed and isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
+            self._close_field()
+            self.refresh()
+            self.save_button.setFocus(Qt.FocusReason.OtherFocusReason)
+            return True
+        return super().eventFilter(watched, event)
+
+
+def _short(entry: AdapterEntry) -> str:
+    """A name of a few words: what a person would call it in a list of names."""
+    return entry.name if len(entry.name) <= 20 else entry.name[:19].rstrip() + "…"

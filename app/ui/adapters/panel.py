@@ -1,0 +1,338 @@
+"""The panel of adapters: slides in from the right, beside the conversation or over it where it is tight.
+
+The panel itself is only the room it takes in a layout; what is seen is a sheet of the window, so
+that it can slide over what it does not push aside.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QFont, QMoveEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.state.adapters import AdapterState
+from app.state.chat import ModelPhase, State
+from app.ui.adapters.list import AdapterList
+from app.ui.adapters.mixes import Mixes
+from app.ui.adapters.sheet import Sheet, sheet_style
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import READING, SMALL, font
+from app.ui.widgets.controls import IconButton, TextButton, label, set_property
+
+PANEL_WIDTH = 320
+_PAGE_WIDTH = 480  # pixels the conversation keeps when the panel stands beside it
+_MOST_KNOWN = 8  # files offered in the menu, the last added first
+_SENTENCE = "Adapters change how a model answers: its tone, its language, its trade."
+_NO_MODEL = "Adapters take effect as soon as a model is loaded."
+_PENDING = "Takes effect with the next answer."
+
+
+class AdapterPanel(QWidget):
+    """Listens to the states; says what the person wants in signals."""
+
+    opened = Signal()
+    closed = Signal()
+    added = Signal(Path)  # a GGUF file or a PEFT folder
+    removed = Signal(int)  # place in the stack, as everywhere here
+    cleared = Signal()
+    switched = Signal(int, bool)
+    strength_changed = Signal(int, float)  # also while a slider is dragged
+    strength_settled = Signal()
+    moved = Signal(int, int)
+    mix_saved = Signal(str)
+    mix_chosen = Signal(str)
+    mix_deleted = Signal(str)
+
+    def __init__(
+        self, state: State, adapter_state: AdapterState, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._adapters = adapter_state
+        self._palette = LIGHT
+        self._available: int | None = None
+        self._focus_before: QWidget | None = None
+        self.is_open = False
+        self.setFixedWidth(0)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
+        self.sheet = Sheet(self)
+        self.sheet.hide()
+        self._make_parts()
+        self._lay_out()
+        self._connect()
+        self.refresh()
+
+    def _make_parts(self) -> None:
+        # No parents yet: the layouts give each its place, and Tab goes as the eye does.
+        self.title = label("Adapters", "", READING)
+        self.title.setFont(font(READING, QFont.Weight.Medium))
+        self.close_button = IconButton("close", "Close the adapters")
+        self.list = AdapterList(self._adapters)
+        self.picture = label("")
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.sentence = label(_SENTENCE, "secondary")
+        self.sentence.setWordWrap(True)
+        self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.add_button = TextButton("Add adapter", "outlined", "plus")
+        self.clear_button = TextButton("Remove all", "link")
+        self.mixes = Mixes(self._adapters)
+        self.note = label("", "secondary", SMALL)
+        self.note.setWordWrap(True)
+
+    def _lay_out(self) -> None:
+        head, buttons = QHBoxLayout(), QHBoxLayout()
+        head.setContentsMargins(14, 12, 8, 8)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.close_button)
+        buttons.setContentsMargins(10, 8, 8, 0)
+        self._before_add, self._after_add = QWidget(), QWidget()
+        buttons.addWidget(self._before_add, 1)
+        buttons.addWidget(self.add_button)
+        buttons.addWidget(self._after_add, 1)
+        buttons.addWidget(self.clear_button)
+        content = QWidget()
+        content.setObjectName("adapters_content")
+        inner = QVBoxLayout(content)
+        inner.setContentsMargins(4, 0, 4, 12)
+        inner.setSpacing(0)
+        inner.addStretch(1)
+        inner.addWidget(self.picture)
+        inner.addWidget(self.sentence)
+        inner.addWidget(self.list)
+        inner.addLayout(buttons)
+        inner.addSpacing(20)
+        inner.addWidget(self.mixes)
+        inner.addStretch(2)
+        self._inner = inner
+        self.area = QScrollArea()
+        self.area.setWidget(content)
+        self.area.setWidgetResizable(True)
+        self.area.setFrameShape(QFrame.Shape.NoFrame)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self.sheet)
+        layout.setContentsMargins(1, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(self.area, 1)
+        layout.addWidget(self.note)
+        self.note.setContentsMargins(14, 8, 14, 12)
+        self.sentence.setContentsMargins(24, 12, 24, 8)
+
+    def _connect(self) -> None:
+        adapters, rows = self._adapters, self.list
+        self.close_button.clicked.connect(self.close_panel)
+        self.sheet.dropped.connect(self.added)
+        self.sheet.escaped.connect(self.close_panel)
+        self.add_button.clicked.connect(self.open_menu)
+        self.clear_button.clicked.connect(self.cleared)
+        rows.switched.connect(self.switched)
+        rows.strength_changed.connect(self.strength_changed)
+        rows.strength_settled.connect(self.strength_settled)
+        rows.moved.connect(self.moved)
+        rows.removed.connect(self.removed)
+        rows.reached.connect(self._reveal)
+        rows.reordered.connect(self._order_tabs)
+        self.mixes.saved.connect(self.mix_saved)
+        self.mixes.chosen.connect(self.mix_chosen)
+        self.mixes.deleted.connect(self.mix_deleted)
+        self.mixes.changed.connect(self._order_tabs)
+        adapters.stack_changed.connect(self.refresh)
+        adapters.applied_changed.connect(self.refresh)
+        adapters.mixes_changed.connect(self.refresh)
+        self._state.model_changed.connect(self._show_note)
+
+    # --- what the window asks -------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Slide in; the keyboard goes to the panel."""
+        if self.is_open:
+            return
+        self.is_open = True
+        self._focus_before = QApplication.focusWidget()
+        self._settle_parent()
+        self.sheet.show()
+        self.sheet.raise_()
+        self._dock()
+        self.sheet.slide(self._outside(), self._home(), partial(self._arrive, hide=False))
+        self.sheet.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.opened.emit()
+
+    def close_panel(self) -> None:
+        """Slide out; the keyboard goes back to where it was."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        inside = self.sheet.isAncestorOf(QApplication.focusWidget() or self)
+        focused = inside or self.sheet.hasFocus()
+        before, self._focus_before = self._focus_before, None
+        if focused and before is not None and before.isVisible():
+            before.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.sheet.slide(self._home(), self._outside(), partial(self._arrive, hide=True))
+        self._dock()
+        self.closed.emit()
+
+    def toggle(self) -> None:
+        """Open, or close."""
+        if self.is_open:
+            self.close_panel()
+        else:
+            self.open()
+
+    def set_available_width(self, width: int) -> None:
+        """Say how wide the room for conversation and panel is together, in pixels."""
+        if width != self._available:
+            self._available = width
+            self._dock()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        for part in (self.close_button, self.add_button, self.clear_button, self.list, self.mixes):
+            part.apply_palette(palette)
+        ratio = self.devicePixelRatioF()
+        self.picture.setPixmap(icons.pixmap("leaf", palette.accent, 36, ratio))
+        self.sheet.setStyleSheet(sheet_style(palette))
+
+    def refresh(self) -> None:
+        """Show the stack, the mixes and what the engine says."""
+        stack, mixes = self._adapters.stack, self._adapters.mixes
+        self.list.refresh()
+        self.list.setVisible(bool(stack))
+        self.picture.setVisible(not stack)
+        self.sentence.setVisible(not stack)
+        self._before_add.setVisible(not stack)
+        self.clear_button.setVisible(len(stack) > 1)
+        self.mixes.refresh()
+        self.mixes.setVisible(bool(stack or mixes))
+        self._inner.setStretch(0, 0 if stack else 1)
+        self._show_note()
+
+    def open_menu(self) -> None:
+        """Offer files added before, or to choose one; returns at once."""
+        menu = QMenu(self.sheet)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.setToolTipsVisible(True)
+        used = {entry.path for entry in self._adapters.stack}
+        known = [each for each in reversed(self._adapters.known) if each.path not in used]
+        for each in known[:_MOST_KNOWN]:
+            words = f"{each.name} (missing)" if each.missing else each.name
+            short = self.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, 240)
+            action = menu.addAction(short.replace("&", "&&"), partial(self.added.emit, each.path))
+            action.setEnabled(not each.missing)
+            action.setToolTip(str(each.path))
+        if known:
+            menu.addSeparator()
+        menu.addAction("Choose a file…", partial(self._choose, folder=False))
+        menu.addAction("Choose a folder…", partial(self._choose, folder=True))
+        menu.popup(self.add_button.mapToGlobal(self.add_button.rect().bottomLeft()))
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _choose(self, *, folder: bool) -> None:
+        """Ask for a file or a folder; returns at once."""
+        known = self._adapters.known
+        beside = known[-1].path if known else self._state.model.path
+        place = beside.parent if beside is not None else Path.home()
+        title = "Choose the folder of an adapter" if folder else "Choose an adapter"
+        dialog = QFileDialog(self.window(), title, str(place))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if folder:
+            dialog.setFileMode(QFileDialog.FileMode.Directory)
+        else:
+            dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+            dialog.setNameFilters(
+                ["Adapters (*.gguf *.GGUF adapter_model.safetensors)", "All files (*)"]
+            )
+        dialog.fileSelected.connect(self._chosen)
+        dialog.open()
+
+    def _chosen(self, name: str) -> None:
+        self.added.emit(Path(name))
+
+    def _show_note(self) -> None:
+        """One quiet line at the foot, so that nothing above moves when it comes."""
+        adapters = self._adapters
+        fault = " ".join(adapters.fault).strip()
+        words = fault
+        if not words and self._state.model.phase is not ModelPhase.READY and adapters.stack:
+            words = _NO_MODEL
+        elif not words and adapters.pending:
+            words = _PENDING
+        set_property(self.note, "tone", "danger" if fault else "secondary")
+        self.note.setText(words)
+        self.note.setVisible(bool(words))
+
+    def _reveal(self, row: QWidget) -> None:
+        self.area.ensureWidgetVisible(row, 0, 24)
+
+    def _order_tabs(self) -> None:
+        rows = [stop for row in self.list.rows for stop in row.stops()]
+        stops = [self.close_button, *rows, self.add_button, self.clear_button, *self.mixes.stops()]
+        for before, after in pairwise(stops):
+            QWidget.setTabOrder(before, after)
+
+    # --- the place ------------------------------------------------------------------------------
+
+    def _settle_parent(self) -> None:
+        window = self.window()
+        if self.sheet.parentWidget() is not window:
+            self.sheet.setParent(window)
+
+    def _dock(self) -> None:
+        """Take room in the layout where there is enough of it."""
+        width = self.window().width() if self._available is None else self._available
+        alone = self.window() is self
+        room = self.is_open and (alone or width >= PANEL_WIDTH + _PAGE_WIDTH)
+        self.setFixedWidth(PANEL_WIDTH if room else 0)
+        parent = self.parentWidget()
+        layout = parent.layout() if parent else None
+        if layout is not None:
+            layout.activate()
+        self._place()
+
+    def _home(self) -> QPoint:
+        """The upper left corner of the sheet when it is open."""
+        corner = self.mapTo(self.window(), QPoint(0, 0))
+        mirrored = self.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        return corner if mirrored else corner + QPoint(self.width() - self.sheet.width(), 0)
+
+    def _outside(self) -> QPoint:
+        mirrored = self.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        away = -PANEL_WIDTH if mirrored else PANEL_WIDTH
+        return self._home() + QPoint(away, 0)
+
+    def _place(self) -> None:
+        """Put the sheet where it belongs, unless it is just sliding there."""
+        self.sheet.resize(min(PANEL_WIDTH, self.window().width()), self.height())
+        if self.is_open:
+            self.sheet.put(self._home())
+
+    def _arrive(self, *, hide: bool) -> None:
+        if hide:
+            self.sheet.hide()
+        else:
+            self._place()
+
+    def moveEvent(self, event: QMoveEvent) -> None:
+        super().moveEvent(event)
+        self._place()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()

@@ -1,0 +1,241 @@
+"""One adapter of the panel: handle, switch, name, strength, and what can be done with its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QUrl, Signal
+from PySide6.QtGui import (
+    QDesktopServices,
+    QFont,
+    QKeyEvent,
+    QMouseEvent,
+)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
+
+from app.state.adapters import AdapterEntry
+from app.system.byte_size import size
+from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_property
+from app.ui.widgets.switch import Switch
+from engine import AdapterInfo
+
+_INDENT = 41  # pixels: where the track of the switch begins
+
+
+class Handle(IconButton):
+    """Drags its row with the mouse; with the keyboard the arrow keys move it."""
+
+    pressed_at = Signal()
+    dragged_to = Signal(int)  # pixels, from the top of the screen
+    released_at = Signal()
+    stepped = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__("drag", "Drag to change the order (Alt+Up, Alt+Down)", 16)
+        self.setCursor(Qt.CursorShape.SizeVerCursor)
+
+    def mousePressEvent(self, arg__1: QMouseEvent) -> None:
+        if arg__1.button() is Qt.MouseButton.LeftButton:
+            self.pressed_at.emit()
+
+    def mouseMoveEvent(self, arg__1: QMouseEvent) -> None:
+        if arg__1.buttons() & Qt.MouseButton.LeftButton:
+            self.dragged_to.emit(round(arg__1.globalPosition().y()))
+
+    def mouseReleaseEvent(self, arg__1: QMouseEvent) -> None:
+        self.released_at.emit()
+
+    def keyPressEvent(self, arg__1: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(arg__1.key()))
+        if step:
+            self.stepped.emit(step)
+        else:
+            super().keyPressEvent(arg__1)
+
+
+class AdapterRow(QFrame):
+    """Shows one entry; what the person does with it leaves as signals."""
+
+    switched = Signal(bool)
+    strength_changed = Signal(float)
+    strength_settled = Signal()
+    stepped = Signal(int)  # places up (negative) or down
+    removed = Signal()
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.setObjectName("adapter_row")
+        self.path = path
+        self._entry = AdapterEntry(path)
+        self._info: AdapterInfo | None = None
+        # No parents yet: the layout gives each its place, and Tab goes as the eye does.
+        self.handle = Handle()
+        self.switch = Switch()
+        self.name = ElidedLabel("", font(BODY, QFont.Weight.Medium), Qt.TextElideMode.ElideMiddle)
+        self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.more = IconButton("more", "More", 16)
+        self.slider = StrengthSlider()
+        self.field = StrengthField()
+        self.problem = label("", "danger", SMALL)
+        self.problem.setWordWrap(True)
+        self.details = label("", "secondary", SMALL)
+        self.file = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
+        self.file.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._lay_out()
+        self._connect()
+        self._show_details(shown=False)
+
+    def _lay_out(self) -> None:
+        first, second = QHBoxLayout(), QHBoxLayout()
+        for widget in (self.handle, self.switch):
+            first.addWidget(widget)
+        first.setSpacing(2)
+        first.addSpacing(6)
+        first.addWidget(self.name, 1)
+        first.addWidget(self.more)
+        second.setContentsMargins(_INDENT - 9, 0, 0, 0)  # the slider has an edge of its own
+        second.setSpacing(4)
+        second.addWidget(self.slider, 1)
+        second.addWidget(self.field)
+        below = QVBoxLayout()
+        below.setContentsMargins(_INDENT, 0, 0, 0)
+        below.setSpacing(2)
+        for widget in (self.problem, self.details, self.file):
+            below.addWidget(widget)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 6, 8, 8)
+        layout.setSpacing(2)
+        layout.addLayout(first)
+        layout.addLayout(second)
+        layout.addLayout(below)
+
+    def _connect(self) -> None:
+        self.switch.toggled.connect(self.switched)
+        self.slider.valueChanged.connect(self._on_slider)
+        self.slider.sliderReleased.connect(self.strength_settled)
+        self.field.valueChanged.connect(self._on_field)
+        self.more.clicked.connect(self.open_menu)
+        self.handle.stepped.connect(self.stepped)
+        for stop in self.stops():
+            stop.installEventFilter(self)
+
+    # --- showing --------------------------------------------------------------------------------
+
+    def show_entry(
+        self, entry: AdapterEntry, info: AdapterInfo | None, *, reading: bool, alone: bool
+    ) -> None:
+        """Show the entry as it is now; nothing is sent."""
+        self._entry, self._info = entry, info
+        blockers = [QSignalBlocker(each) for each in (self.switch, self.slider, self.field)]
+        self.switch.setChecked(entry.on)
+        self.slider.set_strength(entry.strength)
+        if self.field.value() != entry.strength:  # else what is being typed would go
+            self.field.setValue(entry.strength)
+        del blockers
+        self.slider.set_acting(entry.acts)
+        self.switch.update()
+        self.slider.update()
+        self.name.setText(entry.name)
+        self.name.setToolTip(str(entry.path))
+        set_property(self.name, "tone", "" if entry.acts else "secondary")
+        self.handle.setEnabled(not alone)
+        problem = f"{entry.error} {entry.remedy}".strip()
+        if problem and problem != self.problem.text():
+            accessibility.announce(self, problem)
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))
+        self.details.setText("Reading the file…" if reading else details_of(info))
+        self._name_parts(entry, problem)
+
+    def _name_parts(self, entry: AdapterEntry, problem: str) -> None:
+        """What a screen reader calls the parts."""
+        name = entry.name
+        self.setAccessibleName(name)
+        self.switch.setAccessibleName(name)
+        self.switch.setAccessibleDescription(problem)
+        self.slider.setAccessibleName(f"Strength of {name}")
+        self.field.setAccessibleName(f"Strength of {name}")
+        self.handle.setAccessibleName(f"Move {name}")
+        self.handle.setAccessibleDescription("Alt+Up and Alt+Down move it")
+        self.more.setAccessibleName(f"More about {name}")
+
+    def stops(self) -> tuple[QWidget, ...]:
+        """Where Tab stops, in order."""
+        return (self.handle, self.switch, self.more, self.slider, self.field)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        for part in (self.handle, self.switch, self.slider, self.field, self.more):
+            part.apply_palette(palette)
+
+    def open_menu(self) -> None:
+        """What can be done with the adapter besides; returns at once."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        shown = not self.details.isHidden()
+        words = "Hide details" if shown else "Details"
+        menu.addAction(words, self.hide_details if shown else self.open_details)
+        menu.addAction("Show in folder", self._show_in_folder)
+        menu.addSeparator()
+        up = menu.addAction("Move up", lambda: self.stepped.emit(-1))
+        down = menu.addAction("Move down", lambda: self.stepped.emit(1))
+        for action in (up, down):
+            action.setEnabled(self.handle.isEnabled())
+        menu.addSeparator()
+        menu.addAction("Remove", self.removed.emit)
+        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+    def open_details(self) -> None:
+        """Show what is known of the file, under the strength."""
+        self._show_details(shown=True)
+
+    def hide_details(self) -> None:
+        """Hide it again."""
+        self._show_details(shown=False)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _show_details(self, *, shown: bool) -> None:
+        self.details.setVisible(shown)
+        self.file.setVisible(shown)
+        self.file.setText(str(self.path))
+        self.file.setToolTip(str(self.path))
+
+    def _show_in_folder(self) -> None:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.path.parent)))
+
+    def _on_slider(self) -> None:
+        strength = self.slider.strength
+        with QSignalBlocker(self.field):
+            self.field.setValue(strength)
+        self.strength_changed.emit(strength)
+        if not self.slider.isSliderDown():
+            self.strength_settled.emit()
+
+    def _on_field(self, strength: float) -> None:
+        with QSignalBlocker(self.slider):
+            self.slider.set_strength(strength)
+        self.slider.update()
+        self.strength_changed.emit(strength)
+        self.strength_settled.emit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Alt+Up and Alt+Down move the row, whatever those keys mean to the part with the focus."""
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
+            if step and event.modifiers() & Qt.KeyboardModifier.AltModifier:
+                self.stepped.emit(step)
+                return True
+        return super().eventFilter(watched, event)
+
+
+def details_of(info: AdapterInfo | None) -> str:
+    """What is known of a loaded adapter: kind, rank, reach and size."""
+    if info is None:
+        return "Not loaded yet"
+    matrices = "1 matrix" if info.targets == 1 else f"{info.targets} matrices"
+    return " · ".join((info.kind, f"rank {info.rank}", matrices, size(info.size_bytes)))

@@ -1,0 +1,348 @@
+"""A code block: a sunken card with the language and Copy above its lines.
+
+Lines are laid out one by one when they are first seen, so a block of 2,000 lines costs no more
+than the 30 that fit on the screen, and a line that streams in costs one line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
+
+from app.markdown.blocks import Block, Code
+from app.ui.blocks.blocks import Canvas
+from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
+from app.ui.blocks.scrolling import GRIP, Sideways
+from app.ui.blocks.style import CODE_HEADER, CODE_LINE, CODE_PADDING, ReadingStyle
+from app.ui.blocks.text import Link, cut, selection_range, units, word_around, x_of
+from app.ui.theme.icons import pixmap
+from app.ui.theme.theme import RADIUS_CARD, RADIUS_CONTROL
+
+AT_ONCE = 120  # lines coloured exactly when first drawn; longer blocks in slices
+TABS = 4  # columns
+_COPY_WIDTH = 76.0
+
+
+class CodeView:
+    """One code block, laid out."""
+
+    def __init__(
+        self, block: Code, style: ReadingStyle, colour_later: Callable[[CodeView], None]
+    ) -> None:
+        self.block: Block = block
+        self.height = 0.0
+        self.right_to_left = False
+        self.copied = False
+        self.changed_from = 0.0  # where drawing changed with the last update
+        self.sideways = Sideways()
+        self._code = block
+        self._style = style
+        self._colour_later = colour_later
+        self._column = style.code_metrics.horizontalAdvance("0")
+        self._lines: list[str] = [""]
+        self._starts: list[int] = [0]  # position each line begins at
+        self._widest = 0.0
+        self._width = 0.0
+        self._spans: list[list[Span] | None] = [None]
+        self._exact: Iterator[list[Span]] | None = None
+        self._next_exact = 0
+        self._asked = False
+        self._drawn: dict[int, QTextLayout] = {}
+        self._extend(block.text)
+
+    # --- content ----------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """How many positions the block has."""
+        return self._starts[-1] + units(self._lines[-1])
+
+    @property
+    def natural_width(self) -> float:
+        """How wide the card wants to be."""
+        return self._widest + 2 * CODE_PADDING
+
+    @property
+    def code(self) -> str:
+        """The text without its fences."""
+        return self._code.text
+
+    def update(self, block: Block) -> bool:
+        """Take over more lines; False when what was there has changed."""
+        if not isinstance(block, Code) or block.language != self._code.language:
+            return False
+        before = self._code.text
+        self.changed_from = self.height - 2 * CODE_LINE - GRIP - 12
+        if not block.text.startswith(before):
+            # The line being written may lose what turned out to be the closing fence.
+            if not before.startswith(block.text) or "\n" in before[len(block.text) + 1 :]:
+                return False
+            self._shorten(block.text)
+            before = block.text
+        self.block = self._code = block
+        if len(block.text) > len(before):
+            self._extend(block.text[len(before) :])
+        self.layout(self._width)
+        return True
+
+    def _shorten(self, text: str) -> None:
+        count = text.count("\n") + 1
+        del self._lines[count:], self._starts[count:], self._spans[count:]
+        self._lines[-1] = text.rsplit("\n", 1)[-1]
+        self._forget(count - 1)
+
+    def _extend(self, text: str) -> None:
+        first, *rest = text.split("\n")
+        at = len(self._lines) - 1
+        self._lines[at] += first
+        self._forget(at)
+        for line in rest:
+            self._starts.append(self._starts[-1] + units(self._lines[-1]) + 1)
+            self._lines.append(line)
+            self._spans.append(None)
+        for line in self._lines[at:]:
+            self._widest = max(self._widest, self._line_width(line))
+
+    def _forget(self, index: int) -> None:
+        self._spans[index:] = [None] * (len(self._spans) - index)
+        for later in [n for n in self._drawn if n >= index]:
+            del self._drawn[later]
+
+    def _line_width(self, line: str) -> float:
+        if line.isascii():
+            return len(line.expandtabs(TABS)) * self._column
+        return self._style.code_metrics.horizontalAdvance(line.expandtabs(TABS))
+
+    # --- layout -----------------------------------------------------------------------------
+
+    def layout(self, width: float) -> float:
+        """Lay out for a width; returns the height."""
+        self._width = width
+        self.sideways.fit(self._widest, width - 2 * CODE_PADDING)
+        foot = GRIP if self.sideways.overflows else 0
+        self.height = float(CODE_HEADER + len(self._lines) * CODE_LINE + 12 + foot)
+        return self.height
+
+    def _line(self, index: int) -> QTextLayout:
+        """The laid out line, made when it is first needed."""
+        found = self._drawn.get(index)
+        if found:
+            return found
+        layout = QTextLayout(self._lines[index], self._style.code)
+        option = QTextOption()
+        option.setWrapMode(QTextOption.WrapMode.NoWrap)
+        option.setTabStopDistance(TABS * self._column)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        layout.setTextOption(option)
+        layout.setCacheEnabled(True)
+        layout.setFormats(self._formats(index))
+        layout.beginLayout()
+        layout.createLine().setLineWidth(1e6)
+        layout.endLayout()
+        if len(self._drawn) > 400:
+            self._drawn.clear()
+        self._drawn[index] = layout
+        return layout
+
+    # --- colours ----------------------------------------------------------------------------
+
+    def roles(self, index: int) -> list[Span]:
+        """The coloured parts of a line as they are known now."""
+        spans = self._spans[index]
+        if spans is None:
+            lexer = lexer_for(self._code.language)
+            spans = self._spans[index] = line_spans(lexer, self._lines[index]) if lexer else []
+        return spans
+
+    def _formats(self, index: int) -> list[QTextLayout.FormatRange]:
+        line, spans = self._lines[index], self.roles(index)
+        wide = not line.isascii() and max(line) > "\uffff"
+        ranges: list[QTextLayout.FormatRange] = []
+        for start, length, role in spans:
+            part = QTextLayout.FormatRange()
+            part.start = units(line[:start]) if wide else start
+            part.length = units(line[start : start + length]) if wide else length
+            part.format = self._style.syntax[role]
+            ranges.append(part)
+        return ranges
+
+    def _colour(self) -> None:
+        """See to it that the block gets its colours: provisional ones now, exact ones at its end."""
+        if self._asked:
+            return
+        if not is_ready(self._code.language):
+            self._asked = True
+            self._colour_later(self)
+        elif self._code.closed:
+            self._asked = True
+            if len(self._lines) <= AT_ONCE:
+                self.colour_some(lambda: True)
+            else:
+                self._colour_later(self)
+
+    @property
+    def can_colour(self) -> bool:
+        """Whether the language is known by now."""
+        return is_ready(self._code.language)
+
+    def colour_some(self, go_on: Callable[[], bool]) -> bool:
+        """Colour exact lines while `go_on()`; returns whether any are left."""
+        lexer = lexer_for(self._code.language)
+        if self._exact is None:
+            self._forget(0)
+            self._asked = self._code.closed
+            if lexer is None or not self._code.closed:
+                return False
+            self._exact = exact_spans(lexer, self._code.text)
+            self._next_exact = 0
+        for spans in self._exact:
+            index = self._next_exact
+            if index >= len(self._spans):
+                break
+            if self._spans[index] != spans:
+                self._spans[index] = spans
+                self._drawn.pop(index, None)
+            self._next_exact += 1
+            if not go_on():
+                return True
+        self._exact = None
+        return False
+
+    # --- painting ---------------------------------------------------------------------------
+
+    def copy_area(self) -> QRectF:
+        """Where Copy is."""
+        return QRectF(self._width - _COPY_WIDTH - 6, 4, _COPY_WIDTH, CODE_HEADER - 8)
+
+    def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
+        """Draw the card, its header and the lines inside the clip."""
+        painter, style = canvas.painter, canvas.style
+        self._colour()
+        card = QRectF(origin.x(), origin.y(), self._width, self.height)
+        painter.setPen(QPen(style.hairline, 2) if style.bare else QPen(style.card_line, 1))
+        painter.setBrush(style.sunken)
+        painter.drawRoundedRect(card.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS_CARD, RADIUS_CARD)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if canvas.clip.top() < origin.y() + CODE_HEADER:
+            self._paint_header(canvas, origin)
+        painter.save()
+        room = card.adjusted(CODE_PADDING - 2, CODE_HEADER, 2 - CODE_PADDING, 0)
+        painter.setClipRect(room & canvas.clip, Qt.ClipOperation.IntersectClip)
+        top = origin.y() + CODE_HEADER
+        first = max(0, int((canvas.clip.top() - top) // CODE_LINE))
+        last = min(len(self._lines), int((canvas.clip.bottom() - top) // CODE_LINE) + 1)
+        for index in range(first, last):
+            self._paint_line(canvas, origin, index, selected)
+        painter.restore()
+        self.sideways.paint(painter, origin.x() + CODE_PADDING, card.bottom() - 6, style.hairline)
+
+    def _paint_header(self, canvas: Canvas, origin: QPointF) -> None:
+        painter, style = canvas.painter, canvas.style
+        header = QRectF(origin.x(), origin.y(), self._width, CODE_HEADER)
+        painter.setFont(style.small)
+        painter.setPen(style.secondary)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        label = self._code.language or "text"
+        painter.drawText(header.adjusted(CODE_PADDING, 2, -100, 0), middle, label)
+        area = self.copy_area()
+        hovered = canvas.hover is not None and area.contains(canvas.hover)
+        area.translate(origin)
+        if hovered:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(style.card if not style.bare else style.hairline)
+            painter.drawRoundedRect(area, RADIUS_CONTROL, RADIUS_CONTROL)
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+        color = style.accent if self.copied else style.ink if hovered else style.secondary
+        self._paint_copy(painter, area, "Copied" if self.copied else "Copy", color.name())
+
+    def _paint_copy(self, painter: QPainter, area: QRectF, word: str, color: str) -> None:
+        advance = painter.fontMetrics().horizontalAdvance(word)
+        left = area.right() - advance - 32
+        ratio = painter.device().devicePixelRatio()
+        picture = pixmap("check" if self.copied else "copy", color, 16, ratio)
+        painter.drawPixmap(QPointF(left, area.center().y() - 8), picture)
+        painter.setPen(color)
+        place = QRectF(left + 22, area.top() + 1, advance + 4, area.height())
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, word)
+
+    def _paint_line(
+        self, canvas: Canvas, origin: QPointF, index: int, selected: tuple[int, int] | None
+    ) -> None:
+        layout = self._line(index)
+        x = origin.x() + CODE_PADDING - self.sideways.offset
+        y = origin.y() + CODE_HEADER + index * CODE_LINE
+        ranges: list[QTextLayout.FormatRange] = []
+        if selected:
+            start, length = self._starts[index], units(self._lines[index])
+            first, last = max(selected[0] - start, 0), min(selected[1] - start, length)
+            if first < last:
+                ranges.append(selection_range((first, last), canvas.style))
+            if first <= length < selected[1] - start:  # the end of the line is selected too
+                edge = x + self._line_x(index, length)
+                mark = QRectF(edge, y, self._column / 2, CODE_LINE)
+                canvas.painter.fillRect(mark, canvas.style.selection)
+        canvas.painter.setPen(canvas.style.ink)
+        drop = (CODE_LINE - canvas.style.code_metrics.height()) / 2
+        layout.draw(canvas.painter, QPointF(x, y + drop), ranges)
+
+    # --- positions --------------------------------------------------------------------------
+
+    def _line_x(self, index: int, position: int) -> float:
+        return x_of(self._line(index).lineAt(0), position)
+
+    def _line_of(self, position: int) -> int:
+        return bisect_right(self._starts, position) - 1
+
+    def hit(self, x: float, y: float) -> int:
+        """The position nearest to a point."""
+        index = int((y - CODE_HEADER) // CODE_LINE)
+        if index < 0:
+            return 0
+        if index >= len(self._lines):
+            return self.length
+        inside = x - CODE_PADDING + self.sideways.offset
+        return self._starts[index] + int(self._line(index).lineAt(0).xToCursor(inside))
+
+    def over_text(self, x: float, y: float) -> bool:
+        """Whether a point lies on the lines of code."""
+        inside = CODE_HEADER <= y < CODE_HEADER + len(self._lines) * CODE_LINE
+        return inside and CODE_PADDING <= x <= self._width - CODE_PADDING
+
+    def over_bar(self, y: float) -> bool:
+        """Whether a height is that of the bar that scrolls sideways."""
+        return self.sideways.overflows and y >= self.height - GRIP - 4
+
+    def link_at(self, x: float, y: float) -> str:
+        """Code has no links."""
+        del x, y
+        return ""
+
+    def links(self) -> list[Link]:
+        """Code has no links."""
+        return []
+
+    def text(self, start: int, end: int) -> str:
+        """The code between two positions."""
+        return cut(self._code.text, start, end)
+
+    def word_around(self, position: int) -> tuple[int, int]:
+        """The positions of the word at a position."""
+        index = self._line_of(position)
+        start, end = word_around(self._lines[index], position - self._starts[index])
+        return self._starts[index] + start, self._starts[index] + end
+
+    def line_around(self, position: int) -> tuple[int, int]:
+        """The positions of the line at a position, with its end."""
+        index = self._line_of(position)
+        following = self._starts[index + 1 : index + 2]
+        return self._starts[index], following[0] if following else self.length
+
+    def end_point(self) -> QPointF:
+        """Where the code ends, at the middle of its last line."""
+        index = len(self._lines) - 1
+        x = CODE_PADDING + self._line_width(self._lines[index]) - self.sideways.offset
+        y = CODE_HEADER + (index + 0.5) * CODE_LINE
+        return QPointF(min(x, self._width - CODE_PADDING - 8), y)

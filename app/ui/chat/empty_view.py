@@ -1,0 +1,135 @@
+"""An empty conversation: the bonsai, the model's name, one sentence, three ways to begin."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.state.chat import ModelPhase, State
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette, recolored
+from app.ui.theme.theme import BODY, HEADING, READING, font
+from app.ui.widgets.controls import TextButton, label
+
+# Tried on the starter model: it answers these well, and goes in circles over poems and ideas.
+SUGGESTIONS = (
+    "What is gravity, in simple words?",
+    "What is photosynthesis?",
+    "Tell me a short story about a fox",
+)
+
+_DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels of height
+
+
+class Drawing(QWidget):
+    """The bonsai, in the colours of the theme."""
+
+    WIDTH, HEIGHT = 280, 216
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._palette = LIGHT
+        self._picture = QPixmap()
+        self.setFixedSize(self.WIDTH, self.HEIGHT)
+        self.setAccessibleName("A bonsai in an alcove")
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Draw in another theme."""
+        self._palette = palette
+        self._picture = QPixmap()
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ratio = self.devicePixelRatioF()
+        if self._picture.isNull() or self._picture.devicePixelRatio() != ratio:
+            drawing = recolored(icons.source("bonsai.svg"), self._palette)
+            self._picture = icons.render(drawing, self.WIDTH, self.HEIGHT, ratio)
+        painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._picture)
+        painter.end()
+
+
+class EmptyView(QWidget):
+    """Listens to the state: without a model it says how to get one."""
+
+    suggested = Signal(str)
+    open_requested = Signal()
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._without = True  # a model
+        self.drawing = Drawing()
+        self.name = label("", "", HEADING)
+        self.name.setFont(font(HEADING, QFont.Weight.Medium))
+        self.sentence = label("", "secondary", READING)
+        for line in (self.name, self.sentence):
+            line.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+            line.setWordWrap(True)
+        self.suggestions = [TextButton(text, "suggestion") for text in SUGGESTIONS]
+        self.open_button = TextButton("Open a model file…", "suggestion", "folder")
+        self.open_button.clicked.connect(self.open_requested)
+        self._lay_out()
+        state.model_changed.connect(self.refresh)
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(24, 16, 24, 16)
+        layout.setSpacing(0)
+        layout.addStretch(3)
+        layout.addWidget(self.drawing, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addSpacing(24)
+        layout.addWidget(self.name)
+        layout.addSpacing(8)
+        layout.addWidget(self.sentence)
+        layout.addSpacing(24)
+        for button in (*self.suggestions, self.open_button):
+            button.setFont(font(BODY))
+            layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+            layout.addSpacing(8)
+        for button in self.suggestions:
+            button.clicked.connect(partial(self._suggest, button.text()))
+        layout.addStretch(4)
+
+    def _suggest(self, text: str) -> None:
+        self.suggested.emit(text)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Draw in another theme."""
+        self.drawing.apply_palette(palette)
+        self.open_button.apply_palette(palette)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def refresh(self) -> None:
+        """Show the state's model."""
+        model = self._state.model
+        without = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+        self.name.setText("No model yet" if without else model.name)
+        self.sentence.setText(_sentence(model.phase))
+        self._without = without
+        self.open_button.setVisible(without)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Where it is low, the drawing goes first and the suggestions next; the words stay."""
+        height = self.height()
+        self.drawing.setVisible(height >= _DRAWING_FROM)
+        for button in self.suggestions:
+            button.setVisible(not self._without and height >= _SUGGESTIONS_FROM)
+
+
+def _sentence(phase: ModelPhase) -> str:
+    match phase:
+        case ModelPhase.NONE | ModelPhase.FAILED:
+            return "Open a GGUF file, or drop one on this window."
+        case ModelPhase.LOADING:
+            return "Getting ready. You can write already."
+        case ModelPhase.READY:
+            return "Runs on this computer. Nothing you write leaves it."

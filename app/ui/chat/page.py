@@ -1,0 +1,198 @@
+"""The conversation's page: notices, the transcript or the empty view, composer and status line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import (
+    QGuiApplication,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+
+from app.state.chat import ModelPhase, State
+from app.state.snapshots import SessionState
+from app.ui.chat.composer import Composer
+from app.ui.chat.empty_view import EmptyView
+from app.ui.chat.resume_line import ResumeLine
+from app.ui.chat.status_line import StatusLine
+from app.ui.theme import icons
+from app.ui.theme.palette import Palette
+from app.ui.transcript.view import Transcript
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import Column, set_property
+from engine import Role
+
+
+class ChatPage(QWidget):
+    """Listens to the state; what the person wants leaves as signals of its parts."""
+
+    draft_left = Signal(object, str)  # conversation or None, and what is typed there
+    regenerate_requested = Signal(int)
+
+    def __init__(
+        self, state: State, sessions: SessionState, typing_elsewhere: Callable[[], bool]
+    ) -> None:
+        """`typing_elsewhere` tells whether the keyboard is in use outside this page."""
+        super().__init__()
+        self._state = state
+        self._typing_elsewhere = typing_elsewhere
+        self._shown: int | None = None
+        self.empty_view = EmptyView(state)
+        self.transcript = Transcript()
+        self.composer = Composer()
+        self.status_line = StatusLine(state)
+        self.resume_line = ResumeLine(sessions)
+        self._rule = QFrame()  # under the top bar while the conversation runs beneath it
+        self._rule.setFixedHeight(1)
+        self._rule.setObjectName("rule")
+        self.jump_button = _jump_button(self)
+        self._lay_out()
+        self._connect()
+        self._show_conversation()
+
+    def _lay_out(self) -> None:
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.empty_view)
+        self._pages.addWidget(self.transcript)
+        page = QVBoxLayout(self)
+        page.setContentsMargins(0, 0, 0, 0)
+        page.setSpacing(0)
+        page.addWidget(self._rule)
+        page.addWidget(self._pages, 1)
+        page.addSpacing(8)
+        page.addWidget(Column(self.resume_line))
+        page.addWidget(Column(self.composer))
+        page.addSpacing(4)
+        page.addWidget(Column(self.status_line))
+        page.addSpacing(8)
+
+    def _connect(self) -> None:
+        state = self._state
+        state.conversation_changed.connect(self._show_conversation)
+        state.draft_found.connect(self._show_found_draft)
+        state.message_added.connect(self.transcript.append_message)
+        state.message_added.connect(self._show_page)
+        state.message_changed.connect(self.transcript.update_message)
+        state.message_removed.connect(self.transcript.remove_message)
+        state.text_added.connect(self.transcript.append_text)
+        state.waiting_changed.connect(self.transcript.set_waiting)
+        state.generation_changed.connect(self._show_busy)
+        state.model_changed.connect(self._show_model)
+        self.transcript.at_end_changed.connect(self._show_jump)
+        self.jump_button.clicked.connect(self.transcript.jump_to_end)
+        self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
+        self.composer.edit_last_requested.connect(self._edit_last)
+
+    # --- what the window asks -------------------------------------------------------------------
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        for part in (
+            self.empty_view,
+            self.transcript,
+            self.composer,
+            self.status_line,
+        ):
+            part.apply_palette(palette)
+        self.jump_button.setIcon(icons.icon("arrow_down", palette.secondary, 18))
+
+    def leave_draft(self) -> None:
+        """Tell what is typed, without the pause that typing is given."""
+        self.draft_left.emit(self._shown, self.composer.text())
+
+    def regenerate_last(self) -> None:
+        """Ask for the last answer again."""
+        messages = self._state.messages
+        if messages and messages[-1].role is Role.ASSISTANT:
+            self.regenerate_requested.emit(messages[-1].id)
+
+    def copy_answer(self) -> None:
+        """Copy the last answer as the model wrote it."""
+        for message in reversed(self._state.messages):
+            if message.role is Role.ASSISTANT:
+                QGuiApplication.clipboard().setText(message.text)
+                return
+
+    # --- the state ------------------------------------------------------------------------------
+
+    def _show_conversation(self) -> None:
+        state = self._state
+        # The state hears of typing after a pause: what is in the field now is newer than its draft.
+        self.leave_draft()
+        if state.current != self._shown:
+            self._shown = state.current
+            self.composer.set_text(state.drafts.get(state.current, ""))
+            if not self._typing_elsewhere():
+                self.composer.setFocus()
+        self.transcript.set_messages(state.messages)
+        for message in state.messages:
+            if note := state.waiting.get(message.id):
+                self.transcript.set_waiting(message.id, note)
+        self._show_page()
+        self._show_busy()
+
+    def _show_found_draft(self, text: str) -> None:
+        if self._shown is None:
+            typed = self.composer.text()
+            self.composer.set_text(f"{text}\n{typed}" if typed.strip() else text)
+            self.leave_draft()  # with what was typed since the last pause
+
+    def _show_page(self) -> None:
+        page = self.transcript if self._state.messages else self.empty_view
+        self._pages.setCurrentWidget(page)
+        if page is self.empty_view:
+            self.jump_button.hide()
+        self._show_rule()
+
+    def _show_busy(self) -> None:
+        busy = self._state.busy
+        if busy == self.composer.busy:  # asked for with every piece of text
+            return
+        self.composer.set_busy(busy)
+        self.transcript.set_busy(busy)
+        if not busy:
+            accessibility.announce(self, "The answer has ended")
+
+    def _show_model(self) -> None:
+        model = self._state.model
+        ready = model.phase is ModelPhase.READY
+        self.composer.set_model_name(model.name if ready else "")
+
+    def _show_jump(self, at_end: bool) -> None:
+        self.jump_button.setVisible(not at_end and self._pages.currentWidget() is self.transcript)
+        self._place_jump()
+
+    def _show_rule(self) -> None:
+        scrolled = self.transcript.verticalScrollBar().value() > 0
+        under = scrolled and self._pages.currentWidget() is self.transcript
+        set_property(self._rule, "under", under)
+
+    def _place_jump(self) -> None:
+        view = self.transcript
+        corner = view.mapTo(self, QPoint((view.width() - 36) // 2, view.height() - 36 - 8))
+        self.jump_button.move(corner)
+        self.jump_button.raise_()
+
+    def _edit_last(self) -> None:
+        for message in reversed(self._state.messages):
+            if message.role is Role.USER:
+                self.transcript.edit_message(message.id)
+                return
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_jump()
+
+
+def _jump_button(page: QWidget) -> QPushButton:
+    button = QPushButton(page)
+    button.setObjectName("jump")
+    button.setFixedSize(36, 36)
+    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+    button.setToolTip("Jump to the end")
+    button.setAccessibleName("Jump to the end")
+    button.setCursor(Qt.CursorShape.PointingHandCursor)
+    button.hide()
+    return button

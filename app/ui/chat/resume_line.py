@@ -1,0 +1,119 @@
+"""One quiet line over the composer: whether an opened conversation goes on at once, or what it takes.
+
+It keeps its place while it is empty, so that the transcript never moves because words come or go.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+
+from app.state.snapshots import Resume, ResumePhase, SessionState
+from app.ui.theme.theme import SMALL, figures
+from app.ui.widgets.controls import label
+from app.ui.widgets.units import number
+
+SLOW_MILLISECONDS = 300  # a restore that is over sooner is not announced
+SHOWN_MILLISECONDS = 6000
+SHORT_TOKENS = 256  # what is read too fast to be worth a word
+_HEIGHT = 24  # pixels
+
+
+class ResumeLine(QWidget):
+    """Listens to the state."""
+
+    def __init__(self, session_state: SessionState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = session_state
+        self.words = label("", "secondary", SMALL)
+        self.words.setFont(figures(SMALL))
+        self.words.setWordWrap(True)
+        self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 2, 16, 4)
+        layout.addWidget(self.words)
+        self.setMinimumHeight(_HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self._slow = QTimer(self, singleShot=True, interval=SLOW_MILLISECONDS)
+        self._slow.timeout.connect(lambda: self._say("Restoring…"))
+        self._over = QTimer(self, singleShot=True, interval=SHOWN_MILLISECONDS)
+        self._over.timeout.connect(lambda: self._say(""))
+        session_state.resume_changed.connect(self.refresh)
+        self.refresh()
+
+    @property
+    def text(self) -> str:
+        """What it says now."""
+        return self.words.text()
+
+    def refresh(self) -> None:
+        """Show what the state says."""
+        self._slow.stop()
+        self._over.stop()
+        resume = self._state.resume
+        if resume is None:
+            self._say("")
+        elif resume.phase is ResumePhase.RESTORING:
+            self._say("")
+            self._slow.start()
+        else:
+            text = sentence(resume)
+            self._say(text, exact(resume) if text else "")
+            if text and not resume.refused and resume.unread_tokens < SHORT_TOKENS:
+                self._over.start()
+
+    def _say(self, text: str, tip: str = "") -> None:
+        self.words.setText(text)
+        self.words.setToolTip(tip)
+
+
+def sentence(resume: Resume) -> str:
+    """What a person is told of a conversation that was brought back, as far as it was."""
+    cost = _cost(resume)
+    if resume.refused:
+        return f"{resume.refused}\n{cost}".strip()
+    if resume.total_tokens < SHORT_TOKENS:
+        return ""
+    if not resume.restored_tokens:
+        return cost
+    ready = f"Ready: {number(resume.restored_tokens)} tokens restored in {_time(resume.seconds)}"
+    return f"{ready}. {cost}" if cost else ready
+
+
+def exact(resume: Resume) -> str:
+    """The exact figures, for the tooltip."""
+    lines = [
+        f"{number(resume.ready_tokens)} of {number(resume.total_tokens)} tokens need not be read again"
+    ]
+    if resume.restored_tokens:
+        lines.append(
+            f"{number(resume.restored_tokens)} of them come from the disk, in "
+            f"{resume.seconds:.3f} seconds"
+        )
+    if resume.unread_tokens and resume.reading_seconds:
+        lines.append(
+            f"The other {number(resume.unread_tokens)} take {resume.reading_seconds:.1f} seconds, "
+            "as fast as the last ones were read"
+        )
+    return "\n".join(lines)
+
+
+def _cost(resume: Resume) -> str:
+    """What the next message has to wait for; nothing where that is nothing to speak of."""
+    unread = resume.unread_tokens
+    if unread < SHORT_TOKENS:
+        return ""
+    again = " more" if resume.restored_tokens else " again"
+    reading = f"Reading {number(unread)} tokens{again}"
+    if not resume.reading_seconds:
+        return f"{reading} comes first with your next message"
+    return f"{reading} takes about {_time(resume.reading_seconds)} with your next message"
+
+
+def _time(seconds: float) -> str:
+    """A time as people say it: `0.2 s`, `12 s`, `3 min`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.1):.1f} s"
+    if seconds < 99.5:
+        return f"{round(seconds)} s"
+    return f"{round(seconds / 60)} min"

@@ -1,0 +1,292 @@
+"""The sidebar: a new conversation, the search field, the conversations, and Undo after deleting."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QListView,
+    QMenu,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.state.chat import State
+from app.ui.chat.sidebar_list import ID_ROLE, Conversations, RowPainter, bin_rect
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
+from app.ui.widgets.controls import IconButton, TextButton, fade_in, label
+
+_SEARCH_MILLISECONDS = 150
+_BY_KEYS = (
+    Qt.FocusReason.TabFocusReason,
+    Qt.FocusReason.BacktabFocusReason,
+    Qt.FocusReason.ShortcutFocusReason,
+)
+
+
+class ConversationList(QListView):
+    """The rows. A click or Enter opens, F2 renames, Delete deletes all selected."""
+
+    opened = Signal(int)
+    delete_requested = Signal(list)  # of ids
+
+    def __init__(self, painter: RowPainter, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._painter = painter
+        self.setItemDelegate(painter)
+        self.setUniformItemSizes(True)
+        self.setMouseTracking(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        trigger = QAbstractItemView.EditTrigger
+        self.setEditTriggers(trigger.EditKeyPressed | trigger.DoubleClicked)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._show_menu)
+        self.setAccessibleName("Conversations")
+
+    def selected(self) -> list[int]:
+        """The ids of the selected conversations, from top to bottom."""
+        rows = sorted(self.selectedIndexes(), key=QModelIndex.row)
+        return [int(index.data(ID_ROLE)) for index in rows]
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self._painter.keyboard = event.reason() in _BY_KEYS
+        super().focusInEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._painter.keyboard = False
+        super().mousePressEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        self._painter.keyboard = True
+        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
+            self.delete_requested.emit(self.selected())
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._open(self.currentIndex())
+        elif event.key() == Qt.Key.Key_Escape or (
+            event.text() and event.text().isprintable() and not event.modifiers()
+        ):
+            event.ignore()  # the window's: typing goes to the composer
+        else:
+            super().keyPressEvent(event)
+
+    def mouseReleaseEvent(self, e: QMouseEvent) -> None:
+        super().mouseReleaseEvent(e)
+        index = self.indexAt(e.position().toPoint())
+        plain = e.button() is Qt.MouseButton.LeftButton and not e.modifiers()
+        over_bin = bin_rect(self.visualRect(index)).contains(e.position().toPoint())
+        if plain and not over_bin and index.isValid():
+            self._open(index)
+
+    def _open(self, index: QModelIndex) -> None:
+        conversation_id = index.data(ID_ROLE) if index.isValid() else None
+        if conversation_id is not None:
+            self.opened.emit(int(conversation_id))
+
+    def _show_menu(self, place: QPoint) -> None:
+        index = self.indexAt(place)
+        if index.data(ID_ROLE) is None:
+            return
+        chosen = self.selected()
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        rename = QAction("Rename", menu)
+        rename.setEnabled(len(chosen) == 1)
+        rename.triggered.connect(lambda: self.edit(index))
+        many = f"Delete {len(chosen)} conversations" if len(chosen) > 1 else "Delete"
+        delete = QAction(many, menu)
+        delete.triggered.connect(lambda: self.delete_requested.emit(chosen))
+        menu.addActions([rename, delete])
+        menu.popup(self.viewport().mapToGlobal(place))
+
+
+class UndoLine(QFrame):
+    """What was deleted, and the way back; visible for some seconds."""
+
+    undone = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("undo")
+        self.words = label("")
+        self.button = TextButton("Undo", "link")
+        self.button.clicked.connect(self.undone)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 6, 6, 6)
+        layout.addWidget(self.words, 1)
+        layout.addWidget(self.button)
+        self.hide()
+
+    def show_deleted(self, count: int) -> None:
+        """Say how many conversations were deleted; 0 hides the line."""
+        if count:
+            self.words.setText(
+                "Conversation deleted" if count == 1 else f"{count} conversations deleted"
+            )
+        if bool(count) == self.isHidden():
+            self.setVisible(bool(count))
+            if count:
+                fade_in(self)
+
+
+class Sidebar(QWidget):
+    """Listens to the state; says what the person wants in signals."""
+
+    new_requested = Signal()
+    opened = Signal(int)
+    renamed = Signal(int, str)
+    delete_requested = Signal(list)
+    undo_requested = Signal()
+    searched = Signal(str)
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sidebar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFixedWidth(SIDEBAR_WIDTH)
+        self._state = state
+        self._palette = LIGHT
+        self.new_button = TextButton("New chat", "outlined", "plus")
+        self.hide_button = IconButton("sidebar", "Hide the sidebar (Ctrl+B)")
+        self.search = QLineEdit(placeholderText="Search", clearButtonEnabled=False)
+        self.search.setAccessibleName("Search conversations")
+        self._search_action = self.search.addAction(
+            icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
+        )
+        self._search_action.setText("Search")  # its button is in the accessibility tree
+        self.model = Conversations(self)
+        self.painter = RowPainter(self)
+        # No parent yet: the layout gives each its place, and Tab goes as the eye does.
+        self.list = ConversationList(self.painter)
+        self.list.setModel(self.model)
+        self.nothing = label("", "secondary", SMALL)
+        self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.nothing.setWordWrap(True)
+        self.undo = UndoLine()
+        self._typing = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
+        self._lay_out()
+        self._connect()
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.setSpacing(8)
+        top.addWidget(self.new_button, 1)
+        top.addWidget(self.hide_button)
+        head = QVBoxLayout()
+        head.setContentsMargins(12, 12, 12, 8)
+        head.setSpacing(8)
+        head.addLayout(top)
+        head.addWidget(self.search)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(12, 0, 12, 12)
+        foot.addWidget(self.undo)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 1, 0)
+        layout.setSpacing(0)
+        layout.addLayout(head)
+        layout.addWidget(self.nothing)
+        layout.addWidget(self.list, 1)
+        layout.addLayout(foot)
+
+    def _connect(self) -> None:
+        state = self._state
+        self.new_button.clicked.connect(self.new_requested)
+        self.list.opened.connect(self.opened)
+        self.list.delete_requested.connect(self.delete_requested)
+        self.painter.delete_requested.connect(self._delete_one)
+        self.model.renamed.connect(self.renamed)
+        self.undo.undone.connect(self.undo_requested)
+        self.search.textChanged.connect(lambda: self._typing.start())
+        self.search.returnPressed.connect(self._open_first)
+        self._typing.timeout.connect(lambda: self.searched.emit(self.search.text()))
+        state.conversations_changed.connect(self.refresh)
+        state.conversation_changed.connect(self._show_current)
+        state.generation_changed.connect(lambda: self.model.set_busy(state.busy_conversations))
+        state.deleted_changed.connect(lambda: self.undo.show_deleted(len(state.deleted)))
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        self.painter.apply_palette(palette)
+        self.new_button.apply_palette(palette)
+        self.hide_button.apply_palette(palette)
+        self._search_action.setIcon(icons.icon("search", palette.secondary, 16))
+        self.list.viewport().update()
+
+    def refresh(self) -> None:
+        """Show the list of the state, keeping what is selected and how far it is scrolled."""
+        state, selected = self._state, self.list.selected()
+        place = self.list.verticalScrollBar().value()
+        conversations = state.shown_conversations
+        moved = self.model.set_conversations(conversations, grouped=not state.query)
+        self.model.set_busy(state.busy_conversations)
+        if moved:
+            self._select(selected)
+            self.list.verticalScrollBar().setValue(place)
+        tab = Qt.FocusPolicy.StrongFocus if conversations else Qt.FocusPolicy.NoFocus
+        self.list.setFocusPolicy(tab)  # nothing in it could show the focus
+        self.nothing.setVisible(not conversations and bool(state.query))
+        self.nothing.setText(f"Nothing found for “{state.query[:60]}”")
+        self._show_current()
+
+    @property
+    def typing(self) -> bool:
+        """Whether a search was typed and has not begun."""
+        return self._typing.isActive()
+
+    @property
+    def renaming(self) -> bool:
+        """Whether a title is being changed in place."""
+        return self.list.state() is QAbstractItemView.State.EditingState
+
+    def start_search(self) -> None:
+        """Put the cursor into the search field."""
+        self.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.search.selectAll()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self.search.hasFocus() and event.key() == Qt.Key.Key_Escape and self.search.text():
+            self.search.clear()
+        elif self.search.hasFocus() and event.key() == Qt.Key.Key_Down:
+            self.list.setFocus(Qt.FocusReason.TabFocusReason)
+            self.list.setCurrentIndex(self.model.first())
+        else:
+            super().keyPressEvent(event)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _select(self, conversation_ids: list[int]) -> None:
+        selection = self.list.selectionModel()
+        for conversation_id in conversation_ids:
+            index = self.model.find(conversation_id)
+            if index.isValid():
+                selection.select(index, QItemSelectionModel.SelectionFlag.Select)
+
+    def _show_current(self) -> None:
+        self.painter.current = self._state.current
+        index = self.model.find(self._state.current)
+        many = len(self.list.selected()) > 1
+        if not many and not self.renaming:
+            self.list.setCurrentIndex(index)
+            if not index.isValid():
+                self.list.clearSelection()
+        self.list.viewport().update()
+
+    def _open_first(self) -> None:
+        if self._typing.isActive():
+            self._typing.stop()
+            self.searched.emit(self.search.text())
+        conversation = self.model.conversation(self.model.first())
+        if conversation is not None:
+            self.opened.emit(conversation.id)
+
+    def _delete_one(self, conversation_id: int) -> None:
+        self.delete_requested.emit([conversation_id])

@@ -1,0 +1,169 @@
+"""One quiet row: model, kernels, speed, and how full the context is; while loading, a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from PySide6.QtCore import QLocale, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
+
+from app.state.chat import Generation, ModelPhase, State
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import SMALL, figures
+from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
+from engine import ModelLoaded, SlowPart, SlowReason
+
+_METER_WIDTH = 96  # pixels
+
+
+class StatusLine(QWidget):
+    """Listens to the state."""
+
+    cancel_requested = Signal()
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self.setFixedHeight(28)
+        # What is new comes last; the model's name is over the conversation too.
+        self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideLeft)
+        self.meter = Bar()
+        self.meter.setFixedWidth(_METER_WIDTH)
+        self.context = label("", "secondary", SMALL)
+        self.loading = ElidedLabel("secondary", figures(SMALL))
+        self.progress = Bar()
+        self.percent = label("", "secondary", SMALL)
+        for line in (self.context, self.percent):
+            line.setFont(figures(SMALL))
+            line.setAlignment(Qt.AlignmentFlag.AlignTrailing | Qt.AlignmentFlag.AlignVCenter)
+        self.cancel = TextButton("Cancel", "link")
+        self.cancel.setFont(figures(SMALL))
+        self.cancel.clicked.connect(self.cancel_requested)
+        self._pages = QStackedLayout(self)
+        self._quiet = _row([self.words, self.meter, self.context], stretch=0)
+        self._busy = _row([self.loading, self.progress, self.percent, self.cancel], stretch=1)
+        self._pages.addWidget(self._quiet)
+        self._pages.addWidget(self._busy)
+        state.model_changed.connect(self.refresh)
+        state.generation_changed.connect(self.refresh)
+        state.conversation_changed.connect(self.refresh)
+        self.refresh()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.meter.apply_palette(palette)
+        self.progress.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show what the state says."""
+        if self._state.model.phase is ModelPhase.LOADING:
+            self._show_loading()
+        else:
+            self._show_quiet()
+
+    def _show_loading(self) -> None:
+        model = self._state.model
+        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
+        self._set(self.loading, f"Loading {model.name}")
+        self._set(self.percent, f"{round(share * 100)} %")
+        self.progress.set_share(share)
+        self._pages.setCurrentWidget(self._busy)
+
+    def _show_quiet(self) -> None:
+        state = self._state
+        loaded = state.model.loaded
+        used, context = state.context_used, loaded.context if loaded else 0
+        self.meter.setVisible(bool(loaded))
+        self.context.setVisible(bool(loaded))
+        if loaded:
+            self.meter.set_share(used / context if context else 0.0)
+            self._set(self.context, f"{_number(used)} of {_number(context)}")
+            tip = f"{_number(used)} of {_number(context)} tokens of context are in use"
+            self.meter.setToolTip(tip)
+            self.context.setToolTip(tip)
+            slow = (*loaded.slow, *state.model.adapters_slow)
+            self._set(self.words, " · ".join(self._parts(loaded, slow)))
+            self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
+        else:
+            self._set(self.words, "No model is loaded")
+            self.words.setToolTip("")
+        self._pages.setCurrentWidget(self._quiet)
+
+    def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
+        generation = self._state.generation
+        shown = generation is not None and generation.conversation == self._state.current
+        progress = _progress(generation) if generation and shown else ""
+        speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
+        if progress and not (generation and generation.generated):
+            speed = ""  # of the answer before
+        reduced = "reduced speed" if slow else ""
+        return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
+
+    def _set(self, line: QLabel, text: str) -> None:
+        if line.text() != text:
+            line.setText(text)
+
+
+def _details(loaded: ModelLoaded) -> list[str]:
+    """What there is to know of a model, and what it lacked, a line each."""
+    lines = [
+        f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million weights, "
+        f"{loaded.memory_bytes / 1e6:,.0f} MB of memory"
+    ]
+    if loaded.template:
+        lines.append(f"No chat template in the file; the built-in one is used: {loaded.template}")
+    if loaded.vocabulary:
+        lines.append(f"No vocabulary of its own is used, but {loaded.vocabulary}")
+    return lines
+
+
+def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
+    """Why the model is slower than it could be, a line each."""
+    return ["Slower than this computer could run it:", *map(_slow_line, slow)] if slow else []
+
+
+def _slow_line(slow: SlowPart) -> str:
+    match slow.reason:
+        case SlowReason.EXPERTS:
+            return "Mixtures of experts run operation by operation: the experts differ per token."
+        case SlowReason.HEAD_NORMS:
+            return f"{slow.part}: models that normalize each head run operation by operation."
+        case SlowReason.ADAPTED_EMBEDDING:
+            return f"An adapter changes {slow.part}: the model then runs operation by operation."
+        case SlowReason.NO_KERNEL:
+            return f"{slow.part}: there is no fast kernel; the reference runs."
+        case SlowReason.WRONG_KERNEL:
+            return f"{slow.part}: its fast kernel is wrong on this computer; the reference runs."
+        case SlowReason.WRONG_PROGRAM:
+            return "The recorded program is wrong on this computer: operations run one by one."
+        case _:
+            assert_never(slow.reason)
+
+
+def _progress(generation: Generation) -> str:
+    """How much of a prompt has been read, then how many tokens were written, visible or not."""
+    if generation.stopping:
+        return "stopping"
+    if generation.generated:
+        count = generation.generated
+        return f"writing, {_number(count)} {'token' if count == 1 else 'tokens'}"
+    if generation.prompt_total:
+        return f"reading {_number(generation.prompt_done)} of {_number(generation.prompt_total)}"
+    return ""
+
+
+def _row(widgets: list[QWidget], stretch: int) -> QWidget:
+    row = QWidget()
+    layout = QHBoxLayout(row)
+    layout.setContentsMargins(16, 0, 16, 0)
+    layout.setSpacing(12)
+    for place, widget in enumerate(widgets):
+        layout.addWidget(widget, 1 if place == stretch else 0)
+    return row
+
+
+def _number(value: int) -> str:
+    locale = QLocale()
+    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves separators out
+    return locale.toString(value)

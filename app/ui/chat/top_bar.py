@@ -1,0 +1,48 @@
+"""The row above every page: sidebar and new chat while the sidebar is hidden, the model, the pages."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.state.chat import State
+from app.ui.chat.model_picker import ModelButton
+from app.ui.theme.palette import Palette
+from app.ui.widgets.controls import IconButton
+
+
+class TopBar(QWidget):
+    """Its buttons are its interface."""
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.show_button = IconButton("sidebar", "Show the sidebar (Ctrl+B)")
+        self.new_button = IconButton("plus", "New chat (Ctrl+N)")
+        self.model_button = ModelButton(state)
+        self.library_button = IconButton("library", "Models (Ctrl+M)")
+        self.adapters_button = IconButton("leaf", "Adapters (Ctrl+J)")
+        self.settings_button = IconButton("settings", "Settings (Ctrl+,)")
+        self.keys_button = IconButton("keyboard", "Keyboard shortcuts (F1)")
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 10, 12, 6)
+        layout.setSpacing(4)
+        for widget in (self.show_button, self.new_button, self.model_button):
+            layout.addWidget(widget)
+        layout.addStretch(1)
+        self._right = (
+            self.library_button,
+            self.adapters_button,
+            self.settings_button,
+            self.keys_button,
+        )
+        for widget in self._right:
+            layout.addWidget(widget)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        for button in (self.show_button, self.new_button, self.model_button, *self._right):
+            button.apply_palette(palette)
+
+    def show_sidebar_buttons(self, shown: bool) -> None:
+        """The two buttons that stand in for the sidebar while it is hidden."""
+        self.show_button.setVisible(shown)
+        self.new_button.setVisible(shown)

@@ -1,0 +1,1 @@
+"""The screen of models: installed files, downloads, catalog, hub search."""

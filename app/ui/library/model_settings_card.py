@@ -1,0 +1,243 @@
+"""The card of one model's own settings: a field each, empty where the settings hold.
+
+While the context or the precision of the cache changes, the bar shows what the model would take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QGridLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, fits
+from app.settings.table import SETTINGS
+from app.state.library import DefaultsView, LibraryState
+from app.ui.library.rows import predicted
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import BODY, SMALL, figures, font
+from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
+from app.ui.widgets.units import number
+from engine import CacheType
+
+CARD_WIDTH = 372
+_TYPING_MILLISECONDS = 200
+_FIELD_WIDTH = 132
+_NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
+_WHOLE = ("context", "top_k")
+_PRECISIONS = (
+    (None, "As in settings", ""),
+    (CacheType.F32, "32-bit", "Exact, and the largest"),
+    (CacheType.F16, "16-bit", "As good, in half the memory"),
+    (CacheType.Q8_0, "8-bit", "Nearly as good, in a quarter of the memory"),
+)
+
+
+class ModelDefaultsCard(QWidget):
+    """Shows `LibraryState.defaults`; says what a person changes."""
+
+    changed = Signal(object)  # ModelDefaults
+    closed = Signal()
+    resized = Signal()  # the card wants another height
+
+    def __init__(self, library: LibraryState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._library = library
+        self._values = AS_IN_SETTINGS
+        self._typing = QTimer(self, singleShot=True, interval=_TYPING_MILLISECONDS)
+        self._typing.timeout.connect(self._take)
+        self.title = ElidedLabel(
+            "", font(BODY, QFont.Weight.DemiBold), Qt.TextElideMode.ElideMiddle
+        )
+        self.close_button = IconButton("close", "Close")
+        self.close_button.clicked.connect(self.closed)
+        self.fields: dict[str, QLineEdit] = {name: self._field(name) for name in _NUMBERS}
+        self.precisions = self._precision_buttons()
+        self.memory_words = label("", "secondary", SMALL)
+        self.memory_words.setFont(figures(SMALL))
+        self.fit_words = label("", "secondary", SMALL)
+        self.bar = Bar()
+        self.problem = label("", "warning", SMALL)
+        self.problem.setWordWrap(True)
+        self.hint = label(
+            "Context and cache hold from the next time it is loaded.", "secondary", SMALL
+        )
+        self.hint.setWordWrap(True)
+        self.reset = TextButton("All as in settings", "link")
+        self.reset.setToolTip("Forget what is set for this model alone")
+        self.reset.clicked.connect(self._reset)
+        self.setFocusProxy(self.fields["context"])
+        self._lay_out()
+        library.defaults_changed.connect(self.refresh)
+        self.refresh()
+
+    def _field(self, name: str) -> QLineEdit:
+        row = SETTINGS[name]
+        field = QLineEdit()
+        field.setFixedWidth(_FIELD_WIDTH)
+        field.setFont(figures(BODY))
+        field.setAccessibleName(row.label)
+        field.setAccessibleDescription(row.help)
+        field.setToolTip(row.help)
+        field.textEdited.connect(lambda: self._typing.start())
+        field.editingFinished.connect(self._take)
+        return field
+
+    def _precision_buttons(self) -> dict[CacheType | None, TextButton]:
+        group = QButtonGroup(self)
+        made: dict[CacheType | None, TextButton] = {}
+        for kind, words, tip in _PRECISIONS:
+            button = TextButton(words, "quiet")
+            button.setFont(font(SMALL))
+            button.setCheckable(True)
+            button.setToolTip(tip)
+            button.setAccessibleName(f"Cache precision: {words}")
+            button.clicked.connect(lambda _checked=False, each=kind: self._choose(each))
+            group.addButton(button)
+            made[kind] = button
+        return made
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self.title, 1)
+        head.addWidget(self.close_button)
+        grid = QGridLayout()
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(0, 1)
+        for place, (name, field) in enumerate(self.fields.items()):
+            words = label(SETTINGS[name].label)
+            words.setBuddy(field)
+            words.setToolTip(SETTINGS[name].help)
+            grid.addWidget(words, place, 0)
+            grid.addWidget(field, place, 1)
+        precision = QHBoxLayout()
+        precision.setSpacing(2)
+        for button in self.precisions.values():
+            precision.addWidget(button)
+        precision.addStretch(1)
+        memory = QHBoxLayout()
+        memory.addWidget(self.memory_words, 1)
+        memory.addWidget(self.fit_words)
+        foot = QHBoxLayout()
+        foot.addWidget(self.hint, 1)
+        foot.addWidget(self.reset)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 12, 12, 12)
+        layout.setSpacing(8)
+        layout.addLayout(head)
+        layout.addLayout(grid)
+        layout.addWidget(label("Precision of the cache"))
+        layout.addLayout(precision)
+        layout.addLayout(memory)
+        layout.addWidget(self.bar)
+        layout.addWidget(self.problem)
+        layout.addLayout(foot)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.bar.apply_palette(palette)
+        self.close_button.apply_palette(palette)
+
+    # --- showing --------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Show what the state says; what is being typed stays."""
+        view = self._library.defaults
+        if view is None:
+            self._typing.stop()
+            return
+        self._values = view.values
+        self.title.setText(view.name)
+        for name, field in self.fields.items():
+            self._show_field(name, field, view)
+        for kind, button in self.precisions.items():
+            button.setChecked(kind is view.values.cache)
+            set_property(button, "open", kind is view.values.cache)
+        self.reset.setEnabled(view.values != AS_IN_SETTINGS)
+        self._show_memory(view)
+        self.resized.emit()
+
+    def _show_field(self, name: str, field: QLineEdit, view: DefaultsView) -> None:
+        standard = getattr(view.settings, name)
+        if name == "context" and not standard:
+            field.setPlaceholderText("as much as fits")
+        else:
+            field.setPlaceholderText(_plain(name, standard))
+        text = _plain(name, getattr(view.values, name))
+        if not self._typing.isActive() and self._parsed(name) != getattr(view.values, name):
+            field.setText(text)
+            self._judge(name)
+
+    def _show_memory(self, view: DefaultsView) -> None:
+        meter = predicted(view.memory)
+        for part in (self.memory_words, self.fit_words, self.bar):
+            part.setVisible(meter is not None)
+        if meter is not None and view.memory is not None:
+            tokens = f", {number(view.memory.context)} tokens" if view.memory.context else ""
+            self.memory_words.setText(f"{meter.words}{tokens}")
+            self.memory_words.setToolTip(meter.tip)
+            self.fit_words.setText(meter.under)
+            set_property(self.fit_words, "tone", meter.tone)
+            self.bar.set_share(meter.share)
+        self.problem.setText(view.problem)
+        self.problem.setVisible(bool(view.problem))
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Tell what is typed, as far as it makes sense."""
+        self._typing.stop()
+        values = self._values
+        for name in self.fields:
+            if self._judge(name):
+                values = replace(values, **{name: self._parsed(name)})
+        self._tell(values)
+
+    def _choose(self, kind: CacheType | None) -> None:
+        self._tell(replace(self._values, cache=kind))
+
+    def _reset(self) -> None:
+        for field in self.fields.values():
+            field.clear()
+        self._tell(AS_IN_SETTINGS)
+
+    def _tell(self, values: ModelDefaults) -> None:
+        if values != self._values:
+            self._values = values
+            self.changed.emit(values)
+
+    def _judge(self, name: str) -> bool:
+        """Whether a field holds a value in its range; it looks wrong when not."""
+        field, row = self.fields[name], SETTINGS[name]
+        good = not field.text().strip() or self._parsed(name) is not None
+        set_property(field, "wrong", not good)
+        low, high = _plain(name, row.low), _plain(name, row.high)
+        field.setToolTip(row.help if good else f"A number from {low} to {high}. {row.help}")
+        return good
+
+    def _parsed(self, name: str) -> float | int | None:
+        """The number in a field; None when it is empty or makes no sense."""
+        text = self.fields[name].text().strip()
+        try:
+            if name in _WHOLE:
+                value: float = int("".join(text.replace(",", "").split()))
+            else:
+                value = float(text.replace(",", "."))
+        except ValueError:
+            return None
+        return value if fits(name, value) else None
+
+
+def _plain(name: str, value: float | None) -> str:
+    """A value as its field shows it."""
+    if value is None:
+        return ""
+    return number(int(value)) if name in _WHOLE else f"{value:g}"

@@ -1,0 +1,459 @@
+"""The page of models as rows: which sections there are, and what each row says and offers.
+
+Pure functions from the state to views. The first level is plain words; exact names, tokens and
+bytes are in the second line and the tooltips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from app.downloads.queue import Download, Phase
+from app.net.hub import page_address
+from app.state.chat import ModelPhase, ModelStatus
+from app.state.library import (
+    CatalogRow,
+    FileState,
+    FolderRow,
+    Hub,
+    HubPhase,
+    InstalledRow,
+    LibraryState,
+    Memory,
+    Offer,
+    Place,
+)
+from app.system.byte_size import size
+from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
+from app.ui.library.words import Fit, fit_of, memory_tip, memory_words
+from app.ui.widgets.units import count, number, parameters, progress, speed, time_left
+from engine import model_name
+
+INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"
+_MANY = 6  # models here, from which on the way to the catalog is long
+_DOTS = " · "
+_UNDER = {Fit.FITS: "secondary", Fit.TIGHT: "warning", Fit.TOO_LARGE: "danger"}
+
+
+def views(library: LibraryState, model: ModelStatus, query: str) -> list[View]:
+    """The whole page; with a query only what it finds, here and on the hub."""
+    words = query.casefold().split()
+    installed = [row for row in library.installed if _found(words, row.name, row.path.name)]
+    offered = [
+        row
+        for row in library.catalog
+        if _found(words, row.model.family, row.model.name, row.model.description)
+    ]
+    shown = [*downloading(library.downloads)]
+    if installed or not words:
+        shown += on_this_machine(installed, model, library.searched, bool(library.catalog))
+    if words:
+        shown += recommended(offered) if offered else []
+        return [*shown, *on_the_hub(library.hub, query)]
+    return [*shown, *get_a_model(offered), *folders(library.folders)]
+
+
+# --- on this machine ----------------------------------------------------------------------------
+
+
+def on_this_machine(
+    rows: Sequence[InstalledRow], model: ModelStatus, searched: bool, catalog: bool
+) -> Iterator[View]:
+    """The models there are, or a sentence that there is none."""
+    jump = (Action(Verb.JUMP, "Get a model", GET),) if len(rows) > _MANY and catalog else ()
+    total = sum(row.size_bytes for row in rows)
+    detail = f"{count(len(rows), 'model')}, {size(total)}" if rows else ""
+    yield HeadingView(INSTALLED, "On this machine", detail, jump)
+    busy = (model.path, model.loaded.path if model.loaded is not None else None)
+    for row in rows:
+        yield InstalledView(row, model if row.path in busy else None)
+    if not rows:
+        yield RowView(
+            "none",
+            note="No model is here yet. Get one below, or open a file you have."
+            if searched
+            else "Looking for models.",
+            links=(Action(Verb.OPEN_FILE, "Open a file…"),) if searched else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledView:
+    """One model file as a row to be; there may be hundreds, and a dozen can be seen."""
+
+    row: InstalledRow
+    model: ModelStatus | None  # when it is about this file
+
+    @property
+    def key(self) -> str:
+        """As of the row it becomes."""
+        return f"file {self.row.path}"
+
+    def made(self) -> RowView:
+        """The row."""
+        return _resting_row(self.row) if self.model is None else _moving_row(self.row, self.model)
+
+
+def _resting_row(row: InstalledRow) -> RowView:
+    """A file that is neither loaded nor on its way."""
+    note, tone = _trouble(row, None)
+    shared = _facts(row)
+    if row.state is FileState.UNKNOWN:
+        shared.append("looking into the file")
+    return RowView(
+        key=f"file {row.path}",
+        name=row.name,
+        name_tip=str(row.path),
+        detail=_joined(*shared),
+        detail_tip=_exactly(row),
+        note=note,
+        note_tone=tone,
+        meter=predicted(row.memory),
+        action=Action(Verb.USE, "Use", row.path) if row.state is FileState.GOOD else None,
+        menu=_menu(row, in_use=False),
+    )
+
+
+def _moving_row(row: InstalledRow, model: ModelStatus) -> RowView:
+    """The file that is loaded, on its way into memory, or could not be loaded."""
+    plain = _resting_row(row)
+    if model.phase is ModelPhase.LOADING and row.path == model.path:
+        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
+        return replace(
+            plain,
+            detail=_joined(f"loading, {round(share * 100)} %", *_facts(row)),
+            progress=share,
+            action=Action(Verb.CANCEL_LOAD, "Cancel", name=f"Cancel loading {row.name}"),
+        )
+    if model.loaded is not None and model.loaded.path == row.path:
+        return replace(
+            plain,
+            detail=_joined(*_facts(row)),
+            meter=_measured(row, model),
+            action=None,
+            status="In use",
+            menu=_menu(row, in_use=True),
+        )
+    note, tone = _trouble(row, model)
+    return replace(plain, note=note, note_tone=tone)
+
+
+def _facts(row: InstalledRow) -> list[str]:
+    facts = [size(row.size_bytes) if row.size_bytes else "", row.layout]
+    return [*facts, "own settings"] if row.own_settings else facts
+
+
+def _trouble(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
+    """What is wrong with a file, and in which tone; of a failed load too."""
+    if row.state is FileState.MISSING:
+        return "The file is not there now. Its drive may be unplugged.", "warning"
+    if row.state is FileState.BAD:
+        tone = "warning" if row.memory is not None else "danger"  # only too large for now
+        return f"{row.problem} {row.remedy}".strip(), tone
+    if model is not None and model.phase is ModelPhase.FAILED and model.error:
+        return f"{model.error} {model.remedy}".strip(), "danger"
+    return "", "secondary"
+
+
+def _exactly(row: InstalledRow) -> str:
+    facts = _joined(
+        row.format,
+        row.architecture,
+        f"{parameters(row.parameters)} weights" if row.parameters else "",
+        f"context of up to {number(row.context_model)} tokens" if row.context_model else "",
+        f"{number(row.size_bytes)} bytes" if row.size_bytes else "",
+    )
+    return f"{facts}\n{row.path}"
+
+
+def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
+    entries = [Action(Verb.UNLOAD, "Unload")] if in_use else []
+    if row.state is FileState.GOOD or row.memory is not None:
+        entries.append(Action(Verb.DEFAULTS, "Settings for this model…", row.path))
+    if row.state is not FileState.MISSING:
+        entries.append(Action(Verb.SHOW_FOLDER, "Show in folder", row.path))
+    if row.place is Place.FILE:
+        entries.append(Action(Verb.UNLINK, "Remove from the list", row.path))
+    if row.state is not FileState.MISSING and row.place is not Place.BUNDLED:
+        what = "Delete" if row.place is Place.OWN else "Delete the file"
+        entries.append(Action(Verb.DELETE, f"{what} ({size(row.size_bytes)})", row.path))
+    return tuple(entries)
+
+
+def predicted(memory: Memory | None) -> Meter | None:
+    """The memory bar of a model that is not loaded."""
+    if memory is None or memory.needed_bytes <= 0:
+        return None
+    fit = fit_of(memory)
+    under = fit.value
+    if memory.at_least and fit is not Fit.TOO_LARGE:
+        under = ""
+    share = memory.needed_bytes / max(memory.available_bytes, 1)
+    return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
+
+
+def _measured(row: InstalledRow, model: ModelStatus) -> Meter | None:
+    """The memory bar of the model in use: what the process holds, beside what was predicted."""
+    loaded = model.loaded
+    if loaded is None:
+        return None
+    if loaded.resident_bytes <= 0:
+        return predicted(row.memory)
+    whole = loaded.resident_bytes + (row.memory.available_bytes if row.memory else 0)
+    tip = (
+        f"Measured: the whole app holds {number(loaded.resident_bytes)} bytes\n"
+        f"Predicted for the model: {number(loaded.memory_bytes)} bytes, "
+        f"with a context of {number(loaded.context)} tokens"
+    )
+    under = f"predicted {size(loaded.memory_bytes)}"
+    words = f"uses {size(loaded.resident_bytes)} now"
+    return Meter(loaded.resident_bytes / max(whole, 1), words, tip, under=under)
+
+
+# --- downloading --------------------------------------------------------------------------------
+
+
+def downloading(rows: Sequence[Download]) -> list[View]:
+    """What is on its way, with a heading when there is anything."""
+    shown = [row for row in rows if row.phase not in (Phase.DONE, Phase.CANCELLED)]
+    if not shown:
+        return []
+    return [HeadingView(DOWNLOADING, "Downloading"), *map(download_row, shown)]
+
+
+def download_row(row: Download) -> RowView:
+    """One download."""
+    name = model_name(Path(row.file))
+    amount = progress(row.done_bytes, row.size_bytes)
+    note, tone, links = "", "secondary", ()
+    if row.phase is Phase.FAILED:
+        note, tone = f"{row.error} {row.remedy}".strip(), "danger"
+        links = (Action(Verb.RETRY, "Try again", row.id),)
+    elif row.phase is Phase.WAITING:
+        note, tone = row.note, "warning"
+    icons = [Action(Verb.CANCEL, f"Cancel the download of {name}", row.id, "close")]
+    if row.phase is Phase.PAUSED:
+        icons.insert(0, Action(Verb.RESUME, f"Resume the download of {name}", row.id, "play"))
+    elif row.phase is not Phase.FAILED:
+        icons.insert(0, Action(Verb.PAUSE, f"Pause the download of {name}", row.id, "pause"))
+    return RowView(
+        key=f"download {row.id}",
+        name=name,
+        name_tip=f"{row.file}\n{row.url}",
+        detail=_download_words(row, amount),
+        detail_tip=f"{number(row.done_bytes)} of {number(row.size_bytes)} bytes"
+        if row.size_bytes
+        else "",
+        note=note,
+        note_tone=tone,
+        links=links,
+        progress=row.done_bytes / row.size_bytes if row.size_bytes else 0.0,
+        icons=tuple(icons),
+    )
+
+
+def _download_words(row: Download, amount: str) -> str:
+    match row.phase:
+        case Phase.QUEUED:
+            return _joined("waits for its turn", amount if row.done_bytes else "")
+        case Phase.CONNECTING:
+            return _joined("connecting", amount if row.done_bytes else "")
+        case Phase.PAUSED:
+            return _joined("paused", amount)
+        case Phase.WAITING:
+            return _joined("waits", amount)
+        case Phase.VERIFYING:
+            return _joined("checking the file", amount)
+        case Phase.FAILED:
+            return _joined("stopped", amount)
+        case _:
+            fast = speed(row.bytes_per_second)
+            return _joined(amount, fast or "nothing arrives", time_left(row.seconds_left))
+
+
+# --- getting one --------------------------------------------------------------------------------
+
+
+def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
+    """The catalog, the models of a family together."""
+    yield HeadingView(GET, "Get a model", "Chosen to run well here; search above for any other")
+    for family, members in groupby(rows, key=lambda row: row.model.family):
+        yield HeadingView(f"family {family}", family, small=True)
+        yield from map(catalog_row, members)
+    if not rows:
+        yield RowView("no catalog", note="The list of recommended models is missing.")
+
+
+def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
+    """What a query finds in the catalog."""
+    yield HeadingView(GET, "Recommended")
+    yield from map(catalog_row, rows)
+
+
+def catalog_row(row: CatalogRow) -> RowView:
+    """One model of the catalog."""
+    model, offer = row.model, row.offer
+    exact = _joined(
+        model.format,
+        f"{parameters(model.parameters)} weights",
+        f"context of up to {number(model.context)} tokens",
+        f"{number(model.size_bytes)} bytes" if model.size_bytes else "",
+    )
+    licence = Action(
+        Verb.OPEN_LINK, model.licence, model.licence_url, name=f"Licence: {model.licence}"
+    )
+    return RowView(
+        key=f"catalog {model.id}",
+        name=model.name,
+        name_tip=model.id,
+        detail=_joined(size(model.size_bytes) if model.size_bytes else "", model.layout) + _DOTS,
+        detail_tip=f"{exact}\n{model.repository}/{model.file}",
+        link=licence,
+        note=offer.problem or model.description,
+        note_tone="warning" if offer.problem else "secondary",
+        meter=None if offer.problem else predicted(offer.memory),
+        action=_get(offer),
+        status=_instead(offer),
+        menu=(_page_of(model.page()),),
+    )
+
+
+def _page_of(address: str) -> Action:
+    return Action(Verb.OPEN_LINK, "Open its page in the browser", address)
+
+
+def _get(offer: Offer) -> Action | None:
+    """Downloading, where that makes sense."""
+    if offer.problem or offer.here or offer.coming:
+        return None
+    return Action(Verb.DOWNLOAD, "Download", offer)
+
+
+def _instead(offer: Offer) -> str:
+    if offer.here:
+        return "Here"
+    return "On its way" if offer.coming else ""
+
+
+# --- the hub ------------------------------------------------------------------------------------
+
+
+def on_the_hub(hub: Hub, query: str) -> Iterator[View]:
+    """What the hub says of a query; it is asked only when the person wants that."""
+    yield HeadingView(HUB, "On Hugging Face")
+    again = Action(Verb.SEARCH, "Try again", query, name="Ask Hugging Face again")
+    if hub.query != query or hub.phase is HubPhase.IDLE:
+        short = query if len(query) <= 40 else query[:39] + "…"
+        words = "Open this link" if "/" in query else f"Search for “{short}”"
+        ask = Action(Verb.SEARCH, words, query)
+        yield RowView("ask", note="Nothing is sent before you ask.", links=(ask,), ruled=False)
+    elif hub.phase is HubPhase.ASKING:
+        yield RowView("asking", note="Asking Hugging Face.", ruled=False)
+    elif hub.phase is HubPhase.FAILED:
+        trouble = f"{hub.error} {hub.remedy}".strip()
+        yield RowView("failed", note=trouble, note_tone="danger", links=(again,), ruled=False)
+    elif not hub.results and not hub.files:
+        note = "Hugging Face knows no such model. Try fewer or other words."
+        yield RowView("nothing", note=note, ruled=False)
+    else:
+        yield from _results(hub)
+
+
+def _results(hub: Hub) -> Iterator[View]:
+    for row in hub.results:
+        opened = row.id == hub.open
+        facts = _joined(
+            count(row.downloads, "download") if row.downloads else "",
+            row.licence,
+            f"{count(row.files, 'file')}" if row.files else "",
+        )
+        verb = "Close" if opened else "Files"
+        yield RowView(
+            key=f"repository {row.id}",
+            name=row.id.partition("/")[2],
+            name_tip=row.id,
+            detail=_joined(f"by {row.id.partition('/')[0]}", facts),
+            detail_tip=f"{row.id}\nupdated {row.updated}" if row.updated else row.id,
+            note="Its owner asks people to sign in and agree first; this app cannot do that."
+            if row.gated
+            else "",
+            action=Action(Verb.OPEN_REPOSITORY, verb, "" if opened else row.id),
+            menu=(_page_of(page_address(row.id)),),
+            ruled=not opened,
+        )
+        if opened:
+            yield from _files(hub)
+    if not hub.results:
+        yield from (offer_row(offer, 0) for offer in hub.files)
+
+
+def _files(hub: Hub) -> Iterator[View]:
+    if hub.open_phase is HubPhase.ASKING:
+        yield RowView("opening", note="Asking for its files.", indent=1)
+    elif hub.open_phase is HubPhase.FAILED:
+        again = Action(Verb.OPEN_REPOSITORY, "Try again", hub.open)
+        trouble = f"{hub.open_error} {hub.open_remedy}".strip()
+        yield RowView("not opened", note=trouble, note_tone="danger", links=(again,), indent=1)
+    elif not hub.files:
+        yield RowView("no files", note="It holds no model files of the kind GGUF.", indent=1)
+    for offer in hub.files:
+        yield offer_row(offer, 1)
+
+
+def offer_row(offer: Offer, indent: int) -> RowView:
+    """One file of the hub, or behind a link."""
+    source = offer.source
+    return RowView(
+        key=f"offer {source.url or source.repository}/{source.file}",
+        name=offer.layout or offer.name,
+        name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
+        badge="Recommended" if offer.recommended else "",
+        detail=_joined(
+            size(source.size_bytes) if source.size_bytes else "size not known",
+            source.file.rpartition("/")[2],
+        ),
+        detail_tip=source.file,
+        note=offer.problem,
+        note_tone="warning",
+        meter=None if offer.problem else predicted(offer.memory),
+        action=_get(offer),
+        status=_instead(offer),
+        menu=(_page_of(page_address(source.repository)),) if source.repository else (),
+        indent=indent,
+    )
+
+
+# --- folders ------------------------------------------------------------------------------------
+
+
+def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
+    """Where models are looked for."""
+    yield HeadingView(FOLDERS, "Folders", links=(Action(Verb.ADD_FOLDER, "Add a folder…"),))
+    for row in rows:
+        name = "Downloaded models" if row.own else row.path.name or str(row.path)
+        menu = [Action(Verb.SHOW_FOLDER, "Show in folder", row.path)] if row.present else []
+        if not row.own:
+            menu.append(Action(Verb.REMOVE_FOLDER, "Remove from the list", row.path))
+        missing = not row.present and not row.own
+        yield RowView(
+            key=f"folder {row.path}",
+            name=name,
+            name_tip=str(row.path),
+            detail=_joined(str(row.path), count(row.models, "model") if row.present else ""),
+            note="This folder is not there now. Its models come back with it." if missing else "",
+            note_tone="warning",
+            menu=tuple(menu),
+        )
+
+
+def _found(words: Sequence[str], *texts: str) -> bool:
+    """Whether every word of a query is in one of the texts."""
+    whole = " ".join(texts).casefold()
+    return all(word in whole for word in words)
+
+
+def _joined(*parts: str) -> str:
+    return _DOTS.join(part for part in parts if part)

@@ -1,0 +1,199 @@
+"""About the app: its version, whom it ever speaks to, and the licences of what it is made of."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont, QKeyEvent
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QPlainTextEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import __version__
+from app.net.http import WebError, is_loopback, parse_proxy
+from app.settings.table import Settings
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
+from app.ui.widgets.controls import IconButton, TextButton, label
+
+_INDEX = "All parts"
+_LARGEST = 400_000  # characters of a licence that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """The text of one licence, by the name of what it is for."""
+
+    name: str
+    path: Path
+
+
+def licences(folder: Path) -> list[Licence]:
+    """The licence texts in a folder, by the part they belong to; in a bundle the index comes first.
+
+    A bundle has a folder for each part, the fonts' texts lie beside each other.
+    """
+    if not folder.is_dir():
+        return []
+    places = [
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    ]
+    texts = Counter(place.parts[0] for place in places)
+    found = [Licence(_name_of(place, texts[place.parts[0]]), folder / place) for place in places]
+    return sorted(found, key=lambda each: (each.name != _INDEX, each.name.casefold()))
+
+
+def contacts(settings: Settings) -> list[tuple[str, str]]:
+    """Every server the app may speak to, and when it does."""
+    host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
+    when = "when you search for a model or download one"
+    if is_loopback(host):
+        return [(host, f"{when}; it is this machine itself")]
+    lines = [(host, when), ("the file servers it names", "while a model is downloaded")]
+    if settings.proxy:
+        try:
+            proxy = parse_proxy(settings.proxy).host
+        except WebError:
+            return lines
+        lines.append((proxy, "the proxy, in between"))
+    return lines
+
+
+class AboutSection(QWidget):
+    """Plain facts, and a link to the licences."""
+
+    licences_requested = Signal()
+
+    def __init__(self, *, some: bool) -> None:
+        """`some` is whether there are licences to read."""
+        super().__init__()
+        self.version = label(f"Tokonoma {__version__}", "", BODY)
+        self.version.setFont(font(BODY, QFont.Weight.Medium))
+        self.promise = _wrapped(
+            "Nothing you type and nothing a model writes leaves this machine. The app goes to the "
+            "network only for what you ask it to find or download:"
+        )
+        self.contacts = _wrapped("")
+        self.links = _wrapped("A link in an answer opens in your browser, when you click it.")
+        self.licences = TextButton("Licences of everything inside", "link")
+        self.licences.setVisible(some)
+        self.licences.clicked.connect(self.licences_requested)
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 4, 0, 0)
+        row.addWidget(self.licences)
+        row.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 8, 0, 8)
+        layout.setSpacing(4)
+        for widget in (self.version, self.promise, self.contacts, self.links):
+            layout.addWidget(widget)
+        layout.addLayout(row)
+
+    def show_settings(self, settings: Settings) -> None:
+        """Name the servers these settings lead to."""
+        lines = [f"•  {host}: {when}" for host, when in contacts(settings)]
+        self.contacts.setText("\n".join(lines))
+
+
+class LicenceView(QWidget):
+    """The licences: names on one side, the text of one on the other."""
+
+    closed = Signal()
+
+    def __init__(self, found: list[Licence]) -> None:
+        super().__init__()
+        self._found = found
+        self.title = label("Licences", "", HEADING)
+        self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
+        self.close_button = IconButton("close", "Back to the settings")
+        self.close_button.clicked.connect(self.closed)
+        self.names = QListWidget()
+        self.names.setFont(font(SMALL))
+        self.names.setAccessibleName("Parts")
+        for licence in found:
+            item = QListWidgetItem(licence.name, self.names)
+            item.setToolTip(licence.name)
+        self.names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.names.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.names.currentRowChanged.connect(self._show_text)
+        self.text = QPlainTextEdit()
+        self.text.setReadOnly(True)
+        self.text.setTabChangesFocus(True)
+        self.text.setFont(code_font(SMALL))
+        self.text.setFrameShape(QFrame.Shape.NoFrame)
+        self.text.setAccessibleName("Text of the licence")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.addWidget(self.title)
+        top.addStretch(1)
+        top.addWidget(self.close_button)
+        self._parts = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._parts.setSpacing(16)
+        self._parts.addWidget(self.names)
+        self._parts.addWidget(self.text, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 16, 0, 16)
+        layout.setSpacing(16)
+        layout.addLayout(top)
+        layout.addLayout(self._parts, 1)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.close_button.apply_palette(palette)
+
+    def open(self) -> None:
+        """Show the first licence, if none is shown yet."""
+        if self.names.currentRow() < 0 and self._found:
+            self.names.setCurrentRow(0)
+        self.names.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Put the names above the text, or beside it."""
+        direction = QBoxLayout.Direction
+        self._parts.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+        self.names.setMaximumSize(*((16_777_215, 132) if narrow else (168, 16_777_215)))
+
+    def _show_text(self, row: int) -> None:
+        try:
+            text = self._found[row].path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            text = f"The text cannot be read: {error.strerror or error}."
+        self.text.setPlainText(text[:_LARGEST])
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+def _name_of(place: Path, texts: int) -> str:
+    """What a text is for; where its part has several `texts`, which of them it is."""
+    if place == Path("index.txt"):
+        return _INDEX
+    if len(place.parts) == 1:
+        return place.stem if place.suffix else place.name
+    part, inner = place.parts[0], "/".join(place.parts[1:])
+    return f"{part}: {inner}" if texts > 1 else part
+
+
+def _wrapped(text: str) -> QLabel:
+    line = label(text, "secondary", BODY)
+    line.setWordWrap(True)
+    return line

@@ -1,0 +1,276 @@
+"""The fields of the settings page: a choice, a number, a line and a page of text.
+
+Each says `picked` with a value that fits its setting, or `wrong` with a sentence while what is typed
+does not; an empty sentence takes it back. Nothing that does not fit is ever said.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QRadioButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.settings.table import Setting
+from app.ui.theme.theme import BODY, SMALL, figures, font
+from app.ui.widgets.controls import label, set_property
+from app.ui.widgets.long_lines import folded, unfolded
+
+_NUMBER_WIDTH = 128
+_TEXT_WIDTH = 380
+_PAUSE_MILLISECONDS = 600
+_MOST_LETTERS = 2000  # of one line
+
+
+class Segments(QFrame):
+    """One of a few choices, all in sight; arrow keys go from one to the next."""
+
+    picked = Signal(object)
+    wrong = Signal(str)
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        self.setObjectName("segments")
+        self.buttons: dict[str, QRadioButton] = {}
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(2, 2, 2, 2)
+        layout.setSpacing(2)
+        for choice, words in zip(setting.choices, setting.words or setting.choices, strict=True):
+            button = QRadioButton(words)
+            button.setFont(font(BODY))
+            button.setCursor(Qt.CursorShape.PointingHandCursor)
+            button.setAccessibleDescription(setting.help)
+            button.clicked.connect(lambda _=False, value=choice: self.picked.emit(value))
+            button.setAccessibleName(f"{setting.label}: {words}")
+            self.buttons[choice] = button
+            layout.addWidget(button)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def show_value(self, value: object) -> None:
+        """Show this choice."""
+        self.buttons[str(value)].setChecked(True)
+
+
+class _Line(QLineEdit):
+    """Says when it is done with; Esc takes back what was typed."""
+
+    taken_back = Signal()
+    stepped = Signal(int)
+
+    def keyPressEvent(self, arg__1: QKeyEvent) -> None:
+        steps = {
+            Qt.Key.Key_Up: 1,
+            Qt.Key.Key_Down: -1,
+            Qt.Key.Key_PageUp: 10,
+            Qt.Key.Key_PageDown: -10,
+        }
+        if arg__1.key() == Qt.Key.Key_Escape and self.isModified():
+            self.taken_back.emit()
+        elif arg__1.key() in steps:
+            self.stepped.emit(steps[Qt.Key(arg__1.key())])
+        else:
+            super().keyPressEvent(arg__1)
+
+
+class LineField(QWidget):
+    """A line of text, saved when it is left or Enter is pressed."""
+
+    picked = Signal(object)
+    wrong = Signal(str)
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        self._setting = setting
+        self._value: object = ""
+        self.line = _Line()
+        self.line.setFont(font(BODY))
+        self.line.setMaxLength(_MOST_LETTERS)
+        self.line.setMaximumWidth(_TEXT_WIDTH)
+        self.line.setAccessibleName(setting.label)
+        self.line.setAccessibleDescription(setting.help)
+        self.line.editingFinished.connect(self._finish)
+        self.line.textEdited.connect(self._on_edited)
+        self.line.taken_back.connect(lambda: self.show_value(self._value))
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.line, 1)
+        layout.addStretch()
+
+    def show_value(self, value: object) -> None:
+        """Show this value, in the place of what was typed."""
+        self._value = value
+        self.line.setText(self._words(value))
+        self.line.setCursorPosition(0)
+        self._tell("")
+
+    def _words(self, value: object) -> str:
+        return str(value)
+
+    def _read(self, text: str) -> tuple[object, str]:
+        """What the text says, and what is wrong with it."""
+        stripped = text.strip()
+        return stripped, self._setting.check(stripped) if self._setting.check else ""
+
+    def _finish(self) -> None:
+        if not self.line.isModified():
+            return
+        value, wrong = self._read(self.line.text())
+        if wrong:
+            self._tell(wrong)
+            return
+        changed = value != self._value
+        self.show_value(value)
+        if changed:
+            self.picked.emit(value)
+
+    def _on_edited(self, text: str) -> None:
+        if self.line.property("wrong") and not self._read(text)[1]:
+            self._tell("")
+
+    def _tell(self, wrong: str) -> None:
+        set_property(self.line, "wrong", bool(wrong))
+        self.wrong.emit(wrong)
+
+
+class NumberField(LineField):
+    """A number with its unit; the arrow keys change it."""
+
+    def __init__(self, setting: Setting, *, whole: bool) -> None:
+        super().__init__(setting)
+        self._whole = whole
+        self.line.setFont(figures(BODY))
+        self.line.setFixedWidth(_NUMBER_WIDTH)
+        self.line.setToolTip(f"From {self._words(setting.low)} to {self._words(setting.high)}")
+        self.line.stepped.connect(self._step)
+        self.unit = label(setting.unit, "secondary", SMALL)  # stands inside the field, at its end
+        self.unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        inside = QHBoxLayout(self.line)
+        inside.setContentsMargins(0, 0, 10, 0)
+        inside.addStretch()
+        inside.addWidget(self.unit)
+        self.line.setTextMargins(0, 0, self.unit.sizeHint().width(), 0)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+
+    def _words(self, value: object) -> str:
+        assert isinstance(value, int | float)
+        locale = _locale()
+        return (
+            locale.toString(int(value))
+            if value == int(value)
+            else locale.toString(float(value), "g", 6)
+        )
+
+    def _read(self, text: str) -> tuple[object, str]:
+        value, good = _locale().toDouble(text.strip())
+        if not good:
+            value, good = QLocale.c().toDouble(text.strip())
+        fits = good and self._setting.low <= value <= self._setting.high
+        if fits and not (self._whole and value != int(value)):
+            return (int(value) if self._whole else value), ""
+        kind = "whole number" if self._whole else "number"
+        low, high = self._words(self._setting.low), self._words(self._setting.high)
+        return self._value, f"Choose a {kind} from {low} to {high}."
+
+    def _step(self, steps: int) -> None:
+        value, wrong = self._read(self.line.text())
+        if wrong or not isinstance(value, int | float):
+            return
+        moved = round(value + steps * self._setting.step, 6)
+        moved = min(max(moved, self._setting.low), self._setting.high)
+        self.line.setText(self._words(int(moved) if self._whole else moved))
+        self.line.setModified(True)
+        self._finish()
+
+
+class _Area(QPlainTextEdit):
+    """Plain text, whatever is pasted."""
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        self.insertPlainText(folded(source.text()))
+        self.ensureCursorVisible()
+
+
+class TextField(QFrame):
+    """A page of text, saved after a pause and when it is left."""
+
+    picked = Signal(object)
+    wrong = Signal(str)
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        self.setObjectName("area")
+        self._value = ""
+        self.editor = _Area()
+        self.editor.setFont(font(BODY))
+        self.editor.setTabChangesFocus(True)
+        self.editor.setFrameShape(QFrame.Shape.NoFrame)
+        self.editor.setAccessibleName(setting.label)
+        self.editor.setAccessibleDescription(setting.help)
+        self.editor.document().setDocumentMargin(0)
+        self.editor.installEventFilter(self)
+        height = self.editor.fontMetrics().lineSpacing() * setting.lines
+        self.editor.setFixedHeight(height + 4)
+        self._pause = QTimer(self, singleShot=True, interval=_PAUSE_MILLISECONDS)
+        self._pause.timeout.connect(self.finish)
+        self.editor.textChanged.connect(self._pause.start)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(10, 7, 4, 7)
+        layout.addWidget(self.editor)
+
+    def show_value(self, value: object) -> None:
+        """Show this text."""
+        self._value = str(value)
+        self.editor.blockSignals(True)
+        self.editor.setPlainText(folded(self._value))
+        self.editor.blockSignals(False)
+        self._pause.stop()
+
+    def finish(self) -> None:
+        """Say what is written, if that is new."""
+        self._pause.stop()
+        text = unfolded(self.editor.toPlainText())
+        if text != self._value:
+            self._value = text
+            self.picked.emit(text)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
+            set_property(self, "focused", event.type() == QEvent.Type.FocusIn)
+            if isinstance(event, QFocusEvent) and event.lostFocus():
+                self.finish()
+        return super().eventFilter(watched, event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self.finish()
+        super().hideEvent(event)
+
+
+Field = Segments | LineField | TextField
+
+
+def field_for(setting: Setting, default: object) -> Field:
+    """The field a setting is shown with."""
+    if setting.choices:
+        return Segments(setting)
+    if isinstance(default, int | float):
+        return NumberField(setting, whole=isinstance(default, int))
+    return TextField(setting) if setting.lines > 1 else LineField(setting)
+
+
+def is_wide(setting: Setting, default: object) -> bool:
+    """Whether the field wants a line of its own."""
+    return isinstance(default, str) and not setting.choices
+
+
+def _locale() -> QLocale:
+    locale = QLocale()
+    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves separators out
+    return locale

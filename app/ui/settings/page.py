@@ -1,0 +1,305 @@
+"""The settings page, built from the table of settings: what is changed holds and is saved at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QScrollArea,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.settings.table import GROUPS, SETTINGS, Settings
+from app.state.snapshots import SessionState
+from app.system import paths
+from app.ui.settings.about import AboutSection, LicenceView, licences
+from app.ui.settings.row import PreferenceRow
+from app.ui.settings.storage import StorageSection
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import HEADING, READING, font
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import Column, IconButton, TextButton, label
+
+ABOUT = "About"
+_NARROW = 560  # pixels; below this a field stands under its words
+_SCROLL_BAR = 10  # pixels, kept free beside the head so that it lines up with the rows
+
+
+class ReloadLine(QFrame):
+    """Says that the model in use does not have the latest settings, and offers them to it."""
+
+    reload_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("news")
+        self.words = label("The model in use was loaded before this change.")
+        self.words.setWordWrap(True)
+        self.button = TextButton("Load it again", "link")
+        self.button.clicked.connect(self.reload_requested)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 6, 6, 6)
+        layout.addWidget(self.words, 1)
+        layout.addWidget(self.button)
+        self.hide()
+
+
+class Preferences(QWidget):
+    """Says what the person changed; shows what it is told holds."""
+
+    changed = Signal(str, object)  # name of the setting, and a value that fits it
+    opened = Signal()  # the page came into view
+    closed = Signal()  # the person is done with it
+    delete_requested = Signal()  # all saved reading
+    folder_requested = Signal(Path)
+    reload_requested = Signal()  # the model in use, with the settings as they are
+
+    def __init__(
+        self, settings: Settings, session_state: SessionState, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        accessibility.register_role(Preferences, QAccessible.Role.Pane)
+        self.setAccessibleName("Settings")
+        self._model_in_use = False
+        self.rows: dict[str, PreferenceRow] = {}
+        self.headings: dict[str, QLabel] = {}
+        self.reload_line = ReloadLine()
+        self.storage = StorageSection(session_state)
+        found = licences(paths.resources() / "licences")
+        self.about = AboutSection(some=bool(found))
+        self.licences = LicenceView(found)
+        self.close_button = IconButton("close", "Back to the conversation")
+        self._make_rows()
+        self._lay_out()
+        self._connect()
+        self.show_settings(settings)
+
+    def _make_rows(self) -> None:
+        defaults = asdict(Settings())
+        for name, setting in SETTINGS.items():
+            if setting.label:
+                row = PreferenceRow(name, setting, defaults[name])
+                row.changed.connect(self._on_changed)
+                self.rows[name] = row
+
+    def _lay_out(self) -> None:
+        """From the outside in: a widget that gets a parent is styled again with all within it."""
+        self._pages = QStackedWidget(self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._pages)
+        page = QWidget()
+        self._pages.addWidget(page)
+        self._pages.addWidget(_beside_bar(Column(self.licences)))
+        self.view = QScrollArea(page)
+        self.view.setFrameShape(QFrame.Shape.NoFrame)
+        self.view.setWidgetResizable(True)
+        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.view.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
+        rows = QVBoxLayout(page)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setSpacing(0)
+        rows.addWidget(_head(self.close_button))
+        rows.addWidget(self.view, 1)
+        content = QWidget()
+        self._column = Column(content)
+        self._column.setObjectName("rows")
+        self._column.setMinimumWidth(1)  # as wide as there is room, from the first moment on
+        self.view.setWidget(self._column)
+        self._fill(QVBoxLayout(content))
+
+    def _fill(self, content: QVBoxLayout) -> None:
+        content.setContentsMargins(0, 0, 0, 24)
+        content.setSpacing(0)
+        for group in (*GROUPS, ABOUT):
+            self.headings[group] = _heading(group)
+            content.addWidget(self.headings[group])
+            if group == "Model":
+                content.addWidget(self.reload_line)
+            for row in self.rows.values():
+                if SETTINGS[row.name].group == group:
+                    content.addWidget(row)
+            if group == "Storage":
+                content.addWidget(self.storage)
+        content.addWidget(self.about)
+        content.addStretch(1)
+
+    def _connect(self) -> None:
+        self.close_button.clicked.connect(self.closed)
+        self.reload_line.reload_requested.connect(self.reload_requested)
+        self.storage.delete_requested.connect(self.delete_requested)
+        self.storage.folder_requested.connect(self.folder_requested)
+        self.about.licences_requested.connect(self.show_licences)
+        self.licences.closed.connect(self._leave_licences)
+        for stop in self.findChildren(QWidget):
+            if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:
+                stop.installEventFilter(self)
+
+    # --- what the program asks ------------------------------------------------------------------
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.setStyleSheet(_page_style(palette))
+        self.close_button.apply_palette(palette)
+        self.licences.apply_palette(palette)
+
+    def show_settings(self, settings: Settings) -> None:
+        """Show the settings that hold now; what is being typed stays."""
+        values = asdict(settings)
+        for name, row in self.rows.items():
+            row.show_value(values[name])
+        self.about.show_settings(settings)
+
+    def show_model(self, in_use: bool) -> None:
+        """A model was loaded with the settings as they are, or none is in use now."""
+        self._model_in_use = in_use
+        self.reload_line.hide()
+
+    def show_licences(self) -> None:
+        """Show the texts of the licences."""
+        self._pages.setCurrentIndex(1)
+        self.licences.open()
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _on_changed(self, name: str, value: object) -> None:
+        if SETTINGS[name].at_load and self._model_in_use:
+            self.reload_line.show()
+        self.changed.emit(name, value)
+
+    def _leave_licences(self) -> None:
+        self._pages.setCurrentIndex(0)
+        self.about.licences.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _bring_into_view(self, widget: QWidget) -> None:
+        if self._column.isAncestorOf(widget):
+            self.view.ensureWidgetVisible(widget, 0, 48)
+
+    def _set_narrow(self, narrow: bool) -> None:
+        for row in self.rows.values():
+            row.set_narrow(narrow)
+        self.storage.set_narrow(narrow)
+        self.licences.set_narrow(narrow)
+
+    # --- Qt -------------------------------------------------------------------------------------
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(watched, QWidget) and event.type() == QEvent.Type.FocusIn:
+            self._bring_into_view(watched)
+        return super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self.view.verticalScrollBar()
+        actions = {
+            Qt.Key.Key_Up: bar.SliderAction.SliderSingleStepSub,
+            Qt.Key.Key_Down: bar.SliderAction.SliderSingleStepAdd,
+            Qt.Key.Key_PageUp: bar.SliderAction.SliderPageStepSub,
+            Qt.Key.Key_PageDown: bar.SliderAction.SliderPageStepAdd,
+            Qt.Key.Key_Home: bar.SliderAction.SliderToMinimum,
+            Qt.Key.Key_End: bar.SliderAction.SliderToMaximum,
+        }
+        if event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        elif event.key() in actions:
+            bar.triggerAction(actions[Qt.Key(event.key())])
+        event.accept()  # nothing typed here reaches the composer
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._set_narrow(self.width() < _NARROW)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            for row in self.rows.values():
+                row.restore()
+            self.setFocus(Qt.FocusReason.OtherFocusReason)
+            self.opened.emit()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._pages.setCurrentIndex(0)
+
+
+def _head(close_button: IconButton) -> QWidget:
+    title = label("Settings", "", HEADING)
+    title.setFont(font(HEADING, QFont.Weight.DemiBold))
+    content = QWidget()
+    top = QHBoxLayout(content)
+    top.setContentsMargins(0, 16, 0, 8)
+    top.addWidget(title)
+    top.addStretch(1)
+    top.addWidget(close_button)
+    return _beside_bar(Column(content))
+
+
+def _beside_bar(column: Column) -> QWidget:
+    """A column that lines up with one that has a scroll bar beside it."""
+    result = QWidget()
+    layout = QHBoxLayout(result)
+    layout.setContentsMargins(0, 0, _SCROLL_BAR, 0)
+    layout.addWidget(column)
+    return result
+
+
+def _heading(group: str) -> QLabel:
+    heading = label(group, "", READING)
+    heading.setFont(font(READING, QFont.Weight.DemiBold))
+    heading.setContentsMargins(0, 24, 0, 4)
+    return heading
+
+
+def _page_style(p: Palette) -> str:
+    """The style sheet of the page, for one palette."""
+    line = 2 if p.hairline == p.text else 1
+    return f"""
+QScrollArea, QWidget#rows {{ background: {p.background}; border: none; }}
+QFrame#segments {{
+    background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 8px;
+}}
+QRadioButton {{
+    color: {p.secondary}; background: transparent; border: 2px solid transparent;
+    border-radius: 6px; padding: 3px 10px; min-height: 22px; spacing: 0;
+}}
+QRadioButton::indicator {{ width: 0; height: 0; border: none; }}
+QRadioButton:hover {{ color: {p.text}; }}
+QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
+QRadioButton:focus {{ border-color: {p.accent}; }}
+{_contrast(p) if line == 2 else ""}
+QFrame#area {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
+}}
+QFrame#area[focused="true"] {{ border-color: {p.accent}; }}
+QLineEdit[wrong="true"], QLineEdit[wrong="true"]:focus {{ border-color: {p.danger}; }}
+QFrame#rule {{ background: {p.hairline}; border: none; }}
+QFrame#news {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
+}}
+QListWidget {{ background: transparent; border: none; outline: none; color: {p.text}; }}
+QListWidget::item {{ padding: 5px 8px; border: 2px solid transparent; border-radius: 6px; }}
+QListWidget::item:hover {{ background: {p.accent_soft}; }}
+QListWidget::item:selected {{ background: {p.accent_soft}; color: {p.text}; }}
+QListWidget:focus::item:selected {{ border-color: {p.accent}; }}
+"""
+
+
+def _contrast(p: Palette) -> str:
+    """Where there is one colour for everything, the choice is the filled one."""
+    return f"""
+QRadioButton:checked {{ color: {p.on_accent}; background: {p.accent}; }}
+QRadioButton:focus {{ border: 2px dashed {p.text}; }}
+QRadioButton:checked:focus {{ border: 2px dashed {p.on_accent}; }}
+QListWidget::item:selected {{ border-color: {p.text}; }}
+"""

@@ -1,0 +1,127 @@
+"""What the app keeps on this machine: how much saved reading takes, and where everything lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.state.snapshots import SessionState
+from app.system import paths
+from app.system.byte_size import size
+from app.ui.theme.theme import BODY, SMALL, figures, font
+from app.ui.widgets.controls import ElidedLabel, TextButton, label
+from engine import models_folder, snapshots_folder
+
+
+class SavedReadingLine(QWidget):
+    """How much there is, and a way to delete it; listens to the state."""
+
+    delete_requested = Signal()
+
+    def __init__(self, session_state: SessionState) -> None:
+        super().__init__()
+        self._state = session_state
+        self.words = label("", "secondary", SMALL)
+        self.words.setFont(figures(SMALL))
+        self.words.setWordWrap(True)
+        self.problem = label("", "danger", SMALL)
+        self.problem.setWordWrap(True)
+        self.button = TextButton("Delete saved reading", "outlined")
+        self.button.clicked.connect(self.delete_requested)
+        self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._line.setSpacing(24)
+        self._line.addWidget(self.words, 1)
+        self._line.addWidget(self.button, 0, Qt.AlignmentFlag.AlignLeading)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 8)
+        layout.setSpacing(4)
+        layout.addLayout(self._line)
+        layout.addWidget(self.problem)
+        session_state.saved_changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show what the state says."""
+        saved = self._state.saved
+        if saved.deleting:
+            words = "Deleting…"
+        elif saved.size_bytes < 0:
+            words = ""
+        elif saved.size_bytes == 0:
+            words = "Nothing is saved now."
+        else:
+            words = f"{size(saved.size_bytes)} is saved now. Conversations stay when it is deleted."
+        self.words.setText(words)
+        some = saved.size_bytes > 0
+        self.button.setText(
+            f"Delete saved reading ({size(saved.size_bytes)})" if some else "Delete saved reading"
+        )
+        self.button.setEnabled(some and not saved.deleting)
+        self.problem.setText(f"{saved.error} {saved.remedy}".strip())
+        self.problem.setVisible(bool(saved.error))
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Put the button below the words, or beside them."""
+        direction = QBoxLayout.Direction
+        self._line.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
+        self._line.setSpacing(6 if narrow else 24)
+
+
+class PlaceRow(QWidget):
+    """A file or folder, and a way to see it where it lies."""
+
+    folder_requested = Signal(Path)
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.title = label(name, "", BODY)
+        self.title.setFont(font(BODY, QFont.Weight.Medium))
+        self.place = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
+        self.place.setText(str(path))
+        self.place.setToolTip(str(path))
+        self.show_button = TextButton("Show in folder", "link")
+        self.show_button.setAccessibleName(f"{name}: show in folder")
+        self.show_button.clicked.connect(lambda: self.folder_requested.emit(path))
+        words = QVBoxLayout()
+        words.setSpacing(0)
+        words.addWidget(self.title)
+        words.addWidget(self.place)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 6, 0, 6)
+        layout.setSpacing(24)
+        layout.addLayout(words, 1)
+        layout.addWidget(self.show_button)
+
+
+class StorageSection(QWidget):
+    """The parts of the storage section that are no settings."""
+
+    delete_requested = Signal()
+    folder_requested = Signal(Path)
+
+    def __init__(self, session_state: SessionState) -> None:
+        super().__init__()
+        self.saved = SavedReadingLine(session_state)
+        self.saved.delete_requested.connect(self.delete_requested)
+        self.places = [
+            PlaceRow("Conversations", paths.database()),
+            PlaceRow("Models", models_folder()),
+            PlaceRow("Saved reading", snapshots_folder()),
+            PlaceRow("Settings", paths.settings_file()),
+            PlaceRow("Log", paths.log_file()),
+        ]
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.saved)
+        for place in self.places:
+            place.folder_requested.connect(self.folder_requested)
+            layout.addWidget(place)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Make do with less width, or spread out again."""
+        self.saved.set_narrow(narrow)

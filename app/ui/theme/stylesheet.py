@@ -1,0 +1,137 @@
+"""The style sheet: what Qt's own widgets look like in a palette.
+
+Widgets choose a look by the property `look` (buttons) or `tone` (labels), so the sheet knows roles
+and never a single widget. Buttons take focus by the Tab key only, hence a ring never follows a click.
+"""
+
+from __future__ import annotations
+
+from app.ui.theme.palette import Palette
+
+
+def style_sheet(palette: Palette) -> str:
+    """The whole style sheet for one palette."""
+    line = 2 if palette.name == "high contrast" else 1
+    return "".join(
+        part(palette, line)
+        for part in (_surfaces, _labels, _buttons, _fields, _scroll_bars, _menus)
+    )
+
+
+def _surfaces(p: Palette, line: int) -> str:
+    return f"""
+QWidget#window, QWidget#page {{ background: {p.background}; }}
+QWidget#sidebar {{ background: {p.sunken}; border: none; border-right: {line}px solid {p.hairline}; }}
+QFrame#rule {{ background: transparent; border: none; }}
+QFrame#rule[under="true"] {{ background: {p.hairline}; }}
+QFrame#composer {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 12px;
+}}
+QFrame#composer[focused="true"] {{ border-color: {p.accent}; }}
+QFrame#banner {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
+}}
+QFrame#undo {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
+}}
+QToolTip {{
+    background: {p.surface}; color: {p.text}; border: {line}px solid {p.hairline}; padding: 4px 6px;
+}}
+"""
+
+
+def _labels(p: Palette, _line: int) -> str:
+    return f"""
+QLabel {{ color: {p.text}; background: transparent; }}
+QLabel[tone="secondary"] {{ color: {p.secondary}; }}
+QLabel[tone="danger"] {{ color: {p.danger}; }}
+QLabel[tone="warning"] {{ color: {p.warning}; }}
+QLabel[tone="key"] {{
+    color: {p.secondary}; background: {p.sunken}; border: 1px solid {p.hairline};
+    border-radius: 4px; padding: 1px 6px;
+}}
+"""
+
+
+def _buttons(p: Palette, line: int) -> str:
+    # Every button has a border, clear or coloured, so that nothing moves when focus comes.
+    return f"""
+QAbstractButton[look] {{
+    color: {p.text}; background: transparent; border: 2px solid transparent; border-radius: 6px;
+}}
+QAbstractButton[look="quiet"] {{ padding: 3px 6px; min-height: 20px; }}
+QAbstractButton[look="icon"] {{ padding: 2px; min-width: 24px; min-height: 24px; }}
+QAbstractButton[look="quiet"]:hover, QAbstractButton[look="icon"]:hover,
+QAbstractButton[look="quiet"][open="true"] {{
+    background: {p.accent_soft};
+}}
+QAbstractButton {{ outline: none; }}
+QAbstractButton[look="outlined"] {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; padding: 4px 10px;
+    min-height: 22px; text-align: left;
+}}
+QAbstractButton[look="outlined"]:hover {{ background: {p.accent_soft}; }}
+QAbstractButton[look="suggestion"] {{
+    background: {p.background}; border: {line}px solid {p.hairline}; border-radius: 17px;
+    padding: 6px 16px; min-height: 20px;
+}}
+QAbstractButton[look="suggestion"]:hover {{ background: {p.accent_soft}; border-color: {p.accent_soft}; }}
+QAbstractButton[look="link"] {{
+    color: {p.accent}; padding: 1px 3px; min-height: 20px; font-weight: 500;
+}}
+QAbstractButton[look="link"]:hover {{ text-decoration: underline; }}
+QPushButton#jump {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 18px;
+}}
+QPushButton#jump:hover {{ background: {p.accent_soft}; }}
+QPushButton#jump:focus {{ border: 2px solid {p.accent}; }}
+QAbstractButton[look]:pressed {{ background: {p.hairline}; }}
+QAbstractButton[look]:disabled {{ color: {p.faint}; }}
+QAbstractButton[look]:focus {{ border-color: {p.accent}; }}
+"""
+
+
+def _fields(p: Palette, line: int) -> str:
+    return f"""
+QLineEdit {{
+    background: {p.surface}; color: {p.text}; border: {line}px solid {p.hairline};
+    border-radius: 6px; padding: 0 7px; min-height: 30px; placeholder-text-color: {p.faint};
+    selection-background-color: {p.accent}; selection-color: {p.on_accent};
+}}
+QLineEdit:focus {{ border-color: {p.accent}; }}
+QLineEdit#rename {{ padding: 0 4px; min-height: 24px; }}
+QPlainTextEdit {{
+    background: transparent; color: {p.text}; border: none; placeholder-text-color: {p.faint};
+    selection-background-color: {p.accent}; selection-color: {p.on_accent};
+}}
+QListView {{ background: transparent; border: none; outline: none; }}
+"""
+
+
+def _scroll_bars(p: Palette, _line: int) -> str:
+    return f"""
+QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; border: none; }}
+QScrollBar::handle:vertical {{
+    background: {p.hairline}; min-height: 32px; border-radius: 3px; margin: 2px;
+}}
+QScrollBar::handle:vertical:hover {{ background: {p.faint}; }}
+QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; border: none; }}
+QScrollBar::handle:horizontal {{
+    background: {p.hairline}; min-width: 32px; border-radius: 3px; margin: 2px;
+}}
+QScrollBar::handle:horizontal:hover {{ background: {p.faint}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+"""
+
+
+def _menus(p: Palette, line: int) -> str:
+    return f"""
+QMenu {{
+    background: {p.surface}; color: {p.text}; border: {line}px solid {p.hairline}; padding: 4px;
+}}
+QMenu::item {{ padding: 6px 24px 6px 12px; border-radius: 4px; }}
+QMenu::item:selected {{ background: {p.accent_soft}; }}
+QMenu::item:disabled {{ color: {p.faint}; }}
+QMenu::separator {{ height: 1px; background: {p.hairline}; margin: 4px 8px; }}
+"""

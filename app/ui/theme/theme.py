@@ -1,0 +1,118 @@
+"""Type, spacing, and the theme: how a palette and the fonts reach the screen.
+
+Fusion drawn with a palette of our own looks the same everywhere; the platform only says whether it
+is dark. Widgets that paint themselves get the `Palette`; the others get the style sheet.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QFont, QFontDatabase
+from PySide6.QtWidgets import QApplication
+
+from app.system import paths
+from app.ui.theme.palette import Palette, palette_for, qt_palette
+from app.ui.theme.stylesheet import style_sheet
+
+_log = logging.getLogger(__name__)
+
+
+# The type scale in pixels, and the corner radii.
+SMALL, BODY, READING, HEADING = 12, 13, 15, 20
+RADIUS_CONTROL, RADIUS_CARD = 6, 12
+READING_LINE_HEIGHT = 1.5
+COLUMN_WIDTH = 760  # pixels: the widest a line of reading gets
+SIDEBAR_WIDTH = 264
+TEXT_FONT, CODE_FONT = "Inter", "JetBrains Mono"
+
+
+_FALLBACKS = ("Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans")
+_CODE_FALLBACKS = ("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+
+
+class Theme(QObject):
+    """The palette the application shows now; `changed` carries the new one."""
+
+    changed = Signal(object)
+
+    def __init__(self, application: QApplication, choice: str = "system") -> None:
+        super().__init__(application)
+        self._application = application
+        self._choice = choice
+        self.palette = self._chosen()
+        load_fonts()
+        application.setStyle("Fusion")
+        application.setFont(font(BODY))
+        self._apply()
+        hints = application.styleHints()
+        hints.colorSchemeChanged.connect(self._follow)
+        hints.accessibility().contrastPreferenceChanged.connect(self._follow)
+
+    @property
+    def choice(self) -> str:
+        """The setting: one of `CHOICES`."""
+        return self._choice
+
+    def choose(self, choice: str) -> None:
+        """Show another theme, or follow the system again."""
+        self._choice = choice
+        self._follow()
+
+    def _follow(self) -> None:
+        palette = self._chosen()
+        if palette != self.palette:
+            self.palette = palette
+            self._apply()
+            self.changed.emit(palette)
+
+    def _chosen(self) -> Palette:
+        hints = self._application.styleHints()
+        contrast = hints.accessibility().contrastPreference()
+        return palette_for(
+            self._choice, hints.colorScheme(), contrast is Qt.ContrastPreference.HighContrast
+        )
+
+    def _apply(self) -> None:
+        self._application.setPalette(qt_palette(self.palette))
+        self._application.setStyleSheet(style_sheet(self.palette))
+
+
+@cache
+def load_fonts() -> int:
+    """Register the bundled fonts once; returns how many there are. Missing ones cost only looks."""
+    loaded = 0
+    for file in sorted((paths.resources() / "fonts").glob("*.[ot]tf")):
+        if QFontDatabase.addApplicationFont(str(file)) < 0:
+            _log.warning("the font %s cannot be used", file.name)
+        else:
+            loaded += 1
+    return loaded
+
+
+def font(pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
+    """The text font at a size of the scale, with system fonts behind it for what it lacks."""
+    result = QFont()
+    result.setFamilies([TEXT_FONT, *_FALLBACKS])
+    result.setPixelSize(pixels)
+    result.setWeight(weight)
+    result.setHintingPreference(QFont.HintingPreference.PreferNoHinting)  # even spacing
+    return result
+
+
+def figures(pixels: int) -> QFont:
+    """The text font with figures of one width, for numbers that change in place."""
+    result = font(pixels)
+    result.setFeature(QFont.Tag("tnum"), 1)
+    return result
+
+
+def code_font(pixels: int) -> QFont:
+    """The font of code, with system fonts behind it."""
+    result = QFont()
+    result.setFamilies([CODE_FONT, *_CODE_FALLBACKS])
+    result.setStyleHint(QFont.StyleHint.Monospace)
+    result.setPixelSize(pixels)
+    return result

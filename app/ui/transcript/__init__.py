@@ -1,0 +1,1 @@
+"""The transcript: one scrolling view of all messages of a conversation."""

@@ -1,0 +1,410 @@
+"""The transcript's accessibility tree: a list of messages, and in each its tools, links and code.
+
+Qt asks for these interfaces one by one and keeps what it was given by its address, so there is one
+for each message and for each control of it until that message is gone.
+"""
+
+# ruff: noqa: N803  (Qt names the arguments of the methods that are overridden)
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QTimer
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleActionInterface,
+    QAccessibleEvent,
+    QAccessibleInterface,
+    QColor,
+    QWindow,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+from shiboken6 import isValid
+
+from app.store.store import MessageState
+from app.ui.blocks.code import CodeView
+from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.transcript.tools import Tools
+from app.ui.widgets.accessibility import NO_INTERFACE
+from engine import Role
+
+_WRITERS = {Role.USER: "You", Role.ASSISTANT: "Answer", Role.SYSTEM: "Instructions"}
+_STATES = {
+    MessageState.STOPPED: ", stopped",
+    MessageState.INTERRUPTED: ", interrupted",
+    MessageState.FAILED: ", failed",
+    MessageState.STREAMING: ", being written",
+}
+_THOUGHTS = "thoughts"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One thing inside a message that can be used, or a word among such things."""
+
+    key: str  # within its message
+    role: QAccessible.Role
+    name: str
+    area: QRectF  # relative to the message
+    use: Callable[[], object] | None = None
+    description: str = ""
+    expanded: bool | None = None
+
+
+class Messages:
+    """The interfaces of the messages of a transcript, each from the first question to its end.
+
+    `view` is only where they are on the screen; `editor()` is the open editor of a message.
+    """
+
+    def __init__(
+        self,
+        view: QAbstractScrollArea,
+        layout: TranscriptLayout,
+        tools: Tools,
+        open_link: Callable[[str], object],
+        editor: Callable[[], QWidget | None],
+    ) -> None:
+        self.view = view
+        self.layout = layout
+        self.editor = editor
+        self._tools = tools
+        self._open_link = open_link
+        self._made: dict[int, MessageAccess] = {}
+        self._known: set[int] = set()
+        self._focused = ""  # the control of the message that has the keyboard
+        view.destroyed.connect(lambda: self._forget(set()))
+
+    def controls(self, index: int) -> list[Control]:
+        """The controls of a message in reading order: thoughts, links and code, tools.
+
+        Links and code are known once the message is laid out, which happens when there is time.
+        """
+        message, roles = self.layout.stack.views[index], QAccessible.Role
+        controls: list[Control] = []
+        if message.has_thoughts:
+            words, area = message.thought_words(), message.thought_area()
+            use = partial(self.layout.toggle_thoughts, index)
+            expanded = not message.folded
+            controls.append(Control(_THOUGHTS, roles.Button, words, area, use, expanded=expanded))
+        if not message.hidden_for_edit:
+            for number, part in enumerate(message.parts):
+                for count, link in enumerate(part.view.links()):
+                    found = link.moved(part.x, part.y)
+                    use = partial(self._open_link, link.address)
+                    key = f"link {number} {count}"
+                    controls.append(
+                        Control(
+                            key, roles.Link, link.text, found.area, use, description=link.address
+                        )
+                    )
+                if isinstance(part.view, CodeView):
+                    area = part.view.copy_area().translated(part.x, part.y)
+                    use = partial(self._tools.copy_code, part.view)
+                    controls.append(Control(f"code {number}", roles.Button, "Copy code", area, use))
+        for tool, area in zip(*self._tools.all(index), strict=True):
+            if tool.name == "word":
+                controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
+                continue
+            use = partial(self._tools.use, index, tool) if tool.can_act else None
+            controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
+        return controls
+
+    def message(self, message_id: int) -> MessageAccess:
+        """The interface of a message."""
+        if message_id not in self._made:
+            self._made[message_id] = MessageAccess(self, message_id)
+        return self._made[message_id]
+
+    def changed(self) -> None:
+        """Other messages are shown: drop the interfaces of those that are gone, tell of new ones."""
+        ids = [view.message.id for view in self.layout.stack.views]
+        self._forget(set(ids))
+        if QAccessible.isActive():
+            for message_id in ids:
+                if message_id not in self._known:
+                    _tell(self.message(message_id), QAccessible.Event.ObjectCreated)
+            self._known = set(ids)
+
+    def focus(self, index: int, control: str = "") -> None:
+        """Tell that a message, or a control of it, has the keyboard now."""
+        self._focused = control
+        if QAccessible.isActive():
+            message = self.message(self.layout.stack.views[index].message.id)
+            item = message.control_access(control) if control else message
+            _tell(item, QAccessible.Event.Focus)
+
+    def has_focus(self, index: int, control: str = "") -> bool:
+        """Whether a message itself, or a control of it, has the keyboard."""
+        return self.layout.focused == index and self._focused == control
+
+    def _forget(self, kept: set[int]) -> None:
+        """Have Qt delete what it and Python know of messages that are gone."""
+        for message_id in [gone for gone in self._made if gone not in kept]:
+            message = self._made.pop(message_id)
+            for item in (*message.controls.values(), message):
+                QAccessible.deleteAccessibleInterface(QAccessible.uniqueId(item))
+
+
+class _Item(QAccessibleInterface):
+    """What messages and their controls have in common: they are drawn, not widgets."""
+
+    def __init__(self, messages: Messages) -> None:
+        super().__init__()
+        self._messages = messages
+        self._view = messages.view
+        self._layout = messages.layout
+
+    def object(self) -> QObject | None:  # type: ignore[override]
+        return None
+
+    def setText(self, t: QAccessible.Text, text: str) -> None:
+        """Nothing in a conversation is written this way."""
+
+    def state(self) -> QAccessible.State:
+        state = QAccessible.State()
+        if not self.isValid():
+            state.invalid = True  # type: ignore[attr-defined]
+            return state
+        port = self._view.viewport()
+        seen = QRect(port.mapToGlobal(QPoint(0, 0)), port.size())
+        state.focusable = True  # type: ignore[attr-defined]
+        state.invisible = not self._view.isVisible()  # type: ignore[attr-defined]
+        state.offscreen = not self.rect().intersects(seen)  # type: ignore[attr-defined]
+        return state
+
+    def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
+        return None
+
+    def childAt(self, x: int, y: int) -> QAccessibleInterface | None:  # type: ignore[override]
+        children = (self.child(n) for n in range(self.childCount()))
+        return next((child for child in children if child and child.rect().contains(x, y)), None)
+
+    def childCount(self) -> int:
+        return 0
+
+    def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
+        return -1
+
+    def backgroundColor(self) -> QColor:
+        return self._layout.style.paper
+
+    def foregroundColor(self) -> QColor:
+        return self._layout.style.ink
+
+    def window(self) -> QWindow | None:  # type: ignore[override]
+        return self._view.window().windowHandle()
+
+    def _on_screen(self, index: int, area: QRectF) -> QRect:
+        """An area of a message in the coordinates of the screen."""
+        layout = self._layout
+        inside = area.translated(layout.column_left(), layout.message_top(index)).toAlignedRect()
+        return QRect(self._view.viewport().mapToGlobal(inside.topLeft()), inside.size())
+
+
+class MessageAccess(_Item):
+    """One message: its writer, its state and its text are its name."""
+
+    def __init__(self, messages: Messages, message_id: int) -> None:
+        super().__init__(messages)
+        self.message_id = message_id
+        self.controls: dict[str, ControlAccess] = {}
+
+    @property
+    def index(self) -> int:
+        """Where the message stands; -1 when it is gone."""
+        if not isValid(self._view):
+            return -1
+        found = self._layout.stack.index_of(self.message_id)
+        return -1 if found is None else found
+
+    def isValid(self) -> bool:
+        return self.index >= 0
+
+    def role(self) -> QAccessible.Role:
+        return QAccessible.Role.ListItem
+
+    def state(self) -> QAccessible.State:
+        state = super().state()
+        state.readOnly = True  # type: ignore[attr-defined]
+        focused = self.isValid() and self._messages.has_focus(self.index)
+        state.focused = focused  # type: ignore[attr-defined]
+        return state
+
+    def text(self, t: QAccessible.Text) -> str:
+        if not self.isValid():
+            return ""
+        message = self._layout.stack.views[self.index].message
+        if t is QAccessible.Text.Name:
+            return f"{_WRITERS[message.role]}{_STATES.get(message.state, '')}: {message.text}"
+        if t is QAccessible.Text.Description:
+            return "\n".join(filter(None, (adapters_in_words(message.adapters), message.error)))
+        return ""
+
+    def rect(self) -> QRect:
+        if not self.isValid():
+            return QRect()
+        stack = self._layout.stack
+        height = stack.views[self.index].height
+        return self._on_screen(self.index, QRectF(0.0, 0.0, stack.column, height))
+
+    def parent(self) -> QAccessibleInterface:
+        return QAccessible.queryAccessibleInterface(self._view)
+
+    def _found(self) -> list[Control]:
+        return self._messages.controls(self.index) if self.isValid() else []
+
+    def control(self, key: str) -> Control | None:
+        """A control as it is now; None when the message has it no more."""
+        return next((found for found in self._found() if found.key == key), None)
+
+    def control_access(self, key: str) -> ControlAccess:
+        """The interface of a control."""
+        if key not in self.controls:
+            self.controls[key] = ControlAccess(self._messages, self, key)
+        return self.controls[key]
+
+    def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
+        found = self._found()
+        return self.control_access(found[index].key) if 0 <= index < len(found) else None
+
+    def childCount(self) -> int:
+        return len(self._found())
+
+    def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
+        if not isinstance(arg__1, ControlAccess):
+            return -1
+        keys = [found.key for found in self._found()]
+        return keys.index(arg__1.key) if arg__1.key in keys else -1
+
+
+class ControlAccess(_Item):
+    """One control of a message."""
+
+    def __init__(self, messages: Messages, message: MessageAccess, key: str) -> None:
+        super().__init__(messages)
+        self.key = key
+        self._message = message
+        self._action = _Press(self)
+
+    def control(self) -> Control | None:
+        """The control as it is now."""
+        return self._message.control(self.key)
+
+    def isValid(self) -> bool:
+        return self.control() is not None
+
+    def role(self) -> QAccessible.Role:
+        found = self.control()
+        return found.role if found else QAccessible.Role.NoRole
+
+    def state(self) -> QAccessible.State:
+        state, found = super().state(), self.control()
+        if found is None:
+            return state
+        word = found.role is QAccessible.Role.StaticText
+        state.focusable = not word  # type: ignore[attr-defined]
+        focused = self._messages.has_focus(self._message.index, self.key)
+        state.focused = focused  # type: ignore[attr-defined]
+        state.disabled = found.use is None and not word  # type: ignore[attr-defined]
+        if found.expanded is not None:
+            state.expandable = True  # type: ignore[attr-defined]
+            state.expanded = found.expanded  # type: ignore[attr-defined]
+            state.collapsed = not found.expanded  # type: ignore[attr-defined]
+        return state
+
+    def text(self, t: QAccessible.Text) -> str:
+        found = self.control()
+        if found is None:
+            return ""
+        texts = {QAccessible.Text.Name: found.name, QAccessible.Text.Description: found.description}
+        return texts.get(t, "")
+
+    def rect(self) -> QRect:
+        found = self.control()
+        return self._on_screen(self._message.index, found.area) if found else QRect()
+
+    def parent(self) -> QAccessibleInterface:
+        return self._message
+
+    def interface_cast(self, t: QAccessible.InterfaceType) -> object:  # type: ignore[override]
+        found = self.control()
+        if t is QAccessible.InterfaceType.ActionInterface and found and found.use:
+            return self._action
+        return NO_INTERFACE
+
+
+class _Press(QAccessibleActionInterface):
+    """Using a control."""
+
+    def __init__(self, access: ControlAccess) -> None:
+        super().__init__()
+        self._access = access
+
+    def actionNames(self) -> list[str]:
+        return [QAccessibleActionInterface.pressAction()]
+
+    def doAction(self, actionName: str) -> None:
+        found = self._access.control()
+        if found and found.use and actionName == QAccessibleActionInterface.pressAction():
+            QTimer.singleShot(0, found.use)  # it may take the message away, and this with it
+
+    def keyBindingsForAction(self, actionName: str) -> list[str]:
+        return []
+
+
+class TranscriptAccess(_Item):
+    """The list of messages; below them the editor of a message while one is open."""
+
+    def isValid(self) -> bool:
+        return isValid(self._view)
+
+    def object(self) -> QObject:
+        return self._view
+
+    def role(self) -> QAccessible.Role:
+        return QAccessible.Role.List
+
+    def state(self) -> QAccessible.State:
+        state = super().state()
+        state.focused = self._view.hasFocus()  # type: ignore[attr-defined]
+        return state
+
+    def text(self, t: QAccessible.Text) -> str:
+        if t is QAccessible.Text.Name:
+            return self._view.accessibleName()
+        if t is QAccessible.Text.Description:
+            count = len(self._layout.stack)
+            return "1 message" if count == 1 else f"{count} messages"
+        return ""
+
+    def rect(self) -> QRect:
+        return QRect(self._view.mapToGlobal(QPoint(0, 0)), self._view.size())
+
+    def parent(self) -> QAccessibleInterface | None:  # type: ignore[override]
+        parent = self._view.parentWidget()
+        return QAccessible.queryAccessibleInterface(parent) if parent else None
+
+    def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
+        views, editor = self._layout.stack.views, self._messages.editor()
+        if 0 <= index < len(views):
+            return self._messages.message(views[index].message.id)
+        if index == len(views) and editor is not None:
+            return QAccessible.queryAccessibleInterface(editor)
+        return None
+
+    def childCount(self) -> int:
+        return len(self._layout.stack) + (self._messages.editor() is not None)
+
+    def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
+        if isinstance(arg__1, MessageAccess):
+            return arg__1.index
+        editor = self._messages.editor()
+        return len(self._layout.stack) if editor and arg__1.object() is editor else -1
+
+
+def _tell(item: QAccessibleInterface, event: QAccessible.Event) -> None:
+    QAccessible.updateAccessibility(QAccessibleEvent(item, event))

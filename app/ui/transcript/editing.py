@@ -1,0 +1,113 @@
+"""Editing an own message inside the transcript: puts the editor where the message stood.
+
+The message makes room for the editor while it is open, and everything below moves with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtWidgets import QWidget
+
+from app.ui.blocks.style import ReadingStyle
+from app.ui.transcript.message_editor import MessageEditor
+from app.ui.transcript.message_stack import MessageStack
+from app.ui.transcript.message_view import CARD_SHARE
+
+
+class Editing:
+    """At most one open editor.
+
+    `place()` gives the column's left edge and the scroll offset; `changed(index)` is called when a
+    message has another height, `closed()` when the person is done, and `submitted` then sends.
+    """
+
+    def __init__(
+        self,
+        viewport: QWidget,
+        stack: MessageStack,
+        place: Callable[[], tuple[int, int]],
+        changed: Callable[[int], None],
+        submitted: Callable[[int, str], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self.editor: MessageEditor | None = None
+        self.message_id = 0
+        self._viewport = viewport
+        self._stack = stack
+        self._place = place
+        self._changed = changed
+        self._submitted = submitted
+        self._closed = closed
+
+    def begin(self, index: int, style: ReadingStyle) -> None:
+        """Open the editor in the place of a message."""
+        view = self._stack.views[index]
+        view.build(self._stack.column)
+        view.hidden_for_edit = True
+        self.message_id = view.message.id
+        self.editor = MessageEditor(view.message.text, style, self._viewport)
+        self.editor.submitted.connect(self._submit)
+        self.editor.cancelled.connect(self._cancel)
+        self.editor.resized.connect(self.fit)
+        self.editor.show()  # only a shown field breaks its lines
+        self.fit()
+        self.editor.place_cursor()
+        self.editor.setFocus()
+
+    def end(self) -> None:
+        """Close the editor, if one is open; the message is as it was."""
+        if self.editor is None:
+            return
+        editor, self.editor = self.editor, None
+        editor.hide()
+        editor.deleteLater()
+        index = self._stack.index_of(self.message_id)
+        self.message_id = 0
+        if index is not None:
+            view = self._stack.views[index]
+            view.hidden_for_edit = False
+            view.edit_height = 0.0
+            view.layout()
+            self._changed(index)
+
+    def fit(self) -> None:
+        """Give the editor the height its text needs, and the message as much."""
+        index = self._stack.index_of(self.message_id)
+        if self.editor is None or index is None:
+            return
+        view = self._stack.views[index]
+        view.hidden_for_edit = True
+        most = max(self._viewport.height() // 2, 120)
+        height = self.editor.wanted_height(self._width(), most)
+        if height != view.edit_height or not view.built:
+            view.edit_height = float(height)
+            view.build(self._stack.column)
+            view.layout()
+            self._changed(index)
+        self.move()
+
+    def move(self) -> None:
+        """Put the editor where its message is now."""
+        index = self._stack.index_of(self.message_id)
+        if self.editor is None or index is None:
+            return
+        left, offset = self._place()
+        width = self._width()
+        x = left + round(self._stack.column) - width
+        y = round(self._stack.top(index)) - offset
+        height = round(self._stack.views[index].edit_height)
+        self.editor.setGeometry(x, y, width, height)
+
+    def _width(self) -> int:
+        return round(self._stack.column * CARD_SHARE)
+
+    def _submit(self, text: str) -> None:
+        message_id = self.message_id
+        self.end()
+        self._closed()
+        self._submitted(message_id, text)
+
+    def _cancel(self) -> None:
+        self.end()
+        self._closed()

@@ -1,0 +1,133 @@
+"""The transcript by keyboard: from message to message, and along the tools of one.
+
+Up and Down go between messages once one has the focus, Left and Right and Tab along its tools,
+Enter uses one. Tab leaves after the last tool, so that nobody is caught in a long conversation.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
+
+from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.tools import Tools
+
+THOUGHTS = -1  # the place of the line that unfolds the thoughts, before the tools
+
+
+class Keys(QObject):
+    """Which of the tools of the message that has the keyboard is the one in use."""
+
+    copy_requested = Signal()
+    select_all_requested = Signal()
+    moved = Signal(int, str)  # message and, unless it is the message itself, the control in it
+
+    def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
+        super().__init__(layout)
+        self._layout = layout
+        self._tools = tools
+        self.tool = -2
+
+    def forget(self) -> None:
+        """No message has the keyboard."""
+        self._layout.focused, self.tool = -1, -2
+
+    def enter(self, *, backwards: bool) -> None:
+        """The view got the focus by the Tab key: go to the last message that is in sight."""
+        layout = self._layout
+        if len(layout.stack):
+            bottom = layout.offset() + layout.page() - 40
+            self._go(layout.stack.at(bottom))
+            stops = self._stops()
+            if backwards and stops:
+                self.tool = stops[-1]
+
+    def step(self, *, forward: bool) -> bool:
+        """Go along the tools; False at the end, where the focus leaves the view."""
+        if self._layout.focused < 0:
+            return False
+        stops = self._stops()
+        after = [n for n in stops if (n > self.tool if forward else n < self.tool)]
+        if not after:
+            return False
+        self.tool = after[0] if forward else after[-1]
+        tools, _ = self._tools.shown(self._layout.focused)
+        control = "thoughts" if self.tool == THOUGHTS else f"tool {tools[self.tool].name}"
+        self.moved.emit(self._layout.focused, control)
+        self._layout.message_changed.emit(self._layout.focused)
+        return True
+
+    def press(self, event: QKeyEvent) -> bool:
+        """Act on a key; False when it means nothing here."""
+        layout, key = self._layout, event.key()
+        page = layout.page()
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_requested.emit()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all_requested.emit()
+        elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self._up_or_down(1 if key == Qt.Key.Key_Down else -1)
+        elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            return self.step(forward=key == Qt.Key.Key_Right)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            return self._use()
+        elif key == Qt.Key.Key_Home:
+            layout.scroll_to(0)
+        elif key == Qt.Key.Key_End:
+            layout.jump_to_end()
+        elif key == Qt.Key.Key_PageUp:
+            layout.scroll_to(layout.offset() - page + 48)
+        elif key == Qt.Key.Key_PageDown:
+            layout.scroll_to(layout.offset() + page - 48)
+        elif key == Qt.Key.Key_Escape and (self._layout.focused >= 0 or not layout.selection.empty):
+            self.forget()
+            layout.selection.clear()
+            layout.changed.emit()
+        else:
+            return False
+        return True
+
+    def _up_or_down(self, step: int) -> None:
+        """Go to the next message; without one, or inside a long one, scroll."""
+        layout = self._layout
+        if self._layout.focused < 0:
+            layout.scroll_to(layout.offset() + 72 * step)
+            return
+        top = layout.message_top(self._layout.focused)
+        bottom = top + layout.stack.views[self._layout.focused].height
+        hidden = top < -8 if step < 0 else bottom > layout.page() + 8
+        if hidden:
+            layout.scroll_to(layout.offset() + 72 * step)
+        elif 0 <= self._layout.focused + step < len(layout.stack):
+            self._go(self._layout.focused + step)
+
+    def _go(self, index: int) -> None:
+        layout = self._layout
+        layout.focused = index
+        stops = self._stops()
+        self.tool = stops[0] if stops else -2
+        top = layout.message_top(index)
+        height, page = layout.stack.views[index].height, layout.page()
+        if top < 0 or height > page:
+            layout.scroll_to(layout.stack.top(index) - 24)
+        elif top + height > page:
+            layout.scroll_to(layout.stack.top(index) + height - page + 16)
+        self.moved.emit(index, "")
+        layout.changed.emit()
+
+    def _stops(self) -> list[int]:
+        """The places the focus can take in the message."""
+        tools, _ = self._tools.shown(self._layout.focused)
+        stops = [n for n, tool in enumerate(tools) if tool.can_act]
+        thoughts = self._layout.stack.views[self._layout.focused].has_thoughts
+        return [THOUGHTS, *stops] if thoughts else stops
+
+    def _use(self) -> bool:
+        if self._layout.focused < 0:
+            return False
+        tools, _ = self._tools.shown(self._layout.focused)
+        if self.tool == THOUGHTS:
+            self._layout.toggle_thoughts(self._layout.focused)
+        elif 0 <= self.tool < len(tools):
+            self._tools.use(self._layout.focused, tools[self.tool])
+        return True

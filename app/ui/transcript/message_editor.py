@@ -1,0 +1,127 @@
+"""Editing an own message in its place: a text field with Cancel and Send.
+
+Enter sends, Shift+Enter begins a line, Esc cancels; while an input method composes, its keys are
+its own.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QInputMethodEvent, QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from app.ui.blocks.style import ReadingStyle
+from app.ui.theme.theme import RADIUS_CARD
+from app.ui.widgets.controls import TextButton
+
+_BUTTONS = 44  # pixels of height below the text
+
+
+class _Field(QPlainTextEdit):
+    """The text; tells Enter and Esc apart from text."""
+
+    submitted = Signal()
+    cancelled = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._composing = False
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setAccessibleName("Edit your message")
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
+    def inputMethodEvent(self, arg__1: QInputMethodEvent) -> None:
+        self._composing = bool(arg__1.preeditString())
+        super().inputMethodEvent(arg__1)
+
+    def keyPressEvent(self, e: QKeyEvent) -> None:
+        enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if self._composing:
+            super().keyPressEvent(e)
+        elif enter and not e.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.submitted.emit()
+        elif e.key() == Qt.Key.Key_Escape:
+            self.cancelled.emit()
+        else:
+            super().keyPressEvent(e)
+
+
+class MessageEditor(QFrame):
+    """The field in a card, with its two buttons."""
+
+    submitted = Signal(str)
+    cancelled = Signal()
+    resized = Signal()  # the text needs another height
+
+    def __init__(self, text: str, style: ReadingStyle, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("editor")
+        self._field = _Field(self)
+        self._field.setPlainText(text)
+        self.setFocusProxy(self._field)
+        self._cancel = TextButton("Cancel", "quiet", parent=self)
+        self._send = TextButton("Send", "outlined", parent=self)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addStretch(1)
+        buttons.addWidget(self._cancel)
+        buttons.addWidget(self._send)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(12, 8, 8, 8)  # the field has 4 pixels of its own
+        layout.setSpacing(4)
+        layout.addWidget(self._field, 1)
+        layout.addLayout(buttons)
+        self._field.submitted.connect(self._submit)
+        self._send.clicked.connect(self._submit)
+        self._field.cancelled.connect(self.cancelled)
+        self._cancel.clicked.connect(self.cancelled)
+        self._field.textChanged.connect(self._changed)
+        self.apply_style(style)
+        self._changed()
+
+    def place_cursor(self) -> None:
+        """Put the cursor at the end, once the lines are broken."""
+        cursor = self._field.textCursor()
+        cursor.movePosition(cursor.MoveOperation.End)
+        self._field.setTextCursor(cursor)
+        self._field.horizontalScrollBar().setValue(0)
+
+    def apply_style(self, style: ReadingStyle) -> None:
+        """Look like the card it stands in for, with the ring of what is being written in."""
+        palette = style.palette
+        self._field.setFont(style.body)
+        self.setStyleSheet(
+            f"QFrame#editor {{ background: {palette.surface}; border: {2 if style.bare else 1}px solid {palette.accent};"
+            f" border-radius: {RADIUS_CARD}px; }}"
+            f"QPlainTextEdit {{ background: transparent; color: {palette.text}; border: none; }}"
+        )
+        for button in (self._cancel, self._send):
+            button.apply_palette(palette)
+
+    def text(self) -> str:
+        """What is in the field."""
+        return self._field.toPlainText()
+
+    def wanted_height(self, width: int, most: int) -> int:
+        """The height that shows all of the text, up to `most`."""
+        self.resize(width, self.height())
+        layout = self.layout()
+        if layout:
+            layout.activate()
+        lines = max(int(self._field.document().size().height()), 1)  # plain text counts lines
+        height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
+        bars = Qt.ScrollBarPolicy
+        fits = height <= most
+        self._field.setVerticalScrollBarPolicy(
+            bars.ScrollBarAlwaysOff if fits else bars.ScrollBarAsNeeded
+        )
+        return min(height, most)
+
+    def _submit(self) -> None:
+        if self.text().strip():
+            self.submitted.emit(self.text())
+
+    def _changed(self) -> None:
+        self._send.setEnabled(bool(self.text().strip()))
+        self.resized.emit()

@@ -1,0 +1,226 @@
+"""Draws one message: card or paper, its blocks with their markers and bars, its tools.
+
+All coordinates come from `MessageView`; this decides only what they look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.markdown.blocks import BOX, BULLET, TICKED, Heading
+from app.ui.blocks.blocks import Canvas
+from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle, mixed
+from app.ui.theme.icons import pixmap
+from app.ui.theme.theme import RADIUS_CARD
+from app.ui.transcript import message_tools
+from app.ui.transcript.message_tools import Tool
+from app.ui.transcript.message_view import MessageView, Part
+
+DOT = 8.0  # pixels across the dot at the end of a streaming answer
+_BAR = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a message is to be drawn, and in which state."""
+
+    tools: Sequence[Tool]
+    areas: Sequence[QRectF]  # of the tools, relative to the message
+    selection: Sequence[tuple[int, int, int]] = ()  # part, first and last position
+    mouse: QPointF | None = None  # relative to the message
+    focused: int = -2  # the tool with the keyboard focus; -1: the thoughts; -2: none
+    done: str = ""  # the tool that was just used
+
+
+def paint(
+    painter: QPainter,
+    view: MessageView,
+    style: ReadingStyle,
+    at: QPointF,
+    clip: QRectF,
+    shown: Shown,
+) -> None:
+    """Draw the message with its upper left corner (of the column) at `at`."""
+    if view.own and not view.hidden_for_edit:
+        painter.setPen(QPen(style.hairline, 2) if style.bare else Qt.PenStyle.NoPen)
+        painter.setBrush(style.card)
+        painter.drawRoundedRect(view.card.translated(at), RADIUS_CARD, RADIUS_CARD)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+    if view.has_thoughts:
+        _paint_thought_line(painter, view, style, at, shown)
+    if not view.hidden_for_edit:
+        selected = {part: (first, last) for part, first, last in shown.selection}
+        for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
+            _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
+    if view.streaming:
+        _paint_end(painter, view, style, at)
+    if view.error:
+        place = at + QPointF(0.0, view.tools_top - 4 - view.error.height)
+        view.error.paint(painter, place, style, style.danger)
+    for index, (tool, area) in enumerate(zip(shown.tools, shown.areas, strict=True)):
+        message_tools.paint(
+            painter,
+            tool,
+            area.translated(at),
+            style,
+            hovered=shown.mouse is not None and area.contains(shown.mouse),
+            focused=index == shown.focused,
+            done=bool(shown.done) and tool.name == shown.done,
+        )
+
+
+def _paint_part(
+    painter: QPainter,
+    view: MessageView,
+    index: int,
+    style: ReadingStyle,
+    at: QPointF,
+    clip: QRectF,
+    selected: tuple[int, int] | None,
+    mouse: QPointF | None,
+) -> None:
+    part = view.parts[index]
+    origin = at + QPointF(part.x, part.y)
+    quiet = part.thought or any(level.quote for level in part.path)
+    color = style.secondary if quiet and not isinstance(part.view.block, Heading) else style.ink
+    hover = mouse - QPointF(part.x, part.y) if mouse is not None else None
+    _paint_path(painter, view, index, style, at)
+    part.view.paint(Canvas(painter, style, clip, color, hover), origin, selected)
+
+
+def _paint_path(
+    painter: QPainter, view: MessageView, index: int, style: ReadingStyle, at: QPointF
+) -> None:
+    """Draw the quote bars and the marker left of a part (or right of it)."""
+    part = view.parts[index]
+    above = view.parts[index - 1] if index else None
+    top = part.y
+    if above and above.thought is part.thought:
+        top = above.y + above.view.height
+    x = 0.0
+    if part.thought:
+        _bar(painter, style, at, part, 0.0, top if index else part.y)
+        x = 18.0
+    for level in part.path[:DEEPEST_INDENT]:
+        if level.quote:
+            _bar(painter, style, at, part, x, part.y if level.begins else top)
+            x += QUOTE_INDENT
+        else:
+            x += INDENT
+            if level.marker:
+                _paint_marker(painter, style, at, part, x, level.marker)
+
+
+def _mirrored(part: Part, x: float) -> float:
+    """Where `x` from the side the text begins at is, from the left."""
+    if not part.view.right_to_left:
+        return part.x + x - _inset_of(part)
+    return part.x + part.width + _inset_of(part) - x
+
+
+def _inset_of(part: Part) -> float:
+    own = sum(QUOTE_INDENT if level.quote else INDENT for level in part.path[:DEEPEST_INDENT])
+    return float(own) + (18.0 if part.thought else 0.0)
+
+
+def _bar(
+    painter: QPainter, style: ReadingStyle, at: QPointF, part: Part, x: float, top: float
+) -> None:
+    left = _mirrored(part, x)
+    if part.view.right_to_left:
+        left -= _BAR
+    area = QRectF(at.x() + left, at.y() + top, _BAR, part.y + part.view.height - top)
+    painter.fillRect(area, style.hairline)
+
+
+def _paint_marker(
+    painter: QPainter, style: ReadingStyle, at: QPointF, part: Part, x: float, marker: str
+) -> None:
+    """Draw the marker of a list item; `x` is where its text begins."""
+    edge = _mirrored(part, x)
+    middle = at.y() + part.y + style.line / 2
+    to_right = part.view.right_to_left
+    if marker == BULLET:
+        depth = sum(not level.quote for level in part.path) - 1
+        center = QPointF(at.x() + edge + (13.5 if to_right else -13.5), middle)
+        painter.setPen(QPen(style.secondary, 1.25))
+        painter.setBrush(style.secondary if depth % 2 == 0 else Qt.BrushStyle.NoBrush)
+        painter.drawEllipse(center, 2.2, 2.2)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+    elif marker in (BOX, TICKED):
+        left = at.x() + edge + (6 if to_right else -22)
+        _paint_box(painter, style, QRectF(left, middle - 8, 16, 16), ticked=marker == TICKED)
+    else:
+        painter.setFont(style.body)
+        painter.setPen(style.secondary)
+        side = Qt.AlignmentFlag.AlignLeft if to_right else Qt.AlignmentFlag.AlignRight
+        left = edge + 8 if to_right else edge - 68
+        area = QRectF(at.x() + left, at.y() + part.y, 60, style.line)
+        painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter, marker)
+
+
+def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: bool) -> None:
+    painter.setPen(QPen(style.accent if ticked else style.faint, 1.25))
+    painter.setBrush(style.accent if ticked else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(box.adjusted(1, 1, -1, -1), 4, 4)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    if ticked:
+        pen = QPen(QColor(style.palette.on_accent), 1.75)
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+        painter.setPen(pen)
+        points = [(4.5, 8.5), (7.0, 11.0), (11.5, 5.5)]
+        painter.drawPolyline([box.topLeft() + QPointF(x, y) for x, y in points])
+
+
+def _paint_thought_line(
+    painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF, shown: Shown
+) -> None:
+    """Draw the one line that stands for the thoughts."""
+    area = view.thought_area()
+    hovered = shown.mouse is not None and area.contains(shown.mouse)
+    color = style.ink if hovered or shown.focused == -1 else style.secondary
+    ratio = painter.device().devicePixelRatio()
+    name = "chevron_right" if view.folded else "chevron_down"
+    middle = at.y() + area.center().y()
+    painter.drawPixmap(QPointF(at.x() - 4, middle - 8), pixmap(name, color.name(), 16, ratio))
+    painter.setFont(style.note)
+    painter.setPen(color)
+    words = view.thought_words()
+    place = QRectF(at.x() + 16, at.y(), 400, area.height())
+    painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, words)
+    if view.thinking and view.folded:
+        width = painter.fontMetrics().horizontalAdvance(words)
+        _dot(painter, style, QPointF(place.left() + width + 12, middle))
+    if shown.focused == -1:
+        width = painter.fontMetrics().horizontalAdvance(words) + 28
+        painter.setPen(QPen(style.accent, 2))
+        painter.drawRoundedRect(QRectF(at.x() - 8, at.y() + 1, width + 4, area.height() - 2), 6, 6)
+
+
+def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF) -> None:
+    """Draw the dot behind the last letter, or in front of what is being waited for."""
+    if view.thinking and view.folded:
+        return
+    point = view.end_point() + at
+    if view.parts:
+        behind = -10 if view.parts[-1].view.right_to_left else 10
+        _dot(painter, style, point + QPointF(behind, 0))
+        return
+    _dot(painter, style, point + QPointF(DOT / 2, 0))
+    if view.note:
+        painter.setFont(style.note)
+        painter.setPen(style.secondary)
+        place = QRectF(point.x() + 18, point.y() - style.line / 2, 600, style.line)
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, view.note)
+
+
+def _dot(painter: QPainter, style: ReadingStyle, center: QPointF) -> None:
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(mixed(style.accent, style.paper, 0.9))
+    painter.drawEllipse(center, DOT / 2, DOT / 2)
+    painter.setBrush(Qt.BrushStyle.NoBrush)

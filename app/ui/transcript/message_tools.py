@@ -1,0 +1,145 @@
+"""The tools under a message: which it has, where they stand, how they are drawn.
+
+Their row is part of every message's height, so they come and go without moving anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+
+from app.store.store import AdapterMark, Message, MessageState
+from app.ui.blocks.style import ReadingStyle
+from app.ui.theme.icons import pixmap
+from app.ui.theme.theme import RADIUS_CONTROL
+from engine import Role
+
+ROW = 32.0  # pixels of height the tools have
+_BOX = 28.0
+_ICON = 16
+_UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
+_WORDS = {MessageState.STOPPED: "Stopped", MessageState.INTERRUPTED: "Interrupted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One thing that can be done with a message, or a word between such things."""
+
+    name: str  # leaf, copy, regenerate, leaf_off, edit, continue, previous, next, word
+    text: str  # tooltip and accessible name; of a word, the word
+    label: str = ""  # shown beside the icon
+    enabled: bool = True
+    lasting: bool = False  # shown without hover
+
+    @property
+    def can_act(self) -> bool:
+        """Whether a click does something."""
+        return self.enabled and self.name != "word"
+
+
+def tools_for(message: Message, *, busy: bool) -> list[Tool]:
+    """The tools of a message in its present state; while an answer is made, none that change."""
+    if message.state is MessageState.STREAMING:
+        return []
+    tools: list[Tool] = []
+    if message.adapters:
+        tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
+    if message.state in _UNFINISHED:
+        tools.append(Tool("word", _WORDS[message.state], lasting=True))
+        if not busy:
+            tools.append(Tool("continue", "Continue this answer", "Continue", lasting=True))
+    if message.text:
+        tools.append(Tool("copy", "Copy as Markdown"))
+    if not busy:
+        if message.role is Role.ASSISTANT:
+            tools.append(Tool("regenerate", "Answer again"))
+            if message.adapters:
+                tools.append(Tool("leaf_off", "Answer again without adapters"))
+        elif message.role is Role.USER:
+            tools.append(Tool("edit", "Edit and send again"))
+        if message.siblings > 1:
+            tools += _switch(message)
+    return tools
+
+
+def adapters_in_words(marks: Sequence[AdapterMark]) -> str:
+    """Which adapters an answer was written with, and how strongly each was applied."""
+    if not marks:
+        return ""
+    *before, last = (f"{mark.name} at {mark.strength:.2f}" for mark in marks)
+    return f"Written with {', '.join(before)} and {last}" if before else f"Written with {last}"
+
+
+def _switch(message: Message) -> list[Tool]:
+    at, count = message.sibling, message.siblings
+    return [
+        Tool("previous", "Previous version", enabled=at > 1),
+        Tool("word", f"{at}/{count}"),
+        Tool("next", "Next version", enabled=at < count),
+    ]
+
+
+def place(
+    tools: Sequence[Tool], style: ReadingStyle, edge: float, top: float, *, from_right: bool
+) -> list[QRectF]:
+    """Where each tool stands in a row that begins (or, from the right, ends) at `edge`."""
+    metrics = QFontMetricsF(style.small)
+    widths: list[float] = []
+    for tool in tools:
+        if tool.name == "word":
+            widths.append(metrics.horizontalAdvance(tool.text) + 8)
+        elif tool.label:
+            widths.append(_BOX + metrics.horizontalAdvance(tool.label) + 6)
+        else:
+            widths.append(_BOX)
+    inset = (_BOX - _ICON) / 2  # the drawing of the outermost icon is in line with the text
+    x = edge + inset - sum(widths) if from_right else edge - inset
+    if tools and tools[0].name == "word" and not from_right:
+        x = edge - 4
+    areas: list[QRectF] = []
+    for width in widths:
+        areas.append(QRectF(x, top + (ROW - _BOX) / 2, width, _BOX))
+        x += width
+    return areas
+
+
+def paint(
+    painter: QPainter,
+    tool: Tool,
+    area: QRectF,
+    style: ReadingStyle,
+    *,
+    hovered: bool = False,
+    focused: bool = False,
+    done: bool = False,
+) -> None:
+    """Draw one tool; `done` shows a tick for a moment after a copy."""
+    if hovered and tool.can_act:
+        painter.setPen(style.ink if style.bare else Qt.PenStyle.NoPen)
+        painter.setBrush(style.card)
+        painter.drawRoundedRect(area, RADIUS_CONTROL, RADIUS_CONTROL)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+    if focused:
+        painter.setPen(QPen(style.accent, 2))
+        painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), RADIUS_CONTROL, RADIUS_CONTROL)
+    painter.setFont(style.small)
+    if tool.name == "word":
+        painter.setPen(style.secondary)
+        painter.drawText(area, Qt.AlignmentFlag.AlignCenter, tool.text)
+        return
+    color = style.ink if hovered or tool.label else style.secondary
+    if tool.label or tool.name == "leaf" or done:
+        color = style.accent
+    painter.setOpacity(1.0 if tool.enabled else 0.35)
+    ratio = painter.device().devicePixelRatio()
+    picture = pixmap("check" if done else tool.name, color.name(), _ICON, ratio)
+    inset = (_BOX - _ICON) / 2
+    painter.drawPixmap(area.topLeft() + QPointF(inset, inset), picture)
+    if tool.label:
+        painter.setPen(color)
+        words = area.adjusted(_BOX - 2, 0, 0, 0)
+        painter.drawText(words, Qt.AlignmentFlag.AlignVCenter, tool.label)
+    painter.setOpacity(1.0)

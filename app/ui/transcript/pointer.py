@@ -1,0 +1,276 @@
+"""The transcript by mouse: what is under it, what a click does, selecting by dragging.
+
+One object, because hover, click and drag decide by the same question: what is at this point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, QPointF, Qt, QTimer, Signal
+from PySide6.QtGui import QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from app.ui.blocks.code import CodeView
+from app.ui.blocks.table import TableView
+from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.message_tools import Tool
+from app.ui.transcript.selection import Spot
+from app.ui.transcript.tools import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is at a point."""
+
+    message: int = -1
+    tool: Tool | None = None
+    thoughts: bool = False
+    code_copy: CodeView | None = None
+    bar: CodeView | TableView | None = None  # its sideways bar
+    bar_left: float = 0.0  # where what it scrolls begins in the viewport
+    link: str = ""
+    text: bool = False
+
+    @property
+    def button(self) -> object:
+        """What a click uses, or None."""
+        if self.tool:
+            return (self.message, self.tool.name)
+        return self.code_copy or (self.message if self.thoughts else None)
+
+
+class Pointer(QObject):
+    """What the mouse is over and what it holds."""
+
+    link_activated = Signal(str)  # address
+    shape_changed = Signal(Qt.CursorShape)
+
+    def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
+        super().__init__(layout)
+        self._layout = layout
+        self._tools = tools
+        self._shape = Qt.CursorShape.ArrowCursor
+        self.point: QPointF | None = None  # in the viewport
+        self._pressed = Target()
+        self._selecting = False
+        self._unit = 1  # 1: characters, 2: words, 3: lines
+        self._origin: tuple[Spot, Spot] | None = None  # the word or line the drag began with
+        self._clicks_at = QPointF()
+        self._clicks = 0
+        self._click_timer = QTimer(self)
+        self._click_timer.setSingleShot(True)
+        self._pull = QTimer(self)
+        self._pull.setInterval(30)
+        self._pull.timeout.connect(self._pull_on)
+
+    # --- hover ------------------------------------------------------------------------------
+
+    def target(self, point: QPointF) -> Target:
+        """What is at a point of the viewport."""
+        layout = self._layout
+        y = point.y() + layout.offset()
+        index = layout.stack.at(y)
+        if index < 0 or y < layout.stack.top(0):
+            return Target()
+        message = layout.stack.views[index]
+        inside = layout.local(index, point)
+        if inside.y() > message.height or not -48 <= inside.x() <= layout.stack.column + 48:
+            return Target()
+        for tool, area in zip(*self._tools.shown(index), strict=True):
+            if area.contains(inside):
+                return Target(index, tool=tool if tool.can_act else None)
+        if message.thought_area().contains(inside):
+            return Target(index, thoughts=True)
+        number = message.part_at(inside.y())
+        if number < 0:
+            return Target(index)
+        part = message.parts[number]
+        x, y = inside.x() - part.x, inside.y() - part.y
+        block = part.view
+        if isinstance(block, CodeView) and block.copy_area().contains(QPointF(x, y)):
+            return Target(index, code_copy=block)
+        within = 0 <= x <= part.width and 0 <= y <= block.height
+        if within and isinstance(block, CodeView | TableView) and block.over_bar(y):
+            return Target(index, bar=block, bar_left=point.x() - x)
+        if not within:
+            return Target(index)
+        return Target(index, link=block.link_at(x, y), text=block.over_text(x, y))
+
+    def moved(self, point: QPointF | None) -> None:
+        """The mouse is somewhere else; None: outside."""
+        layout, before = self._layout, self._layout.hovered
+        old = self.point
+        self.point = point
+        target = self.target(point) if point is not None else Target()
+        layout.hovered = target.message
+        if layout.hovered != before and before >= 0:
+            layout.message_changed.emit(before)
+        if layout.hovered >= 0 and (layout.hovered != before or point != old):
+            layout.hover_changed.emit(layout.hovered)
+        hand = target.button is not None or bool(target.link)
+        shape = Qt.CursorShape.PointingHandCursor if hand else Qt.CursorShape.ArrowCursor
+        if target.text and not hand:
+            shape = Qt.CursorShape.IBeamCursor
+        if shape is not self._shape:
+            self._shape = shape
+            self.shape_changed.emit(shape)
+
+    def scrolled(self) -> None:
+        """Other text came under the mouse."""
+        if self.point is not None and not self._selecting:
+            self.moved(self.point)
+
+    def tip(self, point: QPointF) -> str:
+        """What a tooltip at a point says."""
+        target = self.target(point)
+        if target.tool:
+            return target.tool.text
+        return target.link
+
+    # --- press, drag, release ---------------------------------------------------------------
+
+    def press(self, event: QMouseEvent) -> None:
+        """A button went down."""
+        point = event.position()
+        self._pressed = self.target(point)
+        if self._pressed.bar:
+            self._drag_bar(point)
+            return
+        if self._pressed.button is not None:
+            return
+        self._count_click(point)
+        spot = self._layout.spot_at(point)
+        if spot is None:
+            return
+        selection = self._layout.selection
+        self._selecting = True
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and selection.anchor:
+            self._unit, self._origin = 1, (selection.anchor, selection.anchor)
+        else:
+            self._unit = self._clicks
+            self._origin = self._around(spot)
+        self._select_to(spot)
+
+    def _count_click(self, point: QPointF) -> None:
+        near = (point - self._clicks_at).manhattanLength() < 6
+        again = self._click_timer.isActive() and near
+        self._clicks = self._clicks % 3 + 1 if again else 1
+        self._clicks_at = point
+        self._click_timer.start(QApplication.doubleClickInterval())
+
+    def drag(self, point: QPointF) -> None:
+        """The mouse moves with the button down."""
+        self.point = point
+        if self._pressed.bar:
+            self._drag_bar(point)
+        elif self._selecting:
+            if (point - self._clicks_at).manhattanLength() >= 6:
+                self._click_timer.stop()  # a drag is no part of a double click
+            spot = self._layout.spot_at(point)
+            if spot is not None:
+                self._select_to(spot)
+            outside = not 0 <= point.y() <= self._layout.page()
+            if outside and not self._pull.isActive():
+                self._pull.start()
+            elif not outside:
+                self._pull.stop()
+            self._reveal(point)
+
+    def release(self, point: QPointF) -> None:
+        """The button went up: use what it went down on."""
+        layout, pressed, target = self._layout, self._pressed, self.target(point)
+        was_selecting, self._selecting = self._selecting, False
+        self._pressed = Target()
+        self._pull.stop()
+        if pressed.button is not None and pressed.button == target.button:
+            if pressed.tool:
+                self._tools.use(pressed.message, pressed.tool)
+            elif pressed.code_copy:
+                self._tools.copy_code(pressed.code_copy)
+            else:
+                layout.toggle_thoughts(pressed.message)
+        elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:
+            self.link_activated.emit(pressed.link)
+        self.moved(point)
+
+    def _drag_bar(self, point: QPointF) -> None:
+        block = self._pressed.bar
+        if block and block.sideways.drag_to(point.x() - self._pressed.bar_left):
+            self._layout.message_changed.emit(self._pressed.message)
+
+    def _reveal(self, point: QPointF) -> None:
+        """Scroll a card sideways while a selection is pulled over its edge."""
+        spot = self._layout.spot_at(point)
+        if spot is None:
+            return
+        message = self._layout.stack.views[spot[0]]
+        if spot[1] >= len(message.parts):
+            return
+        part = message.parts[spot[1]]
+        if isinstance(part.view, CodeView | TableView):
+            x = self._layout.local(spot[0], point).x() - part.x
+            sideways = part.view.sideways
+            past = x - part.width if x > part.width else min(x, 0.0)
+            if past and sideways.move_to(sideways.offset + past / 2):
+                self._layout.message_changed.emit(spot[0])
+
+    def _pull_on(self) -> None:
+        """Scroll on while the mouse is held outside."""
+        if self.point is None or not self._selecting:
+            return
+        height = self._layout.page()
+        past = self.point.y() - height if self.point.y() > height else min(self.point.y(), 0.0)
+        self._layout.scroll_to(self._layout.offset() + past / 2)
+        spot = self._layout.spot_at(self.point)
+        if spot is not None:
+            self._select_to(spot)
+
+    # --- selecting --------------------------------------------------------------------------
+
+    def _around(self, spot: Spot) -> tuple[Spot, Spot]:
+        """The word or the line at a place, by what is being selected."""
+        message = self._layout.stack.views[spot[0]]
+        if self._unit == 1 or spot[1] >= len(message.parts):
+            return spot, spot
+        block = message.parts[spot[1]].view
+        around = block.word_around if self._unit == 2 else block.line_around
+        start, end = around(spot[2])
+        return (*spot[:2], start), (*spot[:2], end)
+
+    def _select_to(self, spot: Spot) -> None:
+        if self._origin is None:
+            return
+        start, end = self._around(spot)
+        selection = self._layout.selection
+        if start < self._origin[0]:
+            selection.set(self._origin[1], start)
+        else:
+            selection.set(self._origin[0], max(end, self._origin[1]))
+        if not selection.empty:
+            self._layout.scroller.follow = False
+        self._layout.changed.emit()
+
+    # --- wheel ------------------------------------------------------------------------------
+
+    def wheel(self, event: QWheelEvent) -> bool:
+        """Scroll a wide card sideways; False when the wheel is not meant for one."""
+        delta = event.pixelDelta() if not event.pixelDelta().isNull() else event.angleDelta() / 2
+        across = delta.x()
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            across = across or delta.y()
+        if (
+            abs(across) <= abs(delta.y())
+            and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+        ):
+            return False
+        layout = self._layout
+        spot = layout.spot_at(event.position())
+        if spot is None or spot[1] >= len(layout.stack.views[spot[0]].parts):
+            return False
+        block = layout.stack.views[spot[0]].parts[spot[1]].view
+        if not isinstance(block, CodeView | TableView) or not block.sideways.overflows:
+            return False
+        if block.sideways.move_to(block.sideways.offset - across):
+            layout.message_changed.emit(spot[0])
+        return True

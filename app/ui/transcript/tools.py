@@ -1,0 +1,110 @@
+"""The tools of the transcript's messages: which show, where, and what each does.
+
+`message_tools` says which a message has and draws them; using one copies, or asks by a signal.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QObject, QRectF, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
+
+from app.ui.blocks.code import CodeView
+from app.ui.transcript import message_tools
+from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.message_tools import Tool
+
+DONE = 1400  # milliseconds a tool shows that it worked
+
+
+class Tools(QObject):
+    """The tools of all messages."""
+
+    regenerate_requested = Signal(int)  # message
+    edit_requested = Signal(int)  # message
+    continue_requested = Signal(int)  # message
+    compare_requested = Signal(int)  # message, to be answered again without adapters
+    adapters_requested = Signal()  # the leaf of a message was used
+    sibling_requested = Signal(int, int)  # message, -1 or +1
+
+    def __init__(self, layout: TranscriptLayout) -> None:
+        super().__init__(layout)
+        self._layout = layout
+        self.busy = False  # an answer is being made
+        self._done: tuple[int, str] = (0, "")
+        self._copied: CodeView | None = None
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self._forget_done)
+
+    def all(self, index: int) -> tuple[list[Tool], list[QRectF]]:
+        """The tools of a message, and where each is or would be, relative to the message."""
+        stack = self._layout.stack
+        message = stack.views[index]
+        if message.hidden_for_edit:
+            return [], []
+        tools = message_tools.tools_for(message.message, busy=self.busy)
+        edge = stack.column if message.own else 0.0
+        areas = message_tools.place(
+            tools, self._layout.style, edge, message.tools_top, from_right=message.own
+        )
+        return tools, areas
+
+    def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:
+        """The tools of a message that show now, and where."""
+        stack = self._layout.stack
+        message = stack.views[index]
+        tools, areas = self.all(index)
+        last = index == len(stack) - 1 and not message.own
+        if last or index in (self._layout.hovered, self._layout.focused):
+            return tools, areas
+        shown = [n for n, tool in enumerate(tools) if tool.lasting]
+        return [tools[n] for n in shown], [areas[n] for n in shown]
+
+    def done(self, message_id: int) -> str:
+        """The tool of a message that just did its work."""
+        return self._done[1] if self._done[0] == message_id else ""
+
+    def use(self, index: int, tool: Tool) -> None:
+        """Do what a tool says."""
+        message = self._layout.stack.views[index].message
+        match tool.name:
+            case "copy":
+                self.copy(message.text)
+                self._done = (message.id, "copy")
+                self._timer.start(DONE)
+                self._layout.message_changed.emit(index)
+            case "regenerate":
+                self.regenerate_requested.emit(message.id)
+            case "edit":
+                self.edit_requested.emit(message.id)
+            case "leaf":
+                self.adapters_requested.emit()
+            case "leaf_off":
+                self.compare_requested.emit(message.id)
+            case "continue":
+                self.continue_requested.emit(message.id)
+            case _:
+                self.sibling_requested.emit(message.id, 1 if tool.name == "next" else -1)
+
+    def copy_code(self, code: CodeView) -> None:
+        """Copy a code block without its fences, and say so for a moment."""
+        self.copy(code.code)
+        self._forget_done()
+        self._copied = code
+        code.copied = True
+        self._timer.start(DONE)
+
+    def _forget_done(self) -> None:
+        self._done = (0, "")
+        if self._copied:
+            self._copied.copied = False
+            self._copied = None
+        self._layout.changed.emit()
+
+    def copy(self, text: str, html: str = "") -> None:
+        """Put text on the clipboard, with HTML beside it where there is any."""
+        data = QMimeData()
+        data.setText(text)
+        if html:
+            data.setHtml(html)
+        QGuiApplication.clipboard().setMimeData(data)

@@ -1,0 +1,78 @@
+"""Lines of trouble at the top of every page: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.state.chat import Notice, State
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.widgets.controls import IconButton, TextButton, label
+
+
+class Banner(QFrame):
+    """One line: sentence, remedy, perhaps a button, and a way to close it."""
+
+    def __init__(self, notice: Notice, palette: Palette) -> None:
+        super().__init__()
+        self.setObjectName("banner")
+        self.picture = QLabel()
+        self.words = label(f"{notice.sentence} {notice.remedy}".strip())
+        self.words.setWordWrap(True)
+        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.action = TextButton(notice.action, "link")
+        self.action.setVisible(bool(notice.action))
+        self.close_button = IconButton("close", "Close", 16)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 6, 6, 6)
+        layout.setSpacing(8)
+        layout.addWidget(self.picture)
+        layout.addWidget(self.words, 1)
+        layout.addWidget(self.action)
+        layout.addWidget(self.close_button)
+        self.apply_palette(palette)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self.picture.setPixmap(icons.icon("warning", palette.warning, 18).pixmap(18, 18))
+        self.close_button.apply_palette(palette)
+
+
+class Banners(QWidget):
+    """One banner for each kind of trouble there is; listens to the state."""
+
+    closed = Signal(str)  # kind
+    acted = Signal(str)  # kind
+
+    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._palette = LIGHT
+        self.shown: dict[str, Banner] = {}
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 8, 0, 8)
+        self._layout.setSpacing(8)
+        state.notices_changed.connect(self.refresh)
+        self.refresh()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        for banner in self.shown.values():
+            banner.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show the lines of the state."""
+        for banner in self.shown.values():
+            self._layout.removeWidget(banner)
+            banner.deleteLater()
+        self.shown = {kind: self._made(kind) for kind in self._state.notices}
+        self.setVisible(bool(self.shown))
+
+    def _made(self, kind: str) -> Banner:
+        banner = Banner(self._state.notices[kind], self._palette)
+        banner.close_button.clicked.connect(lambda: self.closed.emit(kind))
+        banner.action.clicked.connect(lambda: self.acted.emit(kind))
+        self._layout.addWidget(banner)
+        return banner

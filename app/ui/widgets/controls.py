@@ -1,0 +1,286 @@
+"""Small controls the window is built of: buttons, a thin bar, a column, a fade."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import (
+    QEasingCurve,
+    QEvent,
+    QPropertyAnimation,
+    QRectF,
+    QSize,
+    Qt,
+)
+from PySide6.QtGui import QColor, QEnterEvent, QFont, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QGraphicsOpacityEffect,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QStyle,
+    QToolButton,
+    QWidget,
+)
+
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette, mix
+from app.ui.theme.theme import BODY, COLUMN_WIDTH, font
+
+FADE_MILLISECONDS = 140
+
+
+class IconButton(QToolButton):
+    """A quiet square button that shows an icon; `text` is its tooltip and its accessible name."""
+
+    def __init__(self, name: str, text: str, size: int = 18, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._name = name
+        self.setProperty("look", "icon")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setIconSize(QSize(size, size))
+        self.setToolTip(text)
+        self.setAccessibleName(text)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Draw the icon in the theme's colour."""
+        self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
+
+
+class TextButton(QPushButton):
+    """A button with words and perhaps an icon before them; `look` as in the style sheet."""
+
+    def __init__(self, text: str, look: str, name: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self._name = name
+        self.setProperty("look", look)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setFont(font(BODY))
+        self.setIconSize(QSize(18, 18))
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Draw the icon, if any, in the theme's colour."""
+        if self._name:
+            self.setIcon(icons.icon(self._name, palette.secondary, 18))
+
+
+class RoundButton(QAbstractButton):
+    """The one filled button: a disc in the accent with an icon."""
+
+    DIAMETER = 32
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._palette = LIGHT
+        self._name = "send"
+        self._hovered = False
+        self.setFixedSize(self.DIAMETER + 6, self.DIAMETER + 6)  # room for the focus ring
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def show_as(self, name: str, text: str) -> None:
+        """Become another button: icon, and the words for tooltip and screen reader."""
+        self._name = name
+        self.setToolTip(text)
+        self.setAccessibleName(text)
+        self.update()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        self.update()
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._hovered = True
+        self.update()
+        super().enterEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hovered = False
+        self.update()
+        super().leaveEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        palette = self._palette
+        fill, ink = palette.accent, palette.on_accent
+        if not self.isEnabled():
+            fill, ink = palette.hairline, palette.faint
+            if palette.hairline == palette.faint:  # high contrast: an outline instead
+                fill = palette.surface
+        elif self._hovered:
+            fill = mix(palette.accent, palette.text, 0.18)
+        disc = QRectF(3, 3, self.DIAMETER, self.DIAMETER)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if fill == palette.surface:
+            painter.setPen(QPen(QColor(palette.text), 2))
+        painter.setBrush(QColor(fill))
+        painter.drawEllipse(disc)
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(palette.accent), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawEllipse(disc.adjusted(-2, -2, 2, 2))
+        picture = icons.pixmap(self._name, ink, 20, self.devicePixelRatioF())
+        painter.drawPixmap(9, 9, picture)
+        painter.end()
+
+
+class Bar(QWidget):
+    """A thin bar that shows a share, rounded, with no frame."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._palette = LIGHT
+        self._share = 0.0
+        self.setFixedHeight(4)
+
+    def set_share(self, share: float) -> None:
+        """Fill this share, 0 to 1."""
+        share = min(max(share, 0.0), 1.0)
+        if share != self._share:
+            self._share = share
+            self.update()
+
+    @property
+    def share(self) -> float:
+        """The share that is filled."""
+        return self._share
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        palette = self._palette
+        full = QRectF(self.rect())
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if palette.hairline == palette.accent:  # high contrast: an outline instead
+            painter.setPen(QColor(palette.hairline))
+            painter.drawRoundedRect(full.adjusted(0.5, 0.5, -0.5, -0.5), 2, 2)
+            painter.setPen(Qt.PenStyle.NoPen)
+        else:
+            painter.setBrush(QColor(palette.hairline))
+            painter.drawRoundedRect(full, 2, 2)
+        if self._share > 0:
+            width = max(full.width() * self._share, full.height())
+            left = full.width() - width if self.isRightToLeft() else 0.0
+            painter.setBrush(QColor(palette.accent))
+            painter.drawRoundedRect(QRectF(left, 0, width, full.height()), 2, 2)
+        painter.end()
+
+    def isRightToLeft(self) -> bool:
+        return self.layoutDirection() is Qt.LayoutDirection.RightToLeft
+
+
+class Column(QWidget):
+    """Centres one widget at the width of the reading column."""
+
+    MARGIN = 24
+
+    def __init__(self, content: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        content.setMaximumWidth(COLUMN_WIDTH)
+        content.setSizePolicy(QSizePolicy.Policy.Expanding, content.sizePolicy().verticalPolicy())
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(self.MARGIN, 0, self.MARGIN, 0)
+        layout.addWidget(content)
+
+
+class ElidedLabel(QLabel):
+    """A line of plain text with an ellipsis where it does not fit."""
+
+    def __init__(
+        self,
+        tone: str,
+        face: QFont,
+        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._mode = mode
+        self._tip: str | None = None  # until `show_words` the tooltip is the owner's
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setFont(face)
+        self.setProperty("tone", tone)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def show_words(self, text: str, tip: str = "") -> None:
+        """Show a text, or nothing; the tooltip has all of a text that is cut, and then `tip`."""
+        if (text, tip) != (self.text(), self._tip):
+            self.setText(text)
+            self._tip = tip
+            self._fit_tip()
+        self.setVisible(bool(text))
+
+    def natural_width(self) -> int:
+        """Pixels the whole line needs."""
+        return self.fontMetrics().horizontalAdvance(self.text()) + 2
+
+    def _fit_tip(self) -> None:
+        if self._tip is not None:
+            whole = self.text() if self.natural_width() > self.width() else ""
+            self.setToolTip("\n".join(part for part in (whole, self._tip) if part))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_tip()
+
+    @property
+    def shown(self) -> str:
+        """The text as far as there is room for it."""
+        width = self.contentsRect().width()
+        return self.fontMetrics().elidedText(self.text(), self._mode, width)
+
+    def paintEvent(self, arg__1: QPaintEvent) -> None:
+        rect, text = self.contentsRect(), self.shown
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        painter.drawText(rect, int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)
+        painter.end()
+
+
+def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
+    """A line of plain text (never markup, whatever is in it) in one of the style sheet's tones."""
+    result = QLabel(text)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    result.setFont(font(pixels))
+    if tone:
+        result.setProperty("tone", tone)
+    return result
+
+
+def set_property(widget: QWidget, name: str, value: object) -> None:
+    """Set a property the style sheet looks at, and let it look."""
+    if widget.property(name) != value:
+        widget.setProperty(name, value)
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
+
+
+def fade_in(widget: QWidget) -> None:
+    """Let a widget that was just shown appear softly, unless the system asks for no motion."""
+    duration = widget.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, widget)
+    if duration <= 0:
+        return
+    effect = QGraphicsOpacityEffect(widget)
+    widget.setGraphicsEffect(effect)
+    animation = QPropertyAnimation(effect, b"opacity", effect)
+    animation.setDuration(FADE_MILLISECONDS)
+    animation.setStartValue(0.0)
+    animation.setEndValue(1.0)
+    animation.setEasingCurve(QEasingCurve.Type.OutCubic)
+
+    def done() -> None:
+        if widget.graphicsEffect() is effect:
+            widget.setGraphicsEffect(None)  # type: ignore[arg-type]  # Qt takes null here
+
+    animation.finished.connect(done)
+    animation.start(QPropertyAnimation.DeletionPolicy.DeleteWhenStopped)

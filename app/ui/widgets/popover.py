@@ -1,0 +1,143 @@
+"""A card over the window: opens at a place, closes with Esc or a click beside it.
+
+It is a child widget and not a window of its own, so it looks and behaves the same everywhere; its
+shadow is the only one in the app.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import RADIUS_CARD
+from app.ui.widgets import accessibility
+from app.ui.widgets.controls import fade_in
+
+_SHADOW = 16  # pixels
+_EDGE = 8  # pixels that stay free at the window's edge
+
+
+class Popover(QWidget):
+    """Covers the window, and shows one card of `content` on it."""
+
+    closed = Signal()
+
+    def __init__(self, window: QWidget, content: QWidget, width: int, name: str) -> None:
+        """`name` is what a screen reader calls the card."""
+        super().__init__(window)
+        accessibility.register_role(Popover, QAccessible.Role.Dialog)
+        accessibility.register_role(type(content), QAccessible.Role.Pane)
+        self.setAccessibleName(name)
+        content.setAccessibleName(name)
+        self._over = window
+        self.content = content
+        self._palette = LIGHT
+        self._focus_before: QWidget | None = None
+        self._corner = QPoint()
+        content.setParent(self)
+        content.setFixedWidth(width)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.hide()
+
+    def open_below(self, anchor: QWidget) -> None:
+        """Show the card under the left end of `anchor`."""
+        below = anchor.mapTo(self._over, QPoint(0, anchor.height() + 6))
+        self._open(below)
+
+    def open_centred(self) -> None:
+        """Show the card in the middle of the window."""
+        size, window = self._card_size(), self._over.size()
+        self._open(
+            QPoint((window.width() - size.width()) // 2, (window.height() - size.height()) // 2)
+        )
+
+    def fit(self) -> None:
+        """Lay the card out again: its content or the window changed size."""
+        window = self._over.rect()
+        self.setGeometry(window)
+        size = self._card_size()
+        x = max(_EDGE, min(self._corner.x(), window.width() - size.width() - _EDGE))
+        y = max(_EDGE, min(self._corner.y(), window.height() - size.height() - _EDGE))
+        self.content.setGeometry(x, y, size.width(), size.height())
+        self.update()
+
+    def close_card(self) -> None:
+        """Hide, and give the focus back."""
+        if self.isHidden():
+            return
+        self.hide()
+        before = self._focus_before
+        self._focus_before = None
+        if before is not None and before.isVisible():
+            before.setFocus(Qt.FocusReason.PopupFocusReason)
+        self.closed.emit()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        self.update()
+
+    def _card_size(self) -> QSize:
+        self.content.ensurePolished()
+        layout = self.content.layout()
+        if isinstance(layout, QVBoxLayout):
+            layout.activate()
+        width = self.content.maximumWidth()
+        flows = self.content.hasHeightForWidth()
+        height = self.content.heightForWidth(width) if flows else self.content.sizeHint().height()
+        return QSize(width, min(height, self._over.height() - 2 * _EDGE))
+
+    def _open(self, corner: QPoint) -> None:
+        self._corner = corner
+        if self.isHidden():
+            self._focus_before = QApplication.focusWidget()
+        self.show()
+        self.raise_()
+        self.fit()
+        self.content.setFocus(Qt.FocusReason.PopupFocusReason)
+        fade_in(self)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if not self.content.geometry().contains(event.position().toPoint()):
+            self.close_card()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.close_card()
+        event.accept()  # nothing typed here reaches the window below
+
+    def focusNextPrevChild(self, next: bool) -> bool:
+        """Tab goes round inside the card; what lies under it is out of reach."""
+        tab = Qt.FocusPolicy.TabFocus
+        stops = [
+            widget
+            for widget in self.content.findChildren(QWidget)
+            if widget.isVisible() and widget.isEnabled() and widget.focusPolicy() & tab == tab
+        ]
+        if stops:
+            current = QApplication.focusWidget()
+            at = stops.index(current) if current in stops else -1
+            place = at + 1 if next else (at if at >= 0 else 0) - 1
+            stops[place % len(stops)].setFocus(Qt.FocusReason.TabFocusReason)
+        return True
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        palette = self._palette
+        card = QRectF(self.content.geometry())
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for step in range(_SHADOW, 0, -1):  # the further out, the fewer of these overlap
+            painter.setBrush(QColor(0, 0, 0, 5 if palette.dark else 2))
+            grown = card.adjusted(-step, -step + 4, step, step + 4)
+            painter.drawRoundedRect(grown, RADIUS_CARD + step, RADIUS_CARD + step)
+        line = 2.0 if palette.hairline == palette.text else 1.0
+        painter.setPen(QPen(QColor(palette.hairline), line))
+        painter.setBrush(QColor(palette.surface))
+        inset = line / 2
+        painter.drawRoundedRect(
+            card.adjusted(inset, inset, -inset, -inset), RADIUS_CARD, RADIUS_CARD
+        )
+        painter.end()

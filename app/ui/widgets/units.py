@@ -1,0 +1,59 @@
+"""Numbers as the window writes them: speeds, times left, counts."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QLocale
+
+from app.system.byte_size import size
+
+
+def progress(done_bytes: int, size_bytes: int) -> str:
+    """`1.2 of 2.5 GB`, or only what is there while the size is not known."""
+    if size_bytes <= 0:
+        return size(done_bytes)
+    done, whole = size(done_bytes), size(size_bytes)
+    unit = whole.rpartition(" ")[2]
+    return f"{done.removesuffix(f' {unit}')} of {whole}"
+
+
+def speed(bytes_per_second: float) -> str:
+    """A download's speed: `14 MB/s`; nothing when nothing comes."""
+    if bytes_per_second <= 0:
+        return ""
+    if bytes_per_second < 10e6 and bytes_per_second >= 1e6:
+        return f"{bytes_per_second / 1e6:.1f} MB/s"
+    return f"{size(bytes_per_second)}/s"
+
+
+def time_left(seconds: float | None) -> str:
+    """`3 min left`; rough on purpose, since a number that jumps says nothing."""
+    if seconds is None or seconds < 0:
+        return ""
+    if seconds < 50:
+        return f"{max(5, 5 * round(seconds / 5))} s left"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{max(1, minutes)} min left"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min left" if hours < 24 else "more than a day left"
+
+
+def number(value: int) -> str:
+    """A whole number with the person's separators."""
+    locale = QLocale()
+    locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves them out
+    return locale.toString(value)
+
+
+def parameters(count: int) -> str:
+    """How large a model is: `135M`, `8B`; nothing when not known."""
+    if count <= 0:
+        return ""
+    if count >= 995e6:
+        return f"{count / 1e9:.1f}".removesuffix(".0") + "B"
+    return f"{round(count / 1e6)}M"
+
+
+def count(many: int, one: str) -> str:
+    """`1 model`, `3 models`."""
+    return f"{number(many)} {one}" if many == 1 else f"{number(many)} {one}s"

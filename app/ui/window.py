@@ -1,0 +1,378 @@
+"""The main window: places the parts, and shows them what the state holds.
+
+It knows no controller: what the person wants leaves as signals of the window and its parts, which
+`app.wiring` connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QDesktopServices,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QKeyEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.actions import ACTIONS
+from app.state.states import States
+from app.ui.adapters.panel import AdapterPanel
+from app.ui.chat.model_picker import CARD_WIDTH, ModelPicker
+from app.ui.chat.page import ChatPage
+from app.ui.chat.sidebar import Sidebar
+from app.ui.chat.top_bar import TopBar
+from app.ui.library.page import LibraryPage
+from app.ui.settings.page import Preferences
+from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
+from app.ui.settings.shortcuts import Shortcuts, keys_of
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.widgets.banner import Banners
+from app.ui.widgets.controls import Column
+from app.ui.widgets.drop_area import DropArea, model_in
+from app.ui.widgets.popover import Popover
+
+_NARROW = 720  # pixels; below this the sidebar makes room for the conversation
+
+
+class Window(QWidget):
+    """The one window."""
+
+    painted = Signal()  # once, after the first paint
+    closing = Signal()  # the person wants to quit
+    model_chosen = Signal(Path)
+    sidebar_toggled = Signal(bool)
+    theme_requested = Signal()
+    preferences_made = Signal(object)  # Preferences
+
+    def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
+        """`preferences` makes the page of settings, when it is first wanted."""
+        super().__init__()
+        self.setObjectName("window")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAcceptDrops(True)
+        self.setMinimumSize(420, 360)
+        self.resize(1080, 760)
+        self.setWindowIcon(icons.application_icon())
+        self._states = states
+        self._state = states.chat
+        self._wants_sidebar = True
+        self._may_close = False
+        self._has_painted = False
+        self.actions_by_id: dict[str, QAction] = {}
+        self._make_preferences = preferences
+        self.preferences: Preferences | None = None  # a quarter of a second of widgets
+        self._palette = LIGHT
+        self._make_parts()
+        self._lay_out()
+        self._connect()
+        self._make_actions()
+        self.composer.installEventFilter(self)
+        self._show_title()
+        self.composer.setFocus()
+
+    def _make_parts(self) -> None:
+        states, state = self._states, self._state
+        self.sidebar = Sidebar(state)
+        self.top_bar = TopBar(state)
+        self.banners = Banners(state)
+        self.chat = ChatPage(state, states.sessions, lambda: self.sidebar.renaming)
+        self.transcript, self.composer = self.chat.transcript, self.chat.composer
+        self.library = LibraryPage(state, states.library)
+        self.adapters = AdapterPanel(state, states.adapters)
+        self.picker = ModelPicker(state)
+        self.picker_card = Popover(self, self.picker, CARD_WIDTH, "Models")
+        self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, "Keyboard shortcuts")
+        self.drop_area = DropArea(self)
+
+    def _lay_out(self) -> None:
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.chat)
+        self._pages.addWidget(self.library)
+        page = QVBoxLayout()
+        page.setSpacing(0)
+        page.addWidget(self.top_bar)
+        page.addWidget(Column(self.banners))
+        page.addWidget(self._pages, 1)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.sidebar)
+        layout.addLayout(page, 1)
+        layout.addWidget(self.adapters)
+
+    def _connect(self) -> None:
+        state, top = self._state, self.top_bar
+        state.conversation_changed.connect(self._show_title)
+        state.conversation_changed.connect(self.close_page)
+        state.conversations_changed.connect(self._show_title)
+        self.transcript.link_activated.connect(open_link)
+        top.model_button.clicked.connect(self.open_picker)
+        top.library_button.clicked.connect(self.toggle_library)
+        top.adapters_button.clicked.connect(self.toggle_adapters)
+        top.settings_button.clicked.connect(self.toggle_settings)
+        top.keys_button.clicked.connect(self.shortcuts_card.open_centred)
+        top.show_button.clicked.connect(self.toggle_sidebar)
+        self.picker.chosen.connect(self._choose_model)
+        self.picker.open_requested.connect(self.open_file)
+        self.picker.resized.connect(self._fit_picker)
+        self.chat.empty_view.open_requested.connect(self.open_file)
+        self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
+
+    def _make_actions(self) -> None:
+        calls = {
+            "new": self.sidebar.new_requested.emit,
+            "search": self.search,
+            "regenerate": self.regenerate_last,
+            "copy_answer": self.chat.copy_answer,
+            "model": self.open_picker,
+            "open": self.open_file,
+            "library": self.toggle_library,
+            "adapters": self.toggle_adapters,
+            "settings": self.toggle_settings,
+            "sidebar": self.toggle_sidebar,
+            "theme": self.theme_requested.emit,
+            "shortcuts": self.shortcuts_card.open_centred,
+            "quit": self.close,
+        }
+        for row in ACTIONS:
+            action = QAction(row.text, self)
+            action.setShortcuts(keys_of(row))
+            action.triggered.connect(calls[row.id])
+            self.addAction(action)
+            self.actions_by_id[row.id] = action
+
+    # --- what the program asks ------------------------------------------------------------------
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Paint in another theme."""
+        self._palette = palette
+        if self.preferences is not None:
+            self.preferences.apply_palette(palette)
+        for part in (
+            self.sidebar,
+            self.top_bar,
+            self.banners,
+            self.chat,
+            self.library,
+            self.adapters,
+            self.picker,
+            self.picker_card,
+            self.shortcuts_card,
+            self.drop_area,
+        ):
+            part.apply_palette(palette)
+
+    def set_sidebar(self, wanted: bool) -> None:
+        """Show or hide the sidebar, as far as the window is wide enough."""
+        self._wants_sidebar = wanted
+        self._fit_sidebar()
+
+    def geometry_text(self) -> str:
+        """Size and place, as text for the settings."""
+        return bytes(self.saveGeometry().toBase64().data()).decode("ascii")
+
+    def restore_geometry(self, text: str) -> None:
+        """Take the size and place of the last time, if there is any."""
+        if text:
+            self.restoreGeometry(QByteArray.fromBase64(text.encode("ascii")))
+
+    def come_forward(self) -> None:
+        """Put the window in front of the others, as a second start wants it."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
+    def finish(self) -> None:
+        """Really close, without asking anyone."""
+        self._may_close = True
+        self.close()
+
+    def open_picker(self) -> None:
+        """Open the card of models."""
+        self.picker_card.open_below(self.top_bar.model_button)
+
+    def open_library(self) -> None:
+        """Show the page of models in the conversation's place."""
+        self._show_page(self.library)
+
+    def open_settings(self) -> None:
+        """Show the page of settings in the conversation's place."""
+        if self.preferences is None:
+            self.preferences = self._make_preferences()
+            self.preferences.apply_palette(self._palette)
+            self._pages.addWidget(self.preferences)
+            self.preferences_made.emit(self.preferences)
+        self._show_page(self.preferences)
+
+    def close_page(self) -> None:
+        """Go back to the conversation, where another page is shown."""
+        self.picker_card.close_card()
+        if self._pages.currentWidget() is not self.chat:
+            self._show_page(self.chat)
+            self.composer.setFocus()
+
+    def toggle_library(self) -> None:
+        """Show the models, or go back to the conversation."""
+        if self._pages.currentWidget() is self.library:
+            self.close_page()
+        else:
+            self.open_library()
+
+    def toggle_settings(self) -> None:
+        """Show the settings, or go back to the conversation."""
+        if self._pages.currentWidget() is self.preferences:
+            self.close_page()
+        else:
+            self.open_settings()
+
+    def toggle_adapters(self) -> None:
+        """Show the conversation's adapters, or hide them."""
+        if self._pages.currentWidget() is not self.chat:
+            self.close_page()
+        self.adapters.toggle()
+
+    def regenerate_last(self) -> None:
+        """Ask for the last answer again, where it can be seen."""
+        if self._pages.currentWidget() is self.chat:
+            self.chat.regenerate_last()
+
+    def open_file(self) -> None:
+        """Ask for a model file; returns at once."""
+        self.picker_card.close_card()
+        beside = self._state.model.path
+        folder = beside.parent if beside is not None else Path.home()
+        dialog = QFileDialog(self, "Open a model", str(folder))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilters(["Models (*.gguf *.GGUF)", "All files (*)"])
+        dialog.fileSelected.connect(self._choose_file)
+        dialog.open()
+
+    def search(self) -> None:
+        """Show the sidebar with the cursor in its search field."""
+        if self.sidebar.isHidden():
+            self.toggle_sidebar()
+        self.sidebar.start_search()
+
+    def toggle_sidebar(self) -> None:
+        """Show or hide the sidebar."""
+        self.set_sidebar(self.sidebar.isHidden())
+        if self._wants_sidebar:
+            self.sidebar.show()  # asked for: also where it is tight
+            self._fit_top()
+        self.sidebar_toggled.emit(self._wants_sidebar)
+
+    # --- pages ----------------------------------------------------------------------------------
+
+    def _show_page(self, page: QWidget) -> None:
+        if page is not self.chat:
+            self.adapters.close_panel()
+            page.setFocus()
+        self.picker_card.close_card()
+        self._pages.setCurrentWidget(page)
+
+    # --- the state ------------------------------------------------------------------------------
+
+    def _show_title(self) -> None:
+        title = self._state.title(self._state.current)
+        self.setWindowTitle(f"{title} — Tokonoma" if title else "Tokonoma")
+
+    # --- actions --------------------------------------------------------------------------------
+
+    def _choose_model(self, path: Path) -> None:
+        self.picker_card.close_card()
+        self.model_chosen.emit(path)
+
+    def _choose_file(self, name: str) -> None:
+        self.model_chosen.emit(Path(name))
+
+    def _fit_picker(self) -> None:
+        if not self.picker_card.isHidden():
+            self.picker_card.fit()
+
+    # --- Qt -------------------------------------------------------------------------------------
+
+    def _fit_sidebar(self) -> None:
+        self.sidebar.setVisible(self._wants_sidebar and self.width() >= _NARROW)
+        self._fit_top()
+
+    def _fit_top(self) -> None:
+        hidden = self.sidebar.isHidden()
+        self.top_bar.show_sidebar_buttons(hidden)
+        self.adapters.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        modifiers = event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+        text = event.text()
+        if self._pages.currentWidget() is not self.chat:
+            if event.key() == Qt.Key.Key_Escape:
+                self.close_page()
+            else:
+                super().keyPressEvent(event)
+        elif event.key() == Qt.Key.Key_Escape:
+            if self._state.busy:
+                self.composer.stopped.emit()
+            self.composer.setFocus()
+        elif text and text.isprintable() and not modifiers:
+            self.composer.setFocus()
+            self.composer.insert(text)
+        else:
+            super().keyPressEvent(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Paint and not self._has_painted:
+            self._has_painted = True
+            self.composer.removeEventFilter(self)
+            QTimer.singleShot(0, self.painted.emit)
+        return super().eventFilter(watched, event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.composer.set_limit(self.height() // 3)
+        if event.oldSize().width() != self.width():
+            self._fit_sidebar()
+        for card in (self.picker_card, self.shortcuts_card):
+            if not card.isHidden():
+                card.fit()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self._may_close:
+            event.accept()
+        else:
+            event.ignore()  # first the answer and the settings are saved
+            self.chat.leave_draft()
+            self.closing.emit()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        path = model_in(event.mimeData())
+        if path is not None:
+            self.drop_area.show_for(path)
+            event.acceptProposedAction()
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        self.drop_area.hide()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.drop_area.hide()
+        path = model_in(event.mimeData())
+        if path is not None:
+            event.acceptProposedAction()
+            self.model_chosen.emit(path)
+
+
+def open_link(address: str) -> bool:
+    """Open a link of an answer in the browser; anything but the web and mail is refused."""
+    url = QUrl(address)
+    if url.scheme().lower() not in ("http", "https", "mailto"):
+        return False
+    return QDesktopServices.openUrl(url)

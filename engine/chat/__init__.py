@@ -1,0 +1,1 @@
+"""Chat templates: conversation to prompt, in a metered Jinja sandbox."""

@@ -1,0 +1,495 @@
+"""The headless command line: chat, complete, tokenize, logits, perplexity, info, bench."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+# libgomp reads this when torch is loaded: spinning threads stall a busy desktop.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if __name__ == "__main__":
+    # Until `main` has a say, Ctrl-C ends the program without a page from inside torch.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import torch
+
+from engine.chat.template import opening_of, prompt_ids
+from engine.cli import options as options_of
+from engine.cli.measure import bench, describe, logits_at, perplexity
+from engine.cli.options import Options
+from engine.cli.quantize import quantize
+from engine.errors import EngineError, RequestError, SnapshotError
+from engine.gguf.reader import GGUFFile
+from engine.host.device import memory_error
+from engine.inference.generate import Answer
+from engine.inference.prompt import keep_held
+from engine.inference.session import Session
+from engine.loading import identity
+from engine.loading.library import data_folder, find_model, model_parts
+from engine.loading.loader import LoadedModel, load
+from engine.lora.stack import Stack, load_adapter
+from engine.messages import Finished, Role, Text, Turn
+from engine.snapshot import capture as snapshot
+from engine.snapshot import file as snapshot_file
+from engine.tokenizer import vocabulary
+from engine.tokenizer.tokenizer import Tokenizer
+from kernels import ops
+
+_GIGABYTE = 1e9
+_THINKING = {"auto": None, "on": True, "off": False}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status."""
+    try:
+        _print_any_text()
+        options = options_of.parser(__doc__ or "", _COMMANDS).parse_args(arguments)
+        _run(options)
+        sys.stdout.flush()
+    except EngineError as error:
+        return _refuse(error)
+    except BrokenPipeError:
+        # Whoever read our output has left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        at = f" ({error.filename})" if error.filename else ""
+        what = f"The system refused: {error.strerror or error}{at}."
+        return _refuse(RequestError(what, "Check the path, the disk and the free memory."))
+    except (MemoryError, RuntimeError) as error:
+        refusal = memory_error(error)
+        if refusal is None:
+            raise
+        return _refuse(refusal)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _print_any_text() -> None:
+    """UTF-8 whatever the locale: what a model says cannot be known beforehand."""
+    if sys.stdout is None:  # closed by whoever started us
+        raise RequestError("There is no standard output to print to.", "Send it to a file instead.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _refuse(error: EngineError) -> int:
+    _tell(f"tokonoma: {error.sentence}")
+    return 1
+
+
+def _tell(line: str) -> None:
+    """One line for people; `print` would put it among the answer if stderr were closed."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr)
+
+
+def _run(options: Options) -> None:
+    chosen = os.environ.get("KERNELS", "") if options.backend == "auto" else options.backend
+    if chosen and chosen not in ops.BACKENDS:
+        raise RequestError(
+            f"There are no kernels called {chosen!r} in this build.",
+            f"Set KERNELS to one of these, or unset it: {', '.join(ops.BACKENDS)}.",
+        )
+    if refused := ops.instruction_set_refusal():
+        raise RequestError(refused, "Set KERNELS_ISA to one that is there, or unset it.")
+    with ops.only(chosen) if chosen else nullcontext():
+        options.run(options)
+
+
+# --- subcommands --------------------------------------------------------------------------------
+
+
+def _chat(options: Options) -> None:
+    model = _load(options)
+    system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
+    turns = (*system, Turn(Role.USER, options.prompt))
+    text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
+    fresh = prompt_ids(model.tokenizer, text)
+    _answer(options, model, fresh, stop=model.template.stop, opening=opening_of(text))
+
+
+def _complete(options: Options) -> None:
+    model = _load(options)
+    # A begin token alone is a prompt too, but nobody asks for that by saying nothing.
+    _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
+
+
+def _answer(
+    options: Options,
+    model: LoadedModel,
+    fresh: list[int],
+    *,
+    stop: Sequence[str] = (),
+    opening: str = "",
+) -> None:
+    """Stream an answer to stdout; with --json, print one object at its end.
+
+    What a session holds of the prompt is kept; without a prompt, the answer it ended with goes on.
+    Ctrl-C ends the answer early; what there is of it is printed and saved all the same.
+    """
+    session = _session(options, model)
+    pieces: list[str] = []
+    finished: Finished | None = None
+    with _interruptible() as interrupted:
+        answer = Answer(
+            session,
+            model.tokenizer,
+            keep_held(model.tokenizer, fresh, session.held) if fresh else session.held,
+            options_of.sampling(options),
+            max_tokens=options.max_tokens,
+            stop=stop,
+            opening=opening,
+            cancelled=interrupted,
+        )
+        for event in answer.events():
+            if isinstance(event, Text):
+                pieces.append(event.text)
+                if not options.json:
+                    print(event.text, end="", flush=True)
+            elif isinstance(event, Finished):
+                finished = event
+    assert finished is not None
+    _report(options, model, "".join(pieces), answer.tokens, finished)
+    if options.session is not None and session.tokens:
+        captured = snapshot.capture(
+            session, model=model.name, architecture=model.config.architecture
+        )
+        snapshot.write(captured, _session_path(options), _sha256(model))
+    if interrupted():
+        raise KeyboardInterrupt
+
+
+def _session(options: Options, model: LoadedModel) -> Session:
+    """A session under the adapters asked for; what --session names is in it, if it is there."""
+    session = model.new_session()
+    session.set_stack(_stack(options, model))
+    if options.session is None:
+        return session
+    path = _session_path(options)
+    snapshot_file.remove_leftovers(path.parent, path.name)
+    if path.exists():
+        try:
+            snapshot.restore(path, session, _sha256(model))
+        except SnapshotError as error:
+            raise SnapshotError(
+                str(error), f"Give --session another name, or delete {path} to begin anew."
+            ) from error
+    return session
+
+
+def _session_path(options: Options) -> Path:
+    """The file --session names or links to; what could never be written is told before the answer."""
+    path = Path(os.path.realpath(options.session))
+    if path.exists() and not path.is_file():
+        raise RequestError(
+            f"--session {options.session!r} is {'a folder' if path.is_dir() else 'no plain file'}.",
+            "Give it the name of a file.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise RequestError(
+            f"Nothing may be written to the folder of --session, {path.parent}.",
+            "Give a name in another folder, or change the folder's permissions.",
+        )
+    return path
+
+
+def _stack(options: Options, model: LoadedModel) -> Stack:
+    base = model.decoder.base
+    return Stack(
+        [(load_adapter(use.path, base), use.strength) for use in options_of.adapters(options)]
+    )
+
+
+def _sha256(model: LoadedModel) -> str:
+    return identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
+
+
+def _report(
+    options: Options, model: LoadedModel, text: str, tokens: list[int], finished: Finished
+) -> None:
+    """What an answer came to: one JSON object, or a line on stderr for people."""
+    speed = finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
+    if options.json:
+        _print_json(
+            text=text,
+            token_ids=tokens,
+            prompt_tokens=finished.prompt_tokens,
+            reused_tokens=finished.reused_tokens,
+            generated_tokens=finished.generated_tokens,
+            finish_reason=finished.reason.value,
+            prefill_seconds=finished.prefill_seconds,
+            decode_seconds=finished.decode_seconds,
+            decode_tokens_per_second=speed,
+            backend=model.backends,
+        )
+        return
+    print()
+    held = f" ({finished.reused_tokens} of them held)" if finished.reused_tokens else ""
+    _tell(
+        f"[{finished.prompt_tokens} prompt{held} + {finished.generated_tokens} generated tokens, "
+        f"{speed:.1f} tokens/s, {finished.reason.value}]"
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Tells whether Ctrl-C was pressed; pressed a second time, it ends the program at once."""
+    pressed = threading.Event()
+
+    def note(*_: object) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _tokenize(options: Options) -> None:
+    with GGUFFile.open(find_model(options.model)) as file:
+        tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
+    if options.batch is not None:
+        for text in _batch(Path(options.batch)):
+            _print_json(**_tokens(tokenizer, text, options))
+        return
+    text = options.prompt if options.file is None else _read(Path(options.file))
+    tokens = _tokens(tokenizer, text, options)
+    if options.json:
+        _print_json(**tokens)
+        return
+    for token, piece in zip(tokens["token_ids"], tokens["pieces"], strict=True):
+        print(f"{token:>7}  {piece!r}")
+
+
+def _tokens(tokenizer: Tokenizer, text: str, options: Options) -> dict[str, list[int] | list[str]]:
+    ids = tokenizer.encode(
+        text, add_special=not options.no_bos, parse_special=not options.no_parse_special
+    )
+    return {
+        "token_ids": ids,
+        "pieces": [tokenizer.piece(token).decode("utf-8", "replace") for token in ids],
+    }
+
+
+def _logits(options: Options) -> None:
+    model = _load(options)
+    ids = _ids(options, model)
+    positions = _positions(options, len(ids))
+    if options.top < 0:
+        raise RequestError(f"--top is {options.top}.", "Give 0 for the whole row, or more.")
+    result: list[dict[str, Any]] = []
+    session = model.new_session()
+    session.set_stack(_stack(options, model))
+    for at, row in zip(positions, logits_at(session, ids, positions), strict=True):
+        values, tokens = torch.sort(row, descending=True, stable=True)  # [V] each
+        top = options.top or len(row)
+        result.append(
+            {"position": at, "token_ids": tokens[:top].tolist(), "logits": values[:top].tolist()}
+        )
+    if options.json:
+        _print_json(positions=result)
+        return
+    for row in result:
+        print(f"after position {row['position']}:")
+        for token, value in zip(row["token_ids"], row["logits"], strict=True):
+            piece = model.tokenizer.piece(token).decode("utf-8", "replace")
+            print(f"{token:>9} {value:>12.5f}  {piece!r}")
+
+
+def _ids(options: Options, model: LoadedModel) -> list[int]:
+    if options.tokens is None:
+        ids = model.tokenizer.encode(options.prompt)
+    else:
+        ids = _numbers(options.tokens, "--tokens")
+    if not ids:
+        raise RequestError("The prompt is empty.", "Give -p with a text, or --tokens 1,2,3.")
+    if bad := [token for token in ids if not 0 <= token < model.config.vocabulary]:
+        raise RequestError(
+            f"The token id {bad[0]} is not in this model's vocabulary of "
+            f"{model.config.vocabulary:,}.",
+            "Give ids from 0 up to one less than that.",
+        )
+    if len(ids) > model.plan.context:
+        raise RequestError(
+            f"{len(ids):,} tokens do not fit the context of {model.plan.context:,}.",
+            "Give fewer tokens or a larger -c.",
+        )
+    return ids
+
+
+def _positions(options: Options, length: int) -> list[int]:
+    if options.all:
+        return list(range(length))
+    if options.positions is None:
+        return [length - 1]
+    positions = _numbers(options.positions, "--positions")
+    if bad := [at for at in positions if not 0 <= at < length]:
+        raise RequestError(
+            f"There is no position {bad[0]} in a prompt of {length} tokens.",
+            f"Give positions from 0 to {length - 1}.",
+        )
+    return positions
+
+
+def _perplexity(options: Options) -> None:
+    options.context = options.context or 512
+    model = _load(options)
+    stack = _stack(options, model)
+    value, tokens = perplexity(model, _read(Path(options.file)), options.context, stack)
+    if options.json:
+        _print_json(perplexity=value, tokens=tokens)
+    else:
+        print(f"perplexity {value:.4f} over {tokens} tokens at context {options.context}")
+
+
+def _info(options: Options) -> None:
+    facts = describe(
+        find_model(options.model),
+        options.context,
+        options_of.cache_type(options),
+        options_of.tokenizer(options),
+    )
+    if options.json:
+        _print_json(**facts)
+        return
+    for key, value in facts.items():
+        if isinstance(value, list):
+            print(f"{key}:" if value else f"{key}: nothing")
+            for row in value:
+                print(f"  {_row(row)}")
+        elif isinstance(value, dict):
+            print(f"{key}:")
+            for name, entry in value.items():
+                print(f"  {name}: {_words(name, entry)}")
+        else:
+            print(f"{key}: {_words(key, value)}")
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    """A line of a list of facts: a format, or a part that is slow."""
+    if "format" not in row:
+        return f"{row['part']}: {row['words']}"
+    return (
+        f"{row['format']:<6} {row['tensors']:>5} tensors {row['bytes']:>15,} bytes  {row['words']}"
+    )
+
+
+def _bench(options: Options) -> None:
+    options.context = options.context or options.depth + max(options.prompt, options.max_tokens)
+    model = _load(options)
+    result = bench(
+        model,
+        prompt=options.prompt,
+        generated=options.max_tokens,
+        depth=options.depth,
+        repetitions=options.repetitions,
+        stack=_stack(options, model),
+    )
+    if options.json:
+        _print_json(model=model.name, **result)
+        return
+    print(f"{model.name}, {model.layout}")
+    for key, value in result.items():
+        print(
+            f"  {key.replace('_', ' ')}: {value:.3f}"
+            if isinstance(value, float)
+            else f"  {key.replace('_', ' ')}: {value}"
+        )
+
+
+def _quantize(options: Options) -> None:
+    """Write the file, telling on stderr how far that is."""
+    told = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told
+        if (percent := 100 * done // max(total, 1)) > told:
+            told = percent
+            if sys.stderr is not None:
+                print(f"\r{percent:3} %", end="", file=sys.stderr, flush=True)
+
+    summary = quantize(find_model(options.source), Path(options.target), options.type, progress)
+    _tell("")
+    print(summary)
+
+
+_COMMANDS = {
+    "chat": _chat,
+    "complete": _complete,
+    "tokenize": _tokenize,
+    "logits": _logits,
+    "perplexity": _perplexity,
+    "info": _info,
+    "bench": _bench,
+    "quantize": _quantize,
+}
+
+
+# --- input and output ---------------------------------------------------------------------------
+
+
+def _load(options: Options) -> LoadedModel:
+    return load(
+        find_model(options.model),
+        context=options.context,
+        threads=options.threads,
+        cache=options_of.cache_type(options),
+        tokenizer_file=options_of.tokenizer(options),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")  # line ends stay as they are
+    except UnicodeDecodeError:
+        raise RequestError(f"The file {path} is not UTF-8 text.", "Convert it first.") from None
+    except OSError as error:
+        raise RequestError(
+            f"The file {path} cannot be read: {error.strerror}.", "Check the path."
+        ) from None
+
+
+def _batch(path: Path) -> list[str]:
+    try:
+        texts = json.loads(_read(path).removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(
+            f"The file {path} is not a JSON array of texts.", 'Write ["one", "two"].'
+        )
+    return texts
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise RequestError(
+            f"{option} {text!r} is not a list of numbers.", "Write them as 1,2,3."
+        ) from None
+
+
+def _print_json(**fields: object) -> None:
+    print(json.dumps(fields, ensure_ascii=False), flush=True)
+
+
+def _words(name: str, value: object) -> str:
+    if name.endswith("bytes") and isinstance(value, int):
+        return f"{value / _GIGABYTE:.2f} GB"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

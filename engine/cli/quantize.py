@@ -1,0 +1,208 @@
+"""A model file in another weight format: every key kept, every matrix quantized, one at a time.
+
+The file is written beside its name and takes it when it is whole, so a program that is ended
+leaves no half model behind.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from engine.errors import ModelFileError, RequestError, UnsupportedModel
+from engine.gguf.reader import GGUFFile, TensorInfo
+from engine.gguf.tensor_info import padded
+from engine.gguf.values import Kind, shown
+from kernels.formats import Format, by_name
+from kernels.quantizers import QUANTIZERS
+from kernels.weight import Weight
+
+_ALIGNMENT = 32  # bytes
+_PIECE = 1 << 22  # weights quantized at once
+_FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
+# What llama.cpp calls a file whose matrices are mostly of that format.
+_FILE_TYPES = {
+    "F32": 0,
+    "F16": 1,
+    "Q4_0": 2,
+    "Q4_1": 3,
+    "Q8_0": 7,
+    "Q5_0": 8,
+    "Q5_1": 9,
+    "Q2_K": 10,
+    "Q3_K": 12,
+    "Q4_K": 14,
+    "Q5_K": 16,
+    "Q6_K": 18,
+    "IQ4_NL": 25,
+    "IQ4_XS": 30,
+    "BF16": 32,
+    "TQ1_0": 36,
+    "TQ2_0": 37,
+    "MXFP4": 38,
+    "NVFP4": 39,
+    "Q1_0": 40,
+    "Q2_0": 41,
+}
+# Formats whose numbers mean them only in files with a key of the program that invented them.
+_OXIBONSAI = ("F8_E4M3", "F8_E5M2", "TQ2_0_G128")
+_NUMBERS = {"TQ2_0_G128": 42}  # under which a format is stored, where that is not its own
+_DROPPED = ("split.", "oxibonsai.")
+_ROUTER = ".ffn_gate_inp."  # what chooses experts is small, and errors there choose others
+
+
+def quantize(
+    source: Path,
+    target: Path,
+    name: str,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    checkpoint: Callable[[], None] = lambda: None,
+) -> str:
+    """Write the model of `source` to `target` with its matrices in the format called `name`.
+
+    Matrices whose rows do not fill whole blocks become Q8_0 or F16; vectors and routers of experts
+    stay as they are. `progress` counts weights; `checkpoint` may raise to stop. Returns a summary
+    for people. Raises RequestError, ModelFileError, or OSError for a disk that is full.
+    """
+    wanted = _wanted(name)
+    if target.exists():
+        raise RequestError(f"The file {str(target)!r} is there already.", "Choose another name.")
+    with GGUFFile.open(source) as file:
+        if not file.tensors:
+            raise ModelFileError("The file holds no tensors.", "Choose a complete model.")
+        plan = [(info, _format_for(info, wanted)) for info in file.tensors.values()]
+        partial = target.with_name(target.name + ".part")
+        try:
+            with partial.open("xb") as out:
+                _write(file, plan, wanted, out, progress, checkpoint)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.replace(target)
+        except FileExistsError:
+            raise RequestError(
+                f"The file {str(partial)!r} is there already.", "Remove it if nothing writes it."
+            ) from None
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return _summary(plan, target)
+
+
+def _wanted(name: str) -> Format:
+    if name.upper() not in QUANTIZERS:
+        raise RequestError(
+            f"There is no quantizer for {name!r}.",
+            f"Choose one of these: {', '.join(sorted(QUANTIZERS))}.",
+        )
+    return by_name(name.upper())
+
+
+def _format_for(info: TensorInfo, wanted: Format) -> Format:
+    """What a tensor becomes: only matrices change, and no norms, even of many heads."""
+    kept = _ROUTER in info.name or info.name.endswith("_norm.weight")
+    if len(info.shape) < 2 or kept or not info.name.endswith(".weight"):
+        return info.format
+    for format in (wanted, by_name("Q8_0"), by_name("F16")):
+        if info.shape[-1] % format.block == 0:
+            return format
+    raise AssertionError("F16 stores rows of any length")
+
+
+def _write(
+    file: GGUFFile,
+    plan: list[tuple[TensorInfo, Format]],
+    wanted: Format,
+    out: BinaryIO,
+    progress: Callable[[int, int], None],
+    checkpoint: Callable[[], None],
+) -> None:
+    entries = _entries(file, wanted)
+    out.write(struct.pack("<4sIQQ", b"GGUF", 3, len(plan), len(entries)))
+    out.writelines(entries)
+    offset = 0
+    for info, format in plan:
+        out.write(_text(info.name) + struct.pack("<I", len(info.shape)))
+        out.write(struct.pack(f"<{len(info.shape)}Q", *reversed(info.shape)))
+        out.write(struct.pack("<IQ", _NUMBERS.get(format.name, format.id), offset))
+        offset = padded(offset + _size(info, format), _ALIGNMENT)
+    _pad(out)
+    total = sum(math.prod(info.shape) for info, _ in plan)
+    done = 0
+    for info, format in plan:
+        for piece, weights in _pieces(file, info, format):
+            checkpoint()
+            out.write(piece)
+            done += weights
+            progress(done, total)
+        _pad(out)
+        file.let_go(info.name)
+
+
+def _entries(file: GGUFFile, wanted: Format) -> list[bytes]:
+    """The file's keys as they are stored, and what says how it is quantized now."""
+    said = {_VERSION: _number(_VERSION, 2)}
+    if wanted.name in _FILE_TYPES:
+        said[_FILE_TYPE] = _number(_FILE_TYPE, _FILE_TYPES[wanted.name])
+    if wanted.name in _OXIBONSAI:
+        key = "oxibonsai.quant_format"
+        said[key] = _text(key) + struct.pack("<I", Kind.STRING) + _text(wanted.name)
+    kept = {
+        key: stored
+        for key, stored in file.entries().items()
+        if not key.startswith(_DROPPED) and key not in ("general.alignment", _FILE_TYPE)
+    }
+    return list((kept | said).values())
+
+
+def _number(key: str, value: int) -> bytes:
+    return _text(key) + struct.pack("<II", Kind.UINT32, value)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("<Q", len(encoded)) + encoded
+
+
+def _pad(out: BinaryIO) -> None:
+    out.write(bytes(-out.tell() % _ALIGNMENT))
+
+
+def _size(info: TensorInfo, format: Format) -> int:
+    return math.prod(info.shape) // format.block * format.size
+
+
+def _pieces(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[bytes, int]]:
+    """A tensor in its new format, some rows at a time, and how many weights these are."""
+    data = file.data(info.name)
+    if format is info.format:
+        yield bytes(data), math.prod(info.shape)
+        return
+    weight = Weight.from_bytes(data, info.format, info.shape)
+    rows, columns = weight.data.shape[0], info.shape[-1]
+    step = max(_PIECE // columns, 1)
+    quantizer = QUANTIZERS[format.name]
+    for start in range(0, rows, step):
+        end = min(start + step, rows)
+        dense = torch.empty(end - start, columns)
+        weight.decode(start, end, dense)
+        if not bool(dense.isfinite().all()):
+            raise UnsupportedModel(
+                f"The tensor {shown(info.name)} holds values that are no finite numbers.",
+                "The file is damaged; get another copy.",
+            )
+        yield quantizer(dense.view(-1, format.block)).numpy().tobytes(), dense.numel()
+
+
+def _summary(plan: list[tuple[TensorInfo, Format]], target: Path) -> str:
+    """What was written: formats with the number of their tensors, and the size."""
+    counts: dict[str, int] = {}
+    for _, format in plan:
+        counts[format.name] = counts.get(format.name, 0) + 1
+    formats = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{target.name}: {target.stat().st_size:,} bytes; tensors: {formats}"

@@ -1,0 +1,1 @@
+"""GGUF reader: metadata and tensors, checked before use."""

@@ -1,0 +1,208 @@
+"""One GGUF file on disk: its header and tensor directory, checked whole before anything is used.
+
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and for what the format leaves
+open (packed tensors, no gaps) ggml's own reader: a file it cannot read is not worth guessing at.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf.tensor_info import Marks, TensorInfo, format_of, marks_of, padded, place
+from engine.gguf.two_bit import Told, settle
+from engine.gguf.values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
+
+_ALIGNMENT_KEY = "general.alignment"
+_DEFAULT_ALIGNMENT = 32  # bytes
+_MAX_ALIGNMENT = 1 << 20
+_VERSIONS = (2, 3)
+_MAX_KEYS = 1 << 14
+_MAX_TENSORS = 1 << 16
+_MAX_KEY_BYTES = 1_024
+_MAX_NAME_BYTES = 64
+_MAX_DIMENSIONS = 4
+_LEAST_KEY_BYTES = 14  # length, one letter, kind, one byte of value
+_LEAST_TENSOR_BYTES = 33  # length, one letter, count, one dimension, format, offset
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a model, mapped into memory."""
+
+    path: Path
+    buffer: mmap.mmap
+    version: int
+    metadata: Metadata
+    entries: dict[str, slice]  # bytes of each key with its value, as they are stored
+    tensors: list[TensorInfo]  # in the order their bytes lie
+    marks: Marks
+    two_bit: Told | None  # of its 2-bit tensors, where there are any
+
+    def close(self) -> None:
+        """Unmap the file; where a view of it is still alive, the last view does so instead."""
+        try:
+            self.buffer.close()
+        except BufferError:
+            return
+
+    def let_go(self, offset: int, size_bytes: int) -> None:
+        """Drop the pages of so many bytes from this process; where that is not known, keep them."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            start = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            self.buffer.madvise(mmap.MADV_DONTNEED, start, offset + size_bytes - start)
+
+
+def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
+    """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing.
+
+    `marks` are those of a split model's first part: the others need not repeat its keys.
+    """
+    buffer = _map(path)
+    try:
+        cursor = Cursor(buffer)
+        version = _read_version(cursor)
+        tensor_count = cursor.count("tensors", _LEAST_TENSOR_BYTES, _MAX_TENSORS)
+        key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
+        metadata, entries = _read_metadata(cursor, key_count)
+        alignment = _alignment(metadata)
+        marks = marks or marks_of(metadata)
+        infos = [_read_tensor(cursor, number, index, marks) for number in range(tensor_count)]
+        start = padded(cursor.position, alignment)
+        infos, two_bit = settle(infos, marks, buffer, start, alignment)
+        tensors = place(infos, start, cursor.end, alignment)
+    except BaseException:
+        buffer.close()
+        raise
+    return Part(path, buffer, version, Metadata(metadata), entries, tensors, marks, two_bit)
+
+
+def _map(path: Path) -> mmap.mmap:
+    """Map a file read-only; anything but a plain file could block for ever, so it is refused."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelFileError(
+                f"{shown(path.name or str(path))} is not a file.", "Choose a GGUF file."
+            )
+        with path.open("rb") as file:
+            start = file.read(64)
+            if start[:4] != b"GGUF":
+                raise ModelFileError(
+                    f"{shown(path.name)} is not a GGUF file: {_looks_like(start)}.",
+                    "Choose a file that ends in .gguf, or download it again.",
+                )
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise ModelFileError(
+            f"There is no file {str(path)!r}.", "Check the path, or download the model again."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelFileError(
+            f"{shown(path.name)} cannot be read: {reason}.",
+            "Check the file's permissions and the disk it lies on.",
+        ) from None
+
+
+def _looks_like(start: bytes) -> str:
+    """What the first bytes of a file that is no GGUF say it is."""
+    if not start:
+        return "it is empty"
+    if not start.strip(b"\0"):
+        return "it holds only zeros, like a download that never began"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a Git LFS pointer, a note that stands for the real file"
+    if start.startswith(b"PK\3\4"):
+        return "it looks like a ZIP archive or a PyTorch checkpoint"
+    if start[8:9] == b"{":
+        return "it looks like a safetensors file"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "it looks like a web page, as a failed download leaves"
+    if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"algg"):
+        return "it is in the GGML format that GGUF replaced in 2023"
+    return f"it begins with {shown(start[:4].decode('latin-1'))} instead of 'GGUF'"
+
+
+def _read_version(cursor: Cursor) -> int:
+    cursor.position = 4
+    version = cursor.u32()
+    if version in _VERSIONS:
+        return version
+    if version & 0xFFFF == 0 and version:
+        raise UnsupportedModel(
+            "The file is a big-endian GGUF, made for another kind of processor.",
+            "Choose the usual little-endian file of this model.",
+        )
+    if version == 1:
+        raise UnsupportedModel(
+            "The file is GGUF version 1, which was in use for a few days of 2023.",
+            "Choose a newer file of this model.",
+        )
+    if version > _VERSIONS[-1]:
+        raise UnsupportedModel(
+            f"The file is GGUF version {version:,}; this program reads versions 2 and 3.",
+            "Update the program, or choose another file of this model.",
+        )
+    raise ModelFileError("The file is GGUF version 0, which does not exist.", DAMAGED)
+
+
+def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, Stored], dict[str, slice]]:
+    metadata: dict[str, Stored] = {}
+    entries: dict[str, slice] = {}
+    for number in range(1, count + 1):
+        start = cursor.position
+        cursor.subject = f"key number {number:,}"
+        key = cursor.name(_MAX_KEY_BYTES)
+        cursor.subject = f"the key {shown(key)}"
+        if key in metadata:
+            raise ModelFileError(f"The key {shown(key)} is in the file twice.", DAMAGED)
+        kind = cursor.u32()
+        if key == _ALIGNMENT_KEY and kind != Kind.UINT32:
+            raise ModelFileError(
+                f"The key '{_ALIGNMENT_KEY}' is stored as kind {kind:,}; it must be UINT32 (4).",
+                DAMAGED,
+            )
+        metadata[key] = cursor.value(kind)
+        entries[key] = slice(start, cursor.position)
+    return metadata, entries
+
+
+def _alignment(metadata: dict[str, Stored]) -> int:
+    alignment = metadata.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
+    assert isinstance(alignment, int)
+    if not 8 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise ModelFileError(
+            f"The key '{_ALIGNMENT_KEY}' is {alignment:,}; a power of two from 8 to "
+            f"{_MAX_ALIGNMENT:,} is wanted.",
+            DAMAGED,
+        )
+    return alignment
+
+
+def _read_tensor(cursor: Cursor, number: int, part: int, marks: Marks) -> TensorInfo:
+    """One entry of the directory; its offset still counts from the start of the data."""
+    cursor.subject = f"tensor number {number + 1:,}"
+    name = cursor.name(_MAX_NAME_BYTES)
+    cursor.subject = f"the entry of the tensor {shown(name)}"
+    dimensions = cursor.u32()
+    if not 1 <= dimensions <= _MAX_DIMENSIONS:
+        raise ModelFileError(
+            f"The tensor {shown(name)} has {dimensions:,} dimensions; 1 to 4 are possible.", DAMAGED
+        )
+    shape = tuple(cursor.u64() for _ in range(dimensions))[::-1]
+    if not 0 < math.prod(shape) < 1 << 63:
+        raise ModelFileError(f"The tensor {shown(name)} has the shape {list(shape)}.", DAMAGED)
+    form = format_of(name, cursor.u32(), marks)
+    if shape[-1] % form.block:
+        raise ModelFileError(
+            f"The tensor {shown(name)} has rows of {shape[-1]:,} weights, which {form.name} "
+            f"cannot store: it packs {form.block} at a time.",
+            DAMAGED,
+        )
+    size = math.prod(shape) // form.block * form.size
+    return TensorInfo(name, shape, form, cursor.u64(), size, part)

@@ -1,0 +1,288 @@
+"""A GGUF model file, whole or in parts: typed metadata and tensors as bytes, mapped, never copied.
+
+Everything was checked against the file's size when `GGUFFile.open` returns, so a getter can only
+fail for a key that is missing or of another kind, and `data` cannot fail for a name in `tensors`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf.part import Part, read_part
+from engine.gguf.tensor_info import TensorInfo
+from engine.gguf.values import DAMAGED, Array, Metadata, Stored, Text, Value, describe, shown
+
+__all__ = ["GGUFFile", "Metadata", "TensorInfo", "Value"]
+
+_PART_NAME = re.compile(r"-(\d{5})-of-(\d{5})(\.gguf)$", re.IGNORECASE)
+_COUNT_KEY = "split.count"
+_NUMBER_KEY = "split.no"
+_TENSORS_KEY = "split.tensors.count"
+
+Number = TypeVar("Number", int, float)
+
+
+class GGUFFile:
+    """An open model; the mapping stays until `close` and until the last view of its data is gone.
+
+    `metadata` is of a split model's first part, and its texts and lists can be read until `close`.
+    The file must not be shortened while it is open: reading a page that is no more ends the
+    process, as with every memory-mapped file.
+    """
+
+    def __init__(self, path: Path, parts: tuple[Part, ...]) -> None:
+        self.path = path
+        self._parts = parts
+        self.paths = tuple(part.path for part in parts)
+        self.version = parts[0].version
+        self.metadata = parts[0].metadata
+        self.tensors = {info.name: info for part in parts for info in part.tensors}
+        self.two_bit = next((part.two_bit for part in parts if part.two_bit), None)
+        self.file_bytes = sum(len(part.buffer) for part in parts)
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a GGUF file of version 2 or 3; any part of a split model opens the whole.
+
+        Raises ModelFileError for a file that is missing, damaged or no model, and UnsupportedModel
+        for a sound one that this version cannot read. A file without tensors, a vocabulary, opens.
+        """
+        given = read_part(path, 0)
+        try:
+            count = _part_count(given)
+        except ModelFileError:
+            given.close()
+            raise
+        if count == 1:
+            return cls(path, (given,))
+        given.close()
+        return cls(path, _read_parts(path, count))
+
+    def data(self, name: str) -> memoryview:
+        """The bytes of a tensor, read-only and not copied: [size_bytes] u8.
+
+        Raises ModelFileError when the file has no such tensor.
+        """
+        assert not self._closed, "data of a closed file"
+        info = self.tensors.get(name)
+        if info is None:
+            raise ModelFileError(
+                f"The tensor {shown(name)} is missing from the file.",
+                "The file is incomplete; download it again or choose another.",
+            )
+        view = memoryview(self._parts[info.part].buffer)
+        return view[info.offset : info.offset + info.size_bytes]
+
+    def entries(self) -> dict[str, bytes]:
+        """Every key of the first part with its value, as the bytes that are stored for both."""
+        part = self._parts[0]
+        return {key: part.buffer[where] for key, where in part.entries.items()}
+
+    def let_go(self, name: str, start: int = 0, end: int | None = None) -> None:
+        """Say that pages of a tensor may leave memory, those of its bytes from `start` to `end`.
+
+        Its data is read anew if asked for again.
+        """
+        info = self.tensors[name]
+        end = info.size_bytes if end is None else end
+        self._parts[info.part].let_go(info.offset + start, end - start)
+
+    def length(self, key: str) -> int:
+        """How many elements a list has, without reading it; 0 where there is no list."""
+        found = self.metadata.stored.get(key)
+        return found.length if isinstance(found, Array) else 0
+
+    def close(self) -> None:
+        """Let go of the file; views that are alive stay valid and keep the mapping to the end."""
+        self._closed = True
+        for part in self._parts:
+            part.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Each getter raises ModelFileError naming the key when it is missing and no default is given,
+    # or when it holds another kind of value or a number outside the range.
+
+    def integer(
+        self,
+        key: str,
+        default: int | None = None,
+        *,
+        minimum: int | None = None,
+        maximum: int | None = None,
+    ) -> int:
+        """A whole number."""
+        found = _wanted(self.metadata, key, default)
+        if isinstance(found, bool) or not isinstance(found, int):
+            raise _wrong_kind(key, found, "a whole number")
+        return _in_range(key, found, minimum, maximum)
+
+    def number(
+        self,
+        key: str,
+        default: float | None = None,
+        *,
+        minimum: float | None = None,
+        maximum: float | None = None,
+    ) -> float:
+        """A finite number, whole or not."""
+        found = _wanted(self.metadata, key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise _wrong_kind(key, found, "a number")
+        if not math.isfinite(found):
+            raise _wrong_kind(key, found, "a finite number")
+        return _in_range(key, float(found), minimum, maximum)
+
+    def string(self, key: str, default: str | None = None) -> str:
+        """A text."""
+        found = _wanted(self.metadata, key, default)
+        if isinstance(found, Text):
+            return found.read()
+        if isinstance(found, str):
+            return found
+        raise _wrong_kind(key, found, "a text")
+
+
+Default = TypeVar("Default", int, float, str)
+
+
+def _wanted(metadata: Metadata, key: str, default: Default | None) -> Stored | Default:
+    found = metadata.stored.get(key, default)
+    if found is None:
+        raise ModelFileError(
+            f"The key {shown(key)} is missing from the file.",
+            "The file is incomplete or made by a faulty converter; get another copy.",
+        )
+    return found
+
+
+def _wrong_kind(key: str, found: object, wanted: str) -> ModelFileError:
+    assert isinstance(found, bool | int | float | Text | Array)
+    return ModelFileError(
+        f"The key {shown(key)} holds {describe(found)}, but {wanted} is wanted.", DAMAGED
+    )
+
+
+def _in_range(key: str, found: Number, minimum: Number | None, maximum: Number | None) -> Number:
+    if minimum is not None and found < minimum:
+        raise ModelFileError(
+            f"The key {shown(key)} is {found:,}; at least {minimum:,} is wanted.", DAMAGED
+        )
+    if maximum is not None and found > maximum:
+        raise ModelFileError(
+            f"The key {shown(key)} is {found:,}; at most {maximum:,} is wanted.", DAMAGED
+        )
+    return found
+
+
+# --- split models -------------------------------------------------------------------------------
+
+
+def _part_count(part: Part) -> int:
+    """How many files the model is in; 1 where the file says nothing of parts."""
+    count = part.metadata.stored.get(_COUNT_KEY, 1)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise _wrong_kind(_COUNT_KEY, count, "a whole number")
+    return _in_range(_COUNT_KEY, count, 1, 99_999) if count else 1
+
+
+def _read_parts(path: Path, count: int) -> tuple[Part, ...]:
+    """Every part of a model, found beside the one given and checked to belong together."""
+    paths = _part_paths(path, count)
+    parts: list[Part] = []
+    try:
+        for index, part_path in enumerate(paths):
+            parts.append(read_part(part_path, index, parts[0].marks if parts else None))
+            _check_part(parts[-1], index, count)
+        _check_together(parts)
+    except BaseException:
+        for part in parts:
+            part.close()
+        raise
+    return tuple(parts)
+
+
+def _part_paths(path: Path, count: int) -> list[Path]:
+    found = _PART_NAME.search(path.name)
+    if found is None or int(found[2]) != count:
+        raise ModelFileError(
+            f"{shown(path.name)} is one of {count:,} parts of a model, but its name does not say so.",
+            f"Give the parts their names back: they end in -00001-of-{count:05}.gguf and so on.",
+        )
+    stem = path.name[: found.start()]
+    paths = [
+        path.with_name(f"{stem}-{index:05}-of-{count:05}{found[3]}")
+        for index in range(1, count + 1)
+    ]
+    missing = [part.name for part in paths if not part.is_file()]
+    if missing:
+        raise ModelFileError(
+            f"The model is in {count:,} parts, and {shown(missing[0])} is missing"
+            + (f", as are {len(missing) - 1:,} more." if len(missing) > 1 else "."),
+            "Download every part into the same folder.",
+        )
+    return paths
+
+
+def _check_part(part: Part, index: int, count: int) -> None:
+    """Raise ModelFileError unless the part says itself that it is this one of so many."""
+    name = shown(part.path.name)
+    if _part_count(part) != count:
+        raise ModelFileError(
+            f"{name} says that its model is in {_part_count(part):,} parts; the others say "
+            f"{count:,}.",
+            "The parts belong to different models; download them again.",
+        )
+    number = part.metadata.stored.get(_NUMBER_KEY)
+    if number != index:
+        said = "does not say which part it is" if number is None else f"says {number!r}"
+        raise ModelFileError(
+            f"The key '{_NUMBER_KEY}' of {name} should be {index}, but the file {said}.",
+            "The parts were renamed or mixed up; download them again.",
+        )
+
+
+def _check_together(parts: list[Part]) -> None:
+    """Raise unless the parts hold the number of tensors the first one names, each once."""
+    names: set[str] = set()
+    layouts = {part.two_bit.layout.name for part in parts if part.two_bit}
+    if len(layouts) > 1:
+        raise ModelFileError(
+            f"The 2-bit tensors of the model's parts have different layouts: {', '.join(sorted(layouts))}.",
+            "The parts belong to different models; download them again.",
+        )
+    for part in parts:
+        if part.version != parts[0].version:
+            raise UnsupportedModel(
+                f"{shown(part.path.name)} is GGUF version {part.version}, the first part is "
+                f"version {parts[0].version}.",
+                "The parts belong to different models; download them again.",
+            )
+        for info in part.tensors:
+            if info.name in names:
+                raise ModelFileError(
+                    f"The tensor {shown(info.name)} is in two parts of the model.", DAMAGED
+                )
+            names.add(info.name)
+    promised = parts[0].metadata.stored.get(_TENSORS_KEY, len(names))
+    if promised != len(names):
+        raise ModelFileError(
+            f"The key '{_TENSORS_KEY}' is {describe(promised)}, but the parts hold "
+            f"{len(names):,} tensors.",
+            "The parts belong to different models; download them again.",
+        )

@@ -1,0 +1,1 @@
+"""The host machine: memory, cores, background tasks."""

@@ -1,0 +1,1 @@
+"""Inference: sessions, prefill, decoding, sampling."""

@@ -1,0 +1,30 @@
+"""Plain decoding: one token at a time from a session, until the caller has had enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from engine.inference.sampling import Sampler
+from engine.inference.session import Session
+
+
+def decode(
+    session: Session,
+    logits: Tensor,
+    sampler: Sampler,
+    checkpoint: Callable[[], None] = lambda: None,
+) -> Iterator[int]:
+    """Yield token after token, starting from the logits [V] that follow the session's last token.
+
+    A token is yielded before it is appended to the session: one that ends the answer is never
+    computed. `checkpoint` may raise `Cancelled` between tokens and between layers.
+    """
+    while True:
+        checkpoint()
+        token = sampler.draw(logits, session.tokens)
+        yield token
+        if len(session.tokens) == session.context:
+            return
+        logits = session.step(token, checkpoint)

@@ -1,0 +1,1 @@
+"""Model loading: preflight checks, memory plan, weights, kernel self-check."""

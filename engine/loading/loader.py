@@ -1,0 +1,155 @@
+"""GGUF path to a model that can answer: checks first, memory planned, then weights and tokenizer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.chat.template import ChatTemplate
+from engine.errors import RequestError
+from engine.gguf.reader import GGUFFile
+from engine.host.background import Beside
+from engine.host.device import physical_cores
+from engine.inference.session import Session
+from engine.loading.library import model_name
+from engine.loading.memory import MemoryPlan
+from engine.loading.preflight import (
+    check,
+    identify,
+    kernels_in_use,
+    layout,
+    parameters,
+    plan,
+    plan_without,
+    slow_parts,
+)
+from engine.loading.selfcheck import find_faults
+from engine.messages import CacheType, SlowPart
+from engine.models.config import Config
+from engine.models.layers import Decoder
+from engine.models.weights import Weights
+from engine.state.kv_cache import Cache
+from engine.tokenizer.tokenizer import Tokenizer
+from engine.tokenizer.vocabulary import find as find_vocabulary
+from kernels import ops
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """Everything a session needs, and what a window wants to say about it."""
+
+    path: Path
+    name: str
+    config: Config
+    decoder: Decoder
+    tokenizer: Tokenizer
+    vocabulary: str  # where its words come from; "": the file's own keys
+    template: ChatTemplate
+    plan: MemoryPlan
+    cache: CacheType
+    layout: str  # the main weight format in words
+    parameters: int
+    file_bytes: int
+    kernels: dict[str, str]  # op and format to the backend that runs it
+    slow: tuple[SlowPart, ...]  # what runs slower than these kernels could
+    seconds: float
+
+    @property
+    def backends(self) -> str:
+        """The backends in use, for a status line: "reference", "cpu avx512 + reference"."""
+        return " + ".join(sorted(set(self.kernels.values())))
+
+    def new_cache(self) -> Cache:
+        """An empty cache of the type and context that were planned for."""
+        config, context = self.config, self.plan.context
+        return Cache(config.layers, config.kv_heads, config.head_width, context, self.cache)
+
+    def new_session(self) -> Session:
+        """An empty session over this model's weights."""
+        return Session(self.decoder, self.new_cache())
+
+
+def load(
+    path: Path,
+    *,
+    context: int = 0,
+    threads: int = 0,
+    cache: CacheType = CacheType.F32,
+    tokenizer_file: Path | None = None,
+    reclaimable: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    checkpoint: Callable[[], None] = lambda: None,
+    before_weights: Callable[[], None] = lambda: None,
+) -> LoadedModel:
+    """Load a model; raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
+
+    `before_weights` is called once the file is known to be sound and to fit, and before memory is
+    taken: the moment to drop a model that is to be replaced. `reclaimable` counts the bytes that
+    gives back. The cache is exact where the caller does not choose. `tokenizer_file` is a
+    `tokenizer.json` to be used instead of the file's own vocabulary; see `engine.tokenizer.vocabulary`.
+    """
+    started = time.perf_counter()
+    set_threads(threads)
+    # Weights are copied out while they are decoded: nothing needs the file afterwards.
+    with GGUFFile.open(path) as file:
+        build, config = identify(file)
+        memory = plan(file, config, context, cache, reclaimable)
+        vocabulary = find_vocabulary(file, tokenizer_file)
+        check(file, config, build, vocabulary)
+        checkpoint()
+        before_weights()
+        tokenizer = Beside(vocabulary.tokenizer, "tokenizer")
+
+        def look() -> None:
+            checkpoint()
+            if tokenizer.failed:
+                raise tokenizer.failed  # a faulty vocabulary ends the load at once
+
+        weights = Weights(file, progress, look)
+        decoder = build(file, weights, memory.context)
+        weights.refuse_leftovers()
+        faults = find_faults(config, decoder, weights)
+        if faults.errors:
+            with ops.without(faults.ops):
+                formats = faults.formats
+                memory, storage = plan_without(file, config, context, cache, memory, formats)
+            del decoder  # before other storage is taken for its weights
+            decoder = build(file, weights.reread(storage), memory.context)
+            decoder = replace(decoder, refused=faults.ops)
+        kernels = kernels_in_use(file)
+        return LoadedModel(
+            path=file.path,
+            name=model_name(file.path),
+            config=config,
+            decoder=decoder,
+            tokenizer=tokenizer.result(checkpoint),
+            vocabulary=vocabulary.origin,
+            template=ChatTemplate.from_metadata(file.metadata, tokenizer.result(checkpoint)),
+            plan=memory,
+            cache=cache,
+            layout=layout(file),
+            parameters=parameters(file),
+            file_bytes=file.file_bytes,
+            kernels={
+                op: "reference" if faults.concern(op) else name for op, name in kernels.items()
+            },
+            slow=(*slow_parts(decoder, kernels), *faults.slow),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def set_threads(threads: int) -> None:
+    """Run everything on so many threads; 0: one per physical core. Raises RequestError."""
+    if threads < 0 or threads > 1024:
+        raise RequestError(
+            f"{threads} threads were asked for.", "Give 0 for automatic, or up to 1024."
+        )
+    wanted = threads or physical_cores()
+    try:
+        ops.set_threads(wanted)
+    except RuntimeError as error:
+        raise RequestError(
+            f"The system refused {wanted} threads.", "Ask for fewer, or end other programs."
+        ) from error

@@ -1,0 +1,1 @@
+"""LoRA adapters: files, per-matrix deltas, and the active stack."""

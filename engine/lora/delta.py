@@ -1,0 +1,125 @@
+"""The change an adapter makes to one matrix, and the checks every file of adapters goes through.
+
+A low-rank change of a matrix W [out, in] is scale * b a, with a [R, in] and b [out, R]. Files
+differ in how they name, order and scale the two halves; what leaves a reader is always this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.errors import AdapterError, OutOfMemory
+from engine.gguf.values import shown
+from engine.host.device import available_memory
+
+EMBEDDING = "token_embd.weight"
+HEAD = "output.weight"
+OTHER_ADAPTER = "Choose an adapter that was made for this model."
+DAMAGED = "The adapter is damaged or made by a faulty converter; get another copy."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a tensor that holds several products."""
+
+    start: int
+    end: int
+    rows: int  # of the whole tensor
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """What an adapter must fit: the model that is loaded, as far as its matrices go."""
+
+    architecture: str
+    heads: int  # H
+    kv_heads: int  # K
+    shapes: Mapping[str, tuple[int, int]]  # GGUF tensor name to (out, in); a tied head included
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The change of one matrix [out, in] at strength 1: scale * b a."""
+
+    a: Tensor  # [R, in] f32
+    b: Tensor  # [out, R] f32
+    scale: float  # alpha / R, or what the file's own rule makes of alpha
+
+    @property
+    def rank(self) -> int:
+        """R, from the tensors: keys that name a rank are often wrong."""
+        return self.a.shape[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held."""
+        return 4 * (self.a.numel() + self.b.numel())
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a reader found in a file of adapters."""
+
+    pairs: Mapping[str, Pair]  # by GGUF tensor name
+    notes: tuple[str, ...]  # sentences on what in the file was left aside
+
+
+def check_halves(
+    name: str, a: Sequence[int], b: Sequence[int], base: BaseModel, made_for: str = ""
+) -> None:
+    """Raise AdapterError unless a [R, in] and b [out, R] fit the model's tensor `name`.
+
+    `made_for` is the base model the adapter itself names, for the remedy.
+    """
+    remedy = f"The adapter names {made_for!r} as its base. {OTHER_ADAPTER}" if made_for else ""
+    wanted = base.shapes.get(name)
+    if wanted is None:
+        raise AdapterError(
+            f"The adapter changes the tensor {shown(name)}, which this model does not have.",
+            remedy or OTHER_ADAPTER,
+        )
+    if len(a) != 2 or len(b) != 2:
+        raise AdapterError(
+            f"The halves for {shown(name)} have the shapes {list(a)} and {list(b)}; two dimensions "
+            "each are wanted.",
+            DAMAGED,
+        )
+    if not a[0] or not b[1]:
+        raise AdapterError(f"The adapter's change of {shown(name)} has rank 0.", DAMAGED)
+    if a[0] != b[1]:
+        raise AdapterError(
+            f"The halves for {shown(name)} have the ranks {a[0]:,} and {b[1]:,}; they must be equal.",
+            DAMAGED,
+        )
+    if (b[0], a[1]) != wanted:
+        raise AdapterError(
+            f"The adapter's change of {shown(name)} has the shape {[b[0], a[1]]}, but the model's "
+            f"tensor has {list(wanted)}.",
+            remedy or OTHER_ADAPTER,
+        )
+
+
+def check_room(values: int) -> None:
+    """Raise OutOfMemory when so many float32 values do not fit the memory that is free."""
+    needed, free = 4 * values, available_memory()
+    if needed > free:
+        raise OutOfMemory(
+            f"The adapter needs {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free.",
+            "Choose an adapter of a smaller rank, or close other programs.",
+        )
+
+
+def finite_pair(name: str, a: Tensor, b: Tensor, scale: float) -> Pair:
+    """The pair; raises AdapterError when a value is infinite or not a number."""
+    for half in (a, b):
+        # A sum is finite only if its parts are, but may overflow: look closer only then.
+        if not torch.isfinite(half.sum()) and not bool(torch.isfinite(half).all()):
+            raise AdapterError(
+                f"The adapter's change of {shown(name)} holds values that are no finite numbers.",
+                DAMAGED,
+            )
+    return Pair(a, b, scale)

@@ -1,0 +1,190 @@
+"""GGUF adapters, as llama.cpp's converter writes them, and OxiLLaMa's spellings of the same.
+
+For each tensor of the base there are two: `NAME.lora_a` [R, in] and `NAME.lora_b` [out, R]. The
+embedding's are stored turned around, [V, R] and [D, R], because its rows are looked up. The rank
+is that of the tensors: the usual files do not name it, and one that does may be wrong.
+
+Source: https://github.com/ggml-org/llama.cpp/blob/b6000/src/llama-adapter.cpp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.errors import AdapterError, ModelFileError
+from engine.gguf.reader import GGUFFile, TensorInfo
+from engine.gguf.values import shown
+from engine.lora.delta import (
+    DAMAGED,
+    EMBEDDING,
+    OTHER_ADAPTER,
+    BaseModel,
+    Contents,
+    Pair,
+    check_halves,
+    check_room,
+    finite_pair,
+)
+from kernels.weight import Weight
+
+_HALVES = (".lora_a", ".lora_b")
+_NORM = "_norm.weight"
+_RANK_KEYS = ("adapter.lora.r", "lora.r", "adapter.lora.rank")
+_ALPHA_KEYS = ("adapter.lora.alpha", "lora.alpha")
+_ACTIVATED_KEY = "adapter.alora.invocation_tokens"
+_LARGEST_ALPHA = 1e6
+_PIECE = 1 << 20  # weights decoded between two looks at Cancel
+_ANOTHER = "Choose a GGUF adapter or a PEFT folder, or get another copy of this one."
+
+Halves = dict[str, tuple[TensorInfo, TensorInfo]]
+
+
+def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Contents:
+    """Every pair of a file, decoded to float32; raises AdapterError, OutOfMemory."""
+    try:
+        with GGUFFile.open(path) as file:
+            _refuse_other_kinds(file)
+            _refuse_other_bases(file, base)
+            halves = _halves(file)
+            for name, (a, b) in halves.items():
+                check_halves(name, *_oriented(name, _matrix(a), _matrix(b)), base)
+            ranks = {_matrix(b)[1] for _, b in halves.values()}
+            check_room(sum(_size(a) + _size(b) for a, b in halves.values()))
+            pairs = {
+                name: _read_pair(file, name, *both, checkpoint) for name, both in halves.items()
+            }
+            return Contents(pairs, _notes(file, ranks))
+    except ModelFileError as error:
+        raise AdapterError(str(error), _ANOTHER) from error
+
+
+def _refuse_other_kinds(file: GGUFFile) -> None:
+    """Raise unless the file is an adapter of the one kind there is: it says so, or looks like one."""
+    looks = any(name.endswith(_HALVES) for name in file.tensors)
+    kind = file.string("general.type", "adapter" if looks else "model")
+    if kind != "adapter":
+        what = "a complete model" if kind == "model" else f"of the kind {shown(kind)}"
+        raise AdapterError(
+            f"{shown(file.path.name)} is {what}, not an adapter.",
+            "Open a model with Open model; choose a GGUF adapter or a PEFT folder here.",
+        )
+    if len(file.paths) > 1:
+        raise AdapterError(
+            f"{shown(file.path.name)} is one of {len(file.paths)} parts of an adapter.",
+            "Join the parts into one file, or choose another copy.",
+        )
+    method = file.string("adapter.type", "lora")
+    if method != "lora":
+        raise AdapterError(
+            f"The adapter is of the type {shown(method)}; this version can use 'lora' alone.",
+            "Choose a LoRA adapter.",
+        )
+    if _ACTIVATED_KEY in file.metadata.stored:
+        raise AdapterError(
+            f"The adapter waits for certain words before it acts ('{_ACTIVATED_KEY}'), which this "
+            "version cannot do.",
+            "Choose a plain LoRA adapter.",
+        )
+
+
+def _refuse_other_bases(file: GGUFFile, base: BaseModel) -> None:
+    """Raise for another architecture; a file that names none is judged by its shapes."""
+    wanted = file.string("general.architecture", base.architecture)
+    if wanted != base.architecture:
+        raise AdapterError(
+            f"The adapter is for {shown(wanted)} models; the one that is loaded is {base.architecture!r}.",
+            OTHER_ADAPTER,
+        )
+
+
+def _halves(file: GGUFFile) -> Halves:
+    """The two tensors of every pair by the base tensor's name; raises where one is alone."""
+    halves: Halves = {}
+    for name, info in file.tensors.items():
+        stem, half = name[:-7], name[-7:]
+        if half not in _HALVES:
+            if name.endswith(_NORM):
+                continue  # llama.cpp leaves them out as well; `_notes` says so
+            raise AdapterError(
+                f"The file holds the tensor {shown(name)}, which is no half of a LoRA pair.",
+                DAMAGED,
+            )
+        other = stem + _HALVES[half == _HALVES[0]]
+        if other not in file.tensors:
+            raise AdapterError(
+                f"The file holds {shown(name)} without its other half {shown(other)}.", DAMAGED
+            )
+        if half == _HALVES[0]:
+            halves[stem] = (info, file.tensors[other])
+    if not halves:
+        raise AdapterError(f"{shown(file.path.name)} holds no LoRA pairs.", _ANOTHER)
+    return halves
+
+
+def _matrix(info: TensorInfo) -> tuple[int, ...]:
+    """A tensor's shape; some writers drop the one row of a matrix of rank 1."""
+    return info.shape if len(info.shape) > 1 else (1, *info.shape)
+
+
+def _oriented(
+    name: str, a: tuple[int, ...], b: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of a and b as a pair has them: the embedding's halves change places."""
+    return (b[::-1], a) if name == EMBEDDING else (a, b)
+
+
+def _read_pair(
+    file: GGUFFile,
+    name: str,
+    a_info: TensorInfo,
+    b_info: TensorInfo,
+    checkpoint: Callable[[], None],
+) -> Pair:
+    a, b = _read(file, a_info, checkpoint), _read(file, b_info, checkpoint)
+    if name == EMBEDDING:
+        a, b = b.T.contiguous(), a
+    return finite_pair(name, a, b, _scale(file, a.shape[0]))
+
+
+def _read(file: GGUFFile, info: TensorInfo, checkpoint: Callable[[], None]) -> Tensor:
+    """A tensor of any format, f32 [rows, columns], copied out of the file."""
+    shape = _matrix(info)
+    weight = Weight.from_bytes(file.data(info.name), info.format, shape)
+    values = torch.empty(shape)
+    step = max(_PIECE // shape[1], 1)
+    for start in range(0, shape[0], step):
+        checkpoint()
+        end = min(start + step, shape[0])
+        weight.decode(start, end, values[start:end])
+    return values
+
+
+def _scale(file: GGUFFile, rank: int) -> float:
+    """alpha / rank; a file without alpha, or with 0, means the product as it is."""
+    for key in _ALPHA_KEYS:
+        alpha = file.number(key, 0.0, minimum=-_LARGEST_ALPHA, maximum=_LARGEST_ALPHA)
+        if alpha:
+            return alpha / rank
+    return 1.0
+
+
+def _size(info: TensorInfo) -> int:
+    rows, columns = _matrix(info)
+    return rows * columns
+
+
+def _notes(file: GGUFFile, ranks: set[int]) -> tuple[str, ...]:
+    notes: list[str] = []
+    norms = [name for name in file.tensors if name.endswith(_NORM)]
+    if norms:
+        notes.append(f"{len(norms)} norm tensors, such as {shown(norms[0])}, are left out.")
+    for key in _RANK_KEYS:
+        stated = file.metadata.stored.get(key)
+        if isinstance(stated, int) and ranks != {stated}:
+            found = ", ".join(str(rank) for rank in sorted(ranks))
+            notes.append(f"The key '{key}' says {stated}; the tensors have the rank {found}.")
+    return tuple(notes)

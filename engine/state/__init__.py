@@ -1,0 +1,1 @@
+"""What a model remembers of a sequence: the KV cache."""

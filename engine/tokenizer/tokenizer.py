@@ -1,0 +1,356 @@
+"""Text to token ids and back, from what the model file says about its own vocabulary.
+
+The ids must be the ones the model was trained on, to the last one, so every rule here is ggml's:
+special texts are cut out first, longest first; what is left goes through byte-level merges (the
+`tokenizers` library) or through SentencePiece scores. Unicode classes are the library's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import index
+from typing import Any, cast
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.tokenizer.added import AddedTokens
+from engine.tokenizer.json import Words
+from engine.tokenizer.library import SubwordEncoder
+from engine.tokenizer.pretokenizers import PRE_TOKENIZERS, PreTokenizer
+from engine.tokenizer.sentencepiece import SPACE, SentencePieceEncoder
+from engine.tokenizer.special import (
+    FILL_ENDS,
+    FILL_TEXTS,
+    SHOWN_TEXTS,
+    STRIKE_OR_STOP,
+    SpecialTokens,
+    TokenKind,
+    end_ids,
+)
+from engine.tokenizer.stream import TextStream
+
+Metadata = Mapping[str, object]
+_AGAIN = "Download the file again, or choose another one."
+_OTHER = "Choose a model with a byte-level (gpt2) or SentencePiece (llama) vocabulary."
+_BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class Tokenizer:
+    """One model's vocabulary. `from_metadata` makes it; it never changes after that."""
+
+    bos: int | None
+    eos: int | None
+    add_bos: bool  # `encode` puts `bos` first
+    add_eos: bool
+    end_tokens: frozenset[int]  # any of these ends a reply
+    sentencepiece: bool  # the vocabulary is of pieces with scores, not of merged bytes
+
+    @classmethod
+    def from_metadata(cls, metadata: Metadata) -> Tokenizer:
+        """The tokenizer a GGUF file describes in its `tokenizer.ggml.*` keys.
+
+        Raises ModelFileError for a key that is missing or malformed, UnsupportedModel for a kind
+        of vocabulary or a pre-tokenizer this engine does not have.
+        """
+        return cls(metadata)
+
+    def __init__(self, metadata: Metadata, words: Words | None = None) -> None:
+        """Use `from_metadata`, or `engine.tokenizer.vocabulary`, which finds `words` of other origin."""
+        rule = None if words else vocabulary_rule(metadata)
+        self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
+        self._texts = _token_texts(metadata)
+        self._ids = {text: token for token, text in enumerate(self._texts)}
+        self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
+        self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
+
+        implied = self.sentencepiece and words is None  # what ggml takes for granted
+        self.bos = self._named("bos", metadata, 1 if implied else None)
+        self.eos = self._named("eos", metadata, 2 if implied else None)
+        default_bos = rule.add_bos if rule else implied
+        self.add_bos = _flag(metadata, "add_bos_token", default_bos) and self.bos is not None
+        self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
+
+        self.end_tokens = self._mark_control_tokens(metadata)
+        self._words = words or self._own_words(metadata, rule)
+        self._specials = self._special_tokens(metadata)
+
+    # --- text to ids ----------------------------------------------------------------------------
+
+    def encode(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of `text`.
+
+        add_special adds the begin and end tokens the file asks for. parse_special reads control
+        texts such as `<|im_end|>` as tokens; without it they are plain text. A lone surrogate
+        counts as U+FFFD.
+        """
+        ids = [cast(int, self.bos)] if add_special and self.add_bos else []
+        encode = self._words.first
+        for piece in self._specials.split(_well_formed(text), parse_control=parse_special):
+            ids += [piece] if isinstance(piece, int) else encode(piece)
+            encode = self._words.later
+        if add_special and self.add_eos:
+            ids.append(cast(int, self.eos))
+        return ids
+
+    def token_id(self, text: str) -> int | None:
+        """The token with exactly this text in the vocabulary, if there is one."""
+        return self._ids.get(text)
+
+    # --- ids to text ----------------------------------------------------------------------------
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """Text of `ids`, without the space `encode` puts first; U+FFFD for broken characters.
+
+        Control tokens are left out unless `special`.
+        """
+        shown = ids if special else [token for token in ids if not self.is_control(token)]
+        text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._words.strips_space else text
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for, control tokens included; none for an id without text."""
+        if not 0 <= token < len(self._texts):
+            return b""
+        text, kind = self._texts[token], self._kinds[token]
+        if kind == TokenKind.NORMAL:
+            if self.sentencepiece:
+                return text.replace(SPACE, " ").encode("utf-8")
+            return _unmapped(text, self._byte_of)
+        if kind == TokenKind.BYTE:
+            found = _BYTE_TEXT.fullmatch(text)
+            return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
+        if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED):
+            return text.encode("utf-8")
+        return b""
+
+    def stream(self) -> TextStream:
+        """A decoder for one reply, token by token; control tokens show nothing."""
+        return TextStream(lambda token: b"" if self.is_control(token) else self.piece(token))
+
+    def is_control(self, token: int) -> bool:
+        """Whether the token steers the model and is not shown."""
+        if not 0 <= token < len(self._texts):
+            return False
+        return self._kinds[token] in (TokenKind.CONTROL, TokenKind.UNKNOWN)
+
+    @property
+    def size(self) -> int:
+        """How many tokens the vocabulary has."""
+        return len(self._texts)
+
+    # --- reading the file -----------------------------------------------------------------------
+
+    def _named(self, name: str, metadata: Metadata, default: int | None = None) -> int | None:
+        """A token the file names by id; ids outside the vocabulary mean "none", as in ggml."""
+        key = f"tokenizer.ggml.{name}_token_id"
+        value = metadata.get(key)
+        if value is None:
+            token = default
+        else:
+            token = _integer(key, value)
+            token = token if 0 <= token < len(self._texts) else default
+        return token if token is None or token < len(self._texts) else None
+
+    def _own_words(self, metadata: Metadata, rule: PreTokenizer | None) -> Words:
+        """How the file's own keys have text merged."""
+        if rule is not None:
+            encode = _byte_level_encoder(metadata, self._ids, rule)
+            return Words(encode, encode, strips_space=False)
+        scores = _numbers(metadata, "scores", len(self._texts), 0.0)
+        merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
+        add_space = _flag(metadata, "add_space_prefix", True)
+        encode = (lambda text: merge(" " + text)) if add_space else merge
+        return Words(encode, encode, strips_space=add_space)
+
+    def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
+        """Put right what the file forgot to mark; the tokens that end a reply."""
+        ends = end_ids(self._ids)
+        marked = set(ends)
+        for name, texts in FILL_TEXTS.items():
+            token = self._named(name, metadata)
+            if token is None:
+                token = next((self._ids[text] for text in texts if text in self._ids), None)
+                marked |= set() if token is None else {token}
+            if token is not None and name in FILL_ENDS:
+                ends.add(token)
+        for token in marked:
+            self._kinds[token] = TokenKind.CONTROL
+        for text in SHOWN_TEXTS:
+            if text in self._ids:
+                self._kinds[self._ids[text]] = TokenKind.USER_DEFINED
+        stop = self._ids.get(STRIKE_OR_STOP)
+        if stop is not None and self._kinds[stop] == TokenKind.CONTROL:
+            ends.add(stop)
+        named = (self.eos, self._named("eot", metadata), self._named("eom", metadata))
+        return frozenset(ends | {token for token in named if token is not None})
+
+    def _special_tokens(self, metadata: Metadata) -> SpecialTokens | AddedTokens:
+        user_defined: list[tuple[str, int]] = []
+        control: list[tuple[str, int]] = []
+        for token, kind in enumerate(self._kinds):
+            text = self._texts[token]
+            # ggml takes every `</s>` for a control text when it reads a prompt.
+            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or text == STRIKE_OR_STOP:
+                control.append((text, token))
+            elif kind == TokenKind.USER_DEFINED:
+                user_defined.append((text, token))
+        if self._words.habits is not None:
+            return AddedTokens(user_defined, control, self._words.habits)
+        return SpecialTokens(user_defined, control, self._swallowing(metadata))
+
+    def _swallowing(self, metadata: Metadata) -> frozenset[int]:
+        """The tokens ggml has take the space after them: its keys cannot say which do."""
+        name = str(metadata.get("general.name", "")).lower()
+        if "phi-3" not in name and "phi3" not in name:
+            return frozenset()
+        keep = {"<unk>", "<s>", "<|endoftext|>"}
+        special = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED)
+        return frozenset(
+            token
+            for token, kind in enumerate(self._kinds)
+            if self._texts[token] not in keep
+            and (kind in special or self._texts[token] == STRIKE_OR_STOP)
+        )
+
+
+def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
+    """How text is cut before it is merged; None for SentencePiece, which does not cut.
+
+    Raises ModelFileError or UnsupportedModel for a vocabulary of a kind this engine does not have.
+    """
+    model = metadata.get("tokenizer.ggml.model")
+    if model is None:
+        raise ModelFileError("The file has no tokenizer.ggml.model, so no vocabulary.", _AGAIN)
+    if model not in ("gpt2", "llama"):
+        raise UnsupportedModel(f"The vocabulary is of an unknown kind, {_short(model)}.", _OTHER)
+    return None if model == "llama" else _pre_tokenizer(metadata)
+
+
+def _well_formed(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _byte_alphabet() -> list[str]:
+    """The printable character byte-level vocabularies write for each byte, by byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(rest)) for byte in range(256)]
+
+
+def _unmapped(text: str, byte_of: Mapping[str, int]) -> bytes:
+    try:
+        return bytes([byte_of[character] for character in text])
+    except KeyError:  # not written in the byte alphabet after all: shown as it is
+        return text.encode("utf-8")
+
+
+def _byte_level_encoder(
+    metadata: Metadata, ids: Mapping[str, int], rule: PreTokenizer
+) -> Callable[[str], list[int]]:
+    merges = _strings(metadata, "merges")
+    pairs: list[tuple[str, str]] = []
+    for merge in dict.fromkeys(merges):  # of two equal merges the first counts
+        left, _, right = merge.partition(" ")
+        if left in ids and right in ids and left + right in ids:
+            pairs.append((left, right))
+    vocabulary = dict(ids)
+    size = max(vocabulary.values()) + 1
+    complete = all(character in ids for character in _byte_alphabet())
+    absent = None
+    if not complete:  # a byte without a token keeps its neighbours apart, then is dropped
+        absent = "\0"  # never in text: the byte alphabet has no control characters
+        vocabulary[absent] = size
+    encode_all = SubwordEncoder.from_merges(
+        vocabulary,
+        pairs,
+        rule.patterns,
+        unknown=absent,
+        whole_words=rule.whole_words,
+        remedy=_AGAIN,
+    ).encode
+
+    def encode(text: str) -> list[int]:
+        return [token for token in encode_all(text) if token < size]
+
+    return encode_all if complete else encode
+
+
+def _pre_tokenizer(metadata: Metadata) -> PreTokenizer:
+    name = metadata.get("tokenizer.ggml.pre") or "default"
+    rule = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
+    if rule is None:
+        raise UnsupportedModel(
+            f"The pre-tokenizer {_short(name)} named by tokenizer.ggml.pre is unknown.",
+            "Choose another model, or update the app.",
+        )
+    return rule
+
+
+def _token_texts(metadata: Metadata) -> list[str]:
+    texts = _strings(metadata, "tokens")
+    if not texts:
+        raise ModelFileError("The vocabulary tokenizer.ggml.tokens is empty.", _AGAIN)
+    return [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
+
+
+def _strings(metadata: Metadata, name: str) -> list[str]:
+    key = f"tokenizer.ggml.{name}"
+    values = _sequence(metadata, key)
+    if values is None:
+        raise ModelFileError(f"The file has no {key}.", _AGAIN)
+    try:
+        "".join(values).encode("utf-8")
+    except (TypeError, UnicodeEncodeError):
+        raise ModelFileError(f"{key} does not hold text in every place.", _AGAIN) from None
+    return values
+
+
+def _numbers(metadata: Metadata, name: str, size: int, otherwise: float) -> list[Any]:
+    """Numbers by token; `otherwise` for every token when the key is missing."""
+    key = f"tokenizer.ggml.{name}"
+    values = _sequence(metadata, key)
+    if values is None:
+        return [otherwise] * size
+    if len(values) < size:
+        raise ModelFileError(f"{key} is too short for {size} tokens: {len(values)}.", _AGAIN)
+    if not all(isinstance(value, int | float) for value in values):
+        raise ModelFileError(f"{key} does not hold a number in every place.", _AGAIN)
+    return values[:size]
+
+
+def _sequence(metadata: Metadata, key: str) -> list[Any] | None:
+    values: Any = metadata.get(key)
+    if values is None:
+        return None
+    if isinstance(values, str | bytes | int | float):
+        raise ModelFileError(f"{key} is not a list.", _AGAIN)
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _flag(metadata: Metadata, name: str, otherwise: bool) -> bool:
+    key = f"tokenizer.ggml.{name}"
+    value = metadata.get(key)
+    if value is None:
+        return otherwise
+    if value not in (True, False):
+        raise ModelFileError(f"{key} is not true or false but {_short(value)}.", _AGAIN)
+    return bool(value)
+
+
+def _integer(key: str, value: object) -> int:
+    try:
+        return index(cast(Any, value))
+    except TypeError:
+        raise ModelFileError(f"{key} is {_short(value)}, not a token id.", _AGAIN) from None
+
+
+def _short(value: object) -> str:
+    """A value from the file, not longer than a sentence can bear."""
+    text = repr(value)
+    return text if len(text) <= 64 else text[:61] + "..."

@@ -1,0 +1,220 @@
+"""Stacks, mixes and marks on answers outlive the app; files have names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from adapter_stage import (
+    DIGEST,
+    FORMAL,
+    PIRATE,
+    SHORT,
+    AdapterStage,
+    answer,
+    begin,
+    start_again,
+)
+from app.state.adapters import AdapterEntry, adapter_name, adapter_path, is_adapter_name
+from app.store.store import AdapterMark, Message
+from stored import all_messages
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
+    made = AdapterStage(tmp_path)
+    made.settle()
+    yield made
+    made.close()
+
+
+# --- kept -----------------------------------------------------------------------------------------
+
+
+def test_stacks_come_back_after_a_restart(stage: AdapterStage, tmp_path: Path) -> None:
+    begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.adapters.add(FORMAL)
+    stage.adapters.set_strength(1, -0.75)
+    stage.adapters.set_on(0, False)
+    stage.state.show(None)
+    stage.adapters.add(SHORT)
+    number = stage.archive.conversations
+    stage.settle()
+    stored = number.stored(-1)
+    later = start_again(stage, tmp_path)
+    assert later.shown.stack == (AdapterEntry(SHORT),)
+    later.state.show(stored)
+    assert later.shown.stack == (
+        AdapterEntry(PIRATE, on=False),
+        AdapterEntry(FORMAL, strength=-0.75),
+    )
+    assert {known.path for known in later.shown.known} == {PIRATE, FORMAL, SHORT}
+    later.close()
+
+
+def test_a_slider_just_moved_is_kept_when_the_app_closes(
+    stage: AdapterStage, tmp_path: Path
+) -> None:
+    stage.adapters.add(PIRATE)
+    stage.adapters.set_strength(0, 0.2)
+    later = start_again(stage, tmp_path)
+    assert later.shown.stack == (AdapterEntry(PIRATE, strength=0.2),)
+    later.close()
+
+
+def test_what_was_refused_is_wanted_again_after_a_restart(
+    stage: AdapterStage, tmp_path: Path
+) -> None:
+    stage.load()
+    stage.adapters.add(FORMAL)
+    stage.refuse()
+    later = start_again(stage, tmp_path)
+    assert later.shown.stack == (AdapterEntry(FORMAL),)
+    later.close()
+
+
+def test_mixes_are_kept_applied_replaced_and_deleted(stage: AdapterStage, tmp_path: Path) -> None:
+    stage.adapters.save_mix("nothing to keep")
+    stage.adapters.add(PIRATE)
+    stage.adapters.add(FORMAL)
+    stage.adapters.set_strength(0, 0.5)
+    stage.adapters.save_mix("  Calm \n sea ")
+    assert stage.shown.mix == "Calm sea"
+    stage.adapters.clear()
+    assert stage.shown.mix == ""
+    stage.adapters.add(SHORT)
+    stage.adapters.save_mix("Brief")
+    stage.adapters.apply_mix("Calm sea")
+    assert stage.shown.stack == (AdapterEntry(PIRATE, strength=0.5), AdapterEntry(FORMAL))
+    stage.adapters.apply_mix("no such mix")
+    later = start_again(stage, tmp_path)
+    assert list(later.shown.mixes) == ["Brief", "Calm sea"]
+    later.adapters.delete_mix("Brief")
+    later.adapters.delete_mix("Brief")
+    last = start_again(later, tmp_path)
+    assert list(last.shown.mixes) == ["Calm sea"]
+    last.close()
+
+
+def test_a_mix_keeps_what_is_wanted_not_what_the_engine_said(stage: AdapterStage) -> None:
+    stage.load()
+    stage.adapters.add(FORMAL)
+    stage.refuse()
+    stage.adapters.save_mix("German")
+    assert stage.shown.mixes["German"] == (AdapterEntry(FORMAL),)
+    assert stage.shown.mix == "German"
+
+
+def test_files_that_have_gone_are_known_to_be_missing(stage: AdapterStage, tmp_path: Path) -> None:
+    there = tmp_path / "there.gguf"
+    there.write_bytes(b"GGUF")
+    stage.adapters.add(there)
+    stage.adapters.add(PIRATE)
+    stage.adapters.find()
+    stage.settle()
+    assert [known.missing for known in stage.shown.known] == [False, True]
+
+
+def test_all_is_written_again_into_a_store_that_lost_it(
+    stage: AdapterStage, tmp_path: Path
+) -> None:
+    stage.adapters.add(PIRATE)
+    stage.adapters.save_mix("Sea")
+    stage.settle()
+    stage.archive.write(lambda store: store.set_adapter_stack(None, ()))
+    stage.archive.write(lambda store: store.set_adapter_mix("Sea", ()))
+    stage.adapters.put_back()
+    later = start_again(stage, tmp_path)
+    assert later.shown.stack == (AdapterEntry(PIRATE),)
+    assert list(later.shown.mixes) == ["Sea"]
+    later.close()
+
+
+# --- marks on answers -----------------------------------------------------------------------------
+
+
+def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.adapters.add(FORMAL)
+    stage.adapters.set_on(1, False)
+    stage.adapters.set_strength(0, 0.8)
+    stage.adapters.settle()
+    stage.play()
+    number = answer(stage, shown)
+    assert stage.ensure(shown)
+    stage.adapters.mark(number)
+    marks = (AdapterMark("pirate-speech", 0.8, DIGEST[:12]),)
+    message = stage.state.message(number)
+    assert message is not None
+    assert message.adapters == marks
+    found: list[Message] = []
+    stored = stage.archive.messages
+    stage.archive.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
+    stage.settle()
+    assert found[0].adapters == marks
+
+
+def test_an_answer_without_adapters_gets_no_mark(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    number = answer(stage, shown)
+    changed: list[Message] = []
+    stage.state.message_changed.connect(changed.append)
+    stage.adapters.mark(number)
+    assert changed == []
+
+
+def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    number = answer(stage, shown)
+    for strength in (1.0, 0.5, 0.5):
+        stage.adapters.add(PIRATE)
+        stage.adapters.set_strength(0, strength)
+        stage.adapters.settle()
+        stage.play()
+        stage.adapters.mark(number)
+    message = stage.state.message(number)
+    assert message is not None
+    assert [mark.strength for mark in message.adapters] == [1.0, 0.5]
+
+
+def test_a_mark_for_a_message_that_is_gone_is_dropped(stage: AdapterStage) -> None:
+    stage.adapters.mark(12345)
+    stage.settle()
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/a/short_answers.gguf", "short answers"),
+        ("/a/Upper.GGUF", "Upper"),
+        ("/a/run-1.5", "run-1.5"),
+        ("/a/_.gguf", "/a/_.gguf"),
+    ],
+)
+def test_adapters_are_called_by_their_files(path: str, name: str) -> None:
+    assert adapter_name(Path(path)) == name
+
+
+def test_a_file_inside_a_peft_folder_means_the_folder(tmp_path: Path) -> None:
+    assert adapter_path(tmp_path / "adapter_config.json") == tmp_path
+    assert adapter_path(tmp_path / "adapter_model.safetensors") == tmp_path
+    assert adapter_path(tmp_path / "a.gguf") == tmp_path / "a.gguf"
+    assert adapter_path(Path("a.gguf")).is_absolute()
+
+
+def test_only_what_may_be_an_adapter_can_be_dropped(tmp_path: Path) -> None:
+    assert is_adapter_name(tmp_path)
+    assert is_adapter_name(tmp_path / "A.GGUF")
+    assert is_adapter_name(tmp_path / "adapter_model.safetensors")
+    assert not is_adapter_name(tmp_path / "notes.txt")

@@ -1,0 +1,216 @@
+"""What the engine refuses is switched off, with the reason, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pytestqt.qtbot import QtBot
+
+from adapter_stage import (
+    FOLDER,
+    FORMAL,
+    PIRATE,
+    REMEDY,
+    SHORT,
+    WRONG,
+    AdapterStage,
+    begin,
+    uses,
+)
+from app.state.adapters import AdapterEntry
+from app.state.chat import ModelPhase, ModelStatus
+from engine import AdapterUse, LoadModel, SetAdapters
+from fakes import MODEL
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
+    made = AdapterStage(tmp_path)
+    made.settle()
+    yield made
+    made.close()
+
+
+# --- what the engine refuses ----------------------------------------------------------------------
+
+
+def test_what_is_refused_is_switched_off_with_the_reason_and_the_others_stay(
+    stage: AdapterStage,
+) -> None:
+    stage.load()
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.adapters.add(FORMAL)
+    stage.refuse()
+    good, wrong = stage.shown.stack
+    assert (good.on, good.error) == (True, "")
+    assert (wrong.on, wrong.error, wrong.remedy) == (False, WRONG, REMEDY)
+    assert stage.shown.applied == uses((PIRATE, 1.0))
+    assert stage.engine.count(SetAdapters) == 2
+
+
+def test_of_several_new_files_the_wrong_ones_alone_are_blamed(stage: AdapterStage) -> None:
+    for path in (PIRATE, FORMAL, SHORT, FOLDER / "damaged.gguf"):
+        stage.adapters.add(path)
+    stage.load()
+    has = stage.play(bad={FORMAL, FOLDER / "damaged.gguf"})
+    assert has == uses((PIRATE, 1.0), (SHORT, 1.0))
+    assert [bool(entry.error) for entry in stage.shown.stack] == [False, True, False, True]
+
+
+def test_what_was_refused_is_tried_again_when_it_is_switched_on(stage: AdapterStage) -> None:
+    stage.load()
+    stage.adapters.add(FORMAL)
+    stage.refuse()
+    stage.adapters.set_on(0, True)
+    assert stage.shown.stack[0].error == ""
+    stage.grant()
+    assert stage.shown.applied == uses((FORMAL, 1.0))
+
+
+def test_another_model_begins_without_adapters_and_tries_all_again(stage: AdapterStage) -> None:
+    stage.load()
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.adapters.add(FORMAL)
+    stage.refuse()
+    stage.load()
+    assert stage.shown.applied == ()
+    assert [(entry.on, entry.error) for entry in stage.shown.stack] == [(True, ""), (True, "")]
+    assert stage.play(bad={PIRATE}) == uses((FORMAL, 1.0))
+
+
+def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
+    stage: AdapterStage,
+) -> None:
+    stage.load()
+    shown = begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.adapters.set_strength(0, 0.5)
+    stage.adapters.settle()
+    stage.refuse("There is no memory left.")
+    assert stage.shown.fault == ("There is no memory left.", REMEDY)
+    assert [entry.on for entry in stage.shown.stack] == [False]
+    assert not stage.ensure(shown)
+    stage.grant()
+    assert stage.ensure(shown)
+    assert stage.shown.applied == ()
+
+
+def test_an_engine_that_refuses_everything_is_not_asked_for_ever(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.adapters.set_on(0, False)
+    stage.refuse("No.")
+    assert stage.ensure(shown)
+    count = stage.engine.count(SetAdapters)
+    assert stage.ensure(shown)
+    assert stage.engine.count(SetAdapters) == count
+
+
+def test_a_refusal_that_comes_when_the_model_is_gone_blames_nothing(stage: AdapterStage) -> None:
+    stage.load()
+    stage.adapters.add(PIRATE)
+    stage.state.set_model(ModelStatus(ModelPhase.NONE))
+    stage.refuse("No model is loaded.")
+    assert stage.shown.stack == (AdapterEntry(PIRATE),)
+
+
+def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    left = stage.state.model
+    stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
+    stage.state.set_model(replace(left, error="Not a model."))
+    assert stage.ensure(shown)
+    assert stage.shown.applied == uses((PIRATE, 1.0))
+
+
+def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: AdapterStage) -> None:
+    stage.load()
+    begin(stage)
+    stage.adapters.add(PIRATE)
+    stage.grant()
+    stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
+    stage.link.cancel(stage.link.send(lambda number: LoadModel(number, MODEL)))
+    stage.state.show(None)
+    stage.engine.finish_load()  # what the engine says of the model it has kept
+    stage.drain()
+    assert stage.asked[-1] == ()
+    stage.grant()
+    assert stage.ensure(None)
+
+
+def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
+    stage: AdapterStage,
+) -> None:
+    stage.load()
+    begin(stage)
+    left = stage.state.model
+    stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
+    stage.adapters.add(PIRATE)
+    assert stage.asked == []
+    stage.state.set_model(replace(left, error="Not a model."))
+    assert stage.asked == [uses((PIRATE, 1.0))]
+
+
+PATHS = [FOLDER / f"{letter}.gguf" for letter in "abcde"]
+ACTS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(PATHS)),
+    st.tuples(st.just("remove"), st.integers(0, 5)),
+    st.tuples(st.just("set_on"), st.integers(0, 5), st.booleans()),
+    st.tuples(st.just("set_strength"), st.integers(0, 5), st.sampled_from([-2.0, 0.0, 0.5, 1.0])),
+    st.tuples(st.just("move"), st.integers(0, 5), st.integers(0, 5)),
+    st.tuples(st.just("show"), st.sampled_from([None, 1, 2])),
+    st.tuples(st.just("ensure"), st.sampled_from([None, 1, 2])),
+    st.tuples(st.just("load")),
+    st.tuples(st.just("answer")),
+)
+
+
+@given(acts=st.lists(ACTS, max_size=25), bad=st.sets(st.sampled_from(PATHS)))
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+def test_whatever_is_done_the_engine_ends_with_what_is_shown(
+    qtbot: QtBot, tmp_path_factory: pytest.TempPathFactory, acts: list[tuple], bad: set[Path]
+) -> None:
+    stage = AdapterStage(tmp_path_factory.mktemp("acts"))
+    for title in ("one", "two"):
+        stage.archive.write(lambda store, title=title: store.create_conversation(title))
+    stage.load()
+    for name, *values in acts:
+        match name:
+            case "load":
+                stage.play(bad)
+                stage.load()
+            case "answer":
+                stage.play(bad)
+            case "show":
+                stage.state.show(*values)
+            case "ensure":
+                stage.ensure(*values)
+            case _:
+                getattr(stage.adapters, name)(*values)
+    stage.adapters.settle()
+    shown = stage.state.current
+    for _ in range(9):
+        has = stage.play(bad)
+        if stage.ensure(shown):
+            break
+    assert stage.ensure(shown)
+    wanted = tuple(AdapterUse(e.path, e.strength) for e in stage.shown.stack if e.acts)
+    assert has == wanted == stage.shown.applied
+    assert not {use.path for use in wanted} & bad
+    assert {entry.path for entry in stage.shown.stack if entry.error} <= bad
+    stage.close()

@@ -1,0 +1,122 @@
+"""What happens to a conversation while the store is still being asked for it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.store.store import Message, MessageState, Store
+from fakes import MODEL
+from stage import Stage, until
+
+
+def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
+    assert stage.controller.send(text)
+    stage.drain()
+
+
+def answer(stage: Stage, text: str) -> Message:
+    stage.engine.write(text)
+    stage.engine.finish()
+    stage.settle()
+    return stage.state.messages[-1]
+
+
+def read_now(stage: Stage) -> None:
+    """Let the store do what it was given, while the window does nothing."""
+    done = threading.Event()
+    stage.archive.read(lambda store: done.set(), lambda _: None)
+    assert done.wait(10)
+
+
+def test_an_answer_that_ends_while_its_branch_is_read_has_ended(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    first = answer(stage, "One way.")
+    stage.controller.regenerate(first.id)
+    stage.drain()
+    second = stage.state.messages[-1]
+    stage.controller.show_sibling(second.id, -1)
+    stage.settle()
+    stage.controller.show_sibling(first.id, 1)
+    read_now(stage)
+    stage.engine.write("Another way.")
+    stage.engine.finish()
+    stage.controller.drain()
+    stage.settle()
+    stage.settle()
+    shown = stage.state.messages[-1]
+    assert (shown.text, shown.state) == ("Another way.", MessageState.COMPLETE)
+
+
+def test_a_message_sent_while_another_branch_is_read_stays(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    first = answer(stage, "One way.")
+    stage.controller.regenerate(first.id)
+    second = answer(stage, "Another way.")
+    stage.controller.show_sibling(second.id, -1)
+    read_now(stage)
+    assert stage.controller.send("And then?")
+    stage.settle()
+    stage.settle()
+    assert [m.text for m in stage.state.messages[1:3]] == ["Another way.", "And then?"]
+
+
+def test_a_conversation_opened_twice_keeps_what_is_sent_in_between(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    ask(stage)
+    answer(stage, "One way.")
+    stage.close()
+    stage = Stage(tmp_path)
+    stage.ready(MODEL)
+    (conversation,) = stage.state.conversations
+    stage.controller.open_conversation(conversation.id)
+    stage.controller.open_conversation(conversation.id)
+    read_now(stage)
+    stage.state.conversation_changed.connect(lambda: stage.controller.send("And then?"))
+    stage.settle()
+    stage.settle()
+    texts = [message.text for message in stage.state.messages]
+    stage.close()
+    assert texts[1:3] == ["One way.", "And then?"]
+
+
+def test_what_is_written_again_holds_no_text_that_comes_later(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("One ")
+    stage.settle()
+
+    def damage(store: Store) -> None:
+        store.close()
+        stage.archive._store = None
+        stage.archive.path.write_bytes(b"no database " * 4000)
+
+    stage.archive.write(damage)
+    stage.settle()
+    stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
+    until(lambda: "store" in stage.state.notices)
+    stage.controller.act_on_notice("store")
+    go = threading.Event()
+    stage.archive.read(lambda store: go.wait(10), lambda _: None)
+    until(lambda: "repair" in stage.state.notices)
+    stage.engine.write("way.")
+    stage.engine.finish()
+    stage.controller.drain()
+    go.set()
+    stage.settle()
+    held: list[list[str]] = []
+    stage.archive.read(
+        lambda store: [m.text for m in store.branch(store.conversations()[0].id)], held.append
+    )
+    until(lambda: bool(held))
+    assert held == [["Why is the sky blue?", "One way."]]

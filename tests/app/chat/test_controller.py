@@ -1,0 +1,499 @@
+"""Intents in, commands out, events into state; what happens is also what the store holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.settings.table import Settings, load
+from app.state.chat import ModelPhase
+from app.store.store import Message, MessageState, Store
+from engine import Cancel, FinishReason, Generate, LoadModel, Role, Turn
+from fakes import MODEL
+from stage import Stage, until
+
+USER, ASSISTANT = Role.USER, Role.ASSISTANT
+
+
+def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
+    assert stage.controller.send(text)
+    stage.drain()
+
+
+def answer(stage: Stage, text: str = "Because of the air.") -> Message:
+    stage.engine.write(text)
+    stage.engine.finish()
+    stage.settle()
+    return stage.state.messages[-1]
+
+
+def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
+    """The shown branch of the newest conversation, as another reader of the file would see it."""
+    found: list[list[Message]] = []
+    stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
+    until(lambda: bool(found))
+    return [(message.role, message.text, message.state) for message in found[0]]
+
+
+# --- sending ------------------------------------------------------------------------------------
+
+
+def test_a_message_is_sent_and_its_answer_arrives(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    assert stage.engine.asked.turns == (Turn(USER, "Why is the sky blue?"),)
+    last = answer(stage)
+    assert last.text == "Because of the air."
+    assert last.state is MessageState.COMPLETE
+    assert last.generated_tokens == 24
+    assert last.model == "Small Model 135M"
+    assert stored(stage) == [
+        (USER, "Why is the sky blue?", MessageState.COMPLETE),
+        (ASSISTANT, "Because of the air.", MessageState.COMPLETE),
+    ]
+
+
+def test_the_whole_branch_is_sent(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One")
+    answer(stage, "Two")
+    ask(stage, "Three")
+    assert [turn.text for turn in stage.engine.asked.turns] == ["One", "Two", "Three"]
+
+
+def test_sampling_and_instructions_come_from_the_settings(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.change_settings(
+        temperature=0.0, max_tokens=7, system_prompt="Answer in rhyme.", top_k=3, thinking="off"
+    )
+    ask(stage)
+    asked = stage.engine.asked
+    assert (asked.sampling.temperature, asked.sampling.top_k, asked.max_tokens) == (0.0, 3, 7)
+    assert asked.thinking is False
+    assert asked.turns[0] == Turn(Role.SYSTEM, "Answer in rhyme.")
+
+
+def test_blank_text_is_not_sent(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert not stage.controller.send("  \n ")
+    assert stage.state.conversations == ()
+
+
+def test_nothing_is_sent_while_the_conversation_is_answered(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    assert not stage.controller.send("And another thing")
+    assert len(stage.state.messages) == 2
+
+
+def test_a_title_is_the_first_words(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Explain\n  in a few words " + "why " * 40)
+    title = stage.state.conversations[0].title
+    assert title.startswith("Explain in a few words why why")
+    assert len(title) <= 61
+    assert title.endswith("why…")
+
+
+def test_a_message_waits_for_the_model(stage: Stage) -> None:
+    stage.start(MODEL)
+    ask(stage)
+    assert stage.engine.count(Generate) == 0
+    waiting = stage.state.messages[-1]
+    assert stage.state.waiting[waiting.id] == "Waits for the model to load"
+    assert stage.state.busy
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.count(Generate) == 1
+    assert stage.state.waiting == {}
+    assert answer(stage).text == "Because of the air."
+
+
+def test_without_a_model_a_message_waits_for_one_to_be_chosen(stage: Stage) -> None:
+    stage.start()
+    ask(stage)
+    assert list(stage.state.waiting.values()) == ["Choose a model to get an answer"]
+    stage.controller.load_model(MODEL)
+    assert list(stage.state.waiting.values()) == ["Waits for the model to load"]
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.count(Generate) == 1
+
+
+def test_a_waiting_message_fails_with_the_load(stage: Stage) -> None:
+    stage.start(MODEL)
+    ask(stage)
+    stage.engine.fail_load("The file is cut short.", "Download it again.")
+    stage.settle()
+    last = stage.state.messages[-1]
+    assert last.state is MessageState.FAILED
+    assert last.error == "The file is cut short. Download it again."
+    assert not stage.state.busy
+
+
+def test_a_waiting_message_can_be_stopped(stage: Stage) -> None:
+    stage.start(MODEL)
+    ask(stage)
+    stage.controller.stop()
+    stage.settle()
+    assert stage.state.messages[-1].state is MessageState.STOPPED
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.count(Generate) == 0
+
+
+# --- stop, continue, again, edit ------------------------------------------------------------------
+
+
+def test_stop_keeps_the_partial_answer(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("Because of")
+    stage.drain()
+    stage.controller.stop()
+    stage.controller.stop()
+    assert stage.engine.count(Cancel) == 1
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.settle()
+    last = stage.state.messages[-1]
+    assert (last.text, last.state) == ("Because of", MessageState.STOPPED)
+    assert stored(stage)[-1] == (ASSISTANT, "Because of", MessageState.STOPPED)
+
+
+def test_continue_grows_the_same_message(stage: Stage) -> None:
+    test_stop_keeps_the_partial_answer(stage)
+    stopped = stage.state.messages[-1]
+    stage.controller.continue_answer(stopped.id)
+    stage.drain()
+    assert stage.engine.asked.turns[-1] == Turn(ASSISTANT, "Because of")
+    last = answer(stage, " the air.")
+    assert last.id == stopped.id
+    assert last.text == "Because of the air."
+    assert stored(stage)[-1] == (ASSISTANT, "Because of the air.", MessageState.COMPLETE)
+
+
+def test_a_complete_answer_is_not_continued(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    last = answer(stage)
+    stage.controller.continue_answer(last.id)
+    assert stage.engine.count(Generate) == 1
+
+
+def test_regenerate_keeps_the_old_answer_as_a_sibling(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    first = answer(stage, "One way.")
+    stage.controller.regenerate(first.id)
+    stage.drain()
+    assert [turn.role for turn in stage.engine.asked.turns] == [USER]
+    second = answer(stage, "Another way.")
+    assert (second.sibling, second.siblings) == (2, 2)
+    assert len(stage.state.messages) == 2
+    stage.controller.show_sibling(second.id, -1)
+    stage.settle()
+    shown = stage.state.messages[-1]
+    assert (shown.text, shown.sibling, shown.siblings) == ("One way.", 1, 2)
+    assert shown.id == first.id
+    stage.controller.show_sibling(shown.id, 1)
+    stage.settle()
+    assert stage.state.messages[-1].text == "Another way."
+
+
+def test_editing_begins_a_branch_and_keeps_the_old_one(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Why is the sky blue?")
+    answer(stage, "Air.")
+    ask(stage, "Why is grass green?")
+    answer(stage, "Chlorophyll.")
+    own = stage.state.messages[2]
+    stage.controller.edit(own.id, "Why is blood red?")
+    stage.drain()
+    assert [turn.text for turn in stage.engine.asked.turns] == [
+        "Why is the sky blue?",
+        "Air.",
+        "Why is blood red?",
+    ]
+    answer(stage, "Iron.")
+    edited = stage.state.messages[2]
+    assert (edited.sibling, edited.siblings) == (2, 2)
+    stage.controller.show_sibling(edited.id, -1)
+    stage.settle()
+    assert [message.text for message in stage.state.messages][2:] == [
+        "Why is grass green?",
+        "Chlorophyll.",
+    ]
+
+
+def test_the_first_message_can_be_edited(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One")
+    answer(stage, "Two")
+    stage.controller.edit(stage.state.messages[0].id, "Uno")
+    answer(stage, "Due")
+    assert [message.text for message in stage.state.messages] == ["Uno", "Due"]
+    assert len(stage.state.conversations) == 1
+
+
+def test_only_own_messages_are_edited_and_only_answers_regenerated(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    last = answer(stage)
+    stage.controller.edit(last.id, "Something else")
+    stage.controller.regenerate(stage.state.messages[0].id)
+    assert stage.engine.count(Generate) == 1
+
+
+def test_a_failed_answer_says_why_and_can_be_asked_again(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("Because")
+    stage.engine.fail("The memory of this machine ran out.", "Close other programs.")
+    stage.settle()
+    failed = stage.state.messages[-1]
+    assert failed.state is MessageState.FAILED
+    assert failed.text == "Because"
+    assert failed.error == "The memory of this machine ran out. Close other programs."
+    stage.controller.regenerate(failed.id)
+    assert answer(stage).state is MessageState.COMPLETE
+
+
+def test_two_questions_in_a_row_become_one_turn(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One")
+    stage.engine.fail("It failed.", "")
+    stage.settle()
+    ask(stage, "Two")
+    assert stage.engine.asked.turns == (Turn(USER, "One\n\nTwo"),)
+
+
+def test_a_full_context_is_told_and_the_answer_kept(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("Because")
+    stage.engine.finish(FinishReason.CONTEXT)
+    stage.settle()
+    last = stage.state.messages[-1]
+    assert last.text == "Because"
+    assert "Start a new chat" in last.error
+
+
+# --- several conversations ----------------------------------------------------------------------
+
+
+def test_an_answer_goes_on_in_its_own_conversation(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "First")
+    first = stage.state.current
+    stage.engine.write("In the")
+    stage.drain()
+    stage.controller.new_conversation()
+    assert stage.state.busy_conversations == {first}
+    assert not stage.state.busy
+    ask(stage, "Second")
+    second = stage.state.current
+    assert stage.state.waiting[stage.state.messages[-1].id] == "Waits for another answer to finish"
+    stage.engine.write(" background.")
+    stage.engine.finish()
+    stage.settle()
+    assert stage.engine.asked.turns[-1].text == "Second"
+    assert answer(stage, "Here.").conversation == second
+    assert first is not None
+    stage.controller.open_conversation(first)
+    stage.settle()
+    assert stage.state.messages[-1].text == "In the background."
+
+
+def test_stop_means_the_shown_conversation(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "First")
+    stage.controller.new_conversation()
+    stage.controller.stop()
+    assert stage.engine.count(Cancel) == 0
+
+
+def test_a_stored_conversation_opens_with_its_branch(stage: Stage) -> None:
+    store = Store.open(stage.archive.path)
+    made = store.create_conversation("From before")
+    store.add_message(made.id, None, USER, "Hello")
+    store.close()
+    stage.ready(MODEL)
+    assert [conversation.title for conversation in stage.state.conversations] == ["From before"]
+    stage.controller.open_conversation(made.id)
+    stage.settle()
+    assert [message.text for message in stage.state.messages] == ["Hello"]
+
+
+def test_undo_brings_back_all_that_was_deleted_in_a_row(stage: Stage) -> None:
+    stage.ready(MODEL)
+    for text in ("First", "Second", "Third"):
+        stage.controller.new_conversation()
+        ask(stage, text)
+        answer(stage)
+    third, second, first = stage.state.conversations
+    stage.controller.delete_conversations([first.id])
+    stage.controller.delete_conversations([third.id])
+    assert [c.id for c in stage.state.conversations] == [second.id]
+    stage.controller.undo_delete()
+    stage.settle()
+    assert {c.title for c in stage.state.conversations} == {"First", "Second", "Third"}
+
+
+def test_deleting_can_be_undone(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Keep me")
+    answer(stage)
+    kept = stage.state.current
+    assert kept is not None
+    stage.controller.delete_conversations([kept])
+    stage.settle()
+    assert stage.state.conversations == ()
+    assert stage.state.current is None
+    assert stage.state.deleted == (kept,)
+    stage.controller.undo_delete()
+    stage.settle()
+    assert [conversation.title for conversation in stage.state.conversations] == ["Keep me"]
+    assert stage.state.current == kept
+    assert len(stage.state.messages) == 2
+
+
+def test_deleting_stops_the_answer_being_written_there(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    assert stage.state.current is not None
+    stage.controller.delete_conversations([stage.state.current])
+    assert stage.engine.count(Cancel) == 1
+
+
+def test_renaming_reaches_the_store(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    assert stage.state.current is not None
+    stage.controller.conversations.rename(stage.state.current, "  A   better name ")
+    stage.controller.conversations.rename(stage.state.current, "   ")
+    stage.settle()
+    assert stage.state.conversations[0].title == "A better name"
+    titles: list[str] = []
+    stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
+    until(lambda: bool(titles))
+    assert titles == ["A better name"]
+
+
+def test_search_finds_words_of_messages(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "About colours")
+    answer(stage, "Rayleigh scattering.")
+    stage.controller.new_conversation()
+    ask(stage, "About cooking")
+    answer(stage, "Boil water.")
+    stage.controller.conversations.search("rayleigh")
+    stage.settle()
+    assert [c.title for c in stage.state.shown_conversations] == ["About colours"]
+    stage.controller.conversations.search("")
+    assert len(stage.state.shown_conversations) == 2
+
+
+def test_drafts_are_kept_for_each_conversation(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    answer(stage)
+    current = stage.state.current
+    stage.controller.drafts.keep(current, "half a thought")
+    stage.controller.drafts.keep(None, "another")
+    stage.settle()
+    drafts: list[str] = []
+    stage.archive.read(lambda store: store.draft(None), drafts.append)
+    stage.archive.read(lambda store: store.draft(store.conversations()[0].id), drafts.append)
+    until(lambda: len(drafts) == 2)
+    assert drafts == ["another", "half a thought"]
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def test_progress_then_ready(stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.engine.progress(0.5)
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.LOADING
+    assert stage.state.model.done_bytes == 49_000_000
+    stage.engine.finish_load()
+    stage.settle()
+    assert stage.state.model.phase is ModelPhase.READY
+    assert load(stage.folder / "settings.json").last_model == str(MODEL)
+
+
+def test_a_cancelled_load_leaves_no_error(stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.controller.models.cancel()
+    stage.engine.give_up_load()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.NONE
+    assert stage.state.notices == {}
+
+
+def test_a_failed_load_keeps_the_model_that_is_still_there(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.load_model(Path("/models/broken.gguf"))
+    stage.engine.fail_load("It is not a model.", "Choose a GGUF file.", model_gone=False)
+    stage.drain()
+    model = stage.state.model
+    assert (model.phase, model.path, model.error) == (
+        ModelPhase.READY,
+        MODEL,
+        "It is not a model.",
+    )
+    assert stage.state.notices["model"].remedy == "Choose a GGUF file."
+
+
+def test_a_newer_load_gives_up_the_one_before(stage: Stage) -> None:
+    stage.start(MODEL)
+    first = stage.engine.load
+    stage.controller.load_model(Path("/models/other.gguf"))
+    assert stage.engine.last(Cancel) == Cancel(first.request)
+    stage.engine.progress(0.1)
+    stage.drain()
+    assert stage.state.model.path == Path("/models/other.gguf")
+    stage.engine.finish_load("Other")
+    stage.drain()
+    assert stage.state.model.name == "Other"
+
+
+def test_loading_another_model_stops_the_answer(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    stage.engine.write("Because")
+    stage.drain()
+    stage.controller.load_model(Path("/models/other.gguf"))
+    assert stage.engine.last(Cancel) == Cancel(stage.engine.asked.request)
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.drain()
+    assert stage.state.messages[-1].state is MessageState.STOPPED
+
+
+def test_a_model_of_the_last_time_that_is_gone_is_not_loaded(tmp_path: Path, stage: Stage) -> None:
+    stage.controller.settings = Settings(last_model=str(tmp_path / "gone.gguf"))
+    stage.start()
+    assert stage.engine.count(LoadModel) == 0
+    assert stage.state.model.phase is ModelPhase.NONE
+
+
+# --- trouble ------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_our_own_is_one_line(stage: Stage) -> None:
+    stage.start()
+    stage.controller.report_soon(KeyError("secret words of the person"))
+    stage.drain()
+    notice = stage.state.notices["fault"]
+    assert "KeyError" in notice.sentence
+    assert "secret" not in notice.sentence + notice.remedy
+    stage.controller.close_notice("fault")
+    assert stage.state.notices == {}
+
+
+def test_speed_and_context_are_known_after_an_answer(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    answer(stage)
+    assert round(stage.state.speed, 1) == 38.5
+    assert stage.state.context_used == 64

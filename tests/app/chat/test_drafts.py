@@ -1,0 +1,101 @@
+"""What is typed and not sent survives sending, quitting, and a store that opens late."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from app.store.store import Store
+from fakes import MODEL
+from stage import Stage, until
+
+
+class _Stop:
+    """A change that takes until the test says it is over."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __call__(self, store: Store) -> None:
+        assert self.over.wait(10)
+
+
+def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.composer.insert("Why is the sky blue?")
+    stage.controller.drafts.keep(None, "Why is the sky blue?")
+    stage.settle()
+    stage.archive.write(stop := _Stop())
+    stage.window.composer.submitted.emit("Why is the sky blue?")
+    kept: list[tuple[int, str]] = []
+
+    def note(store: Store) -> None:
+        messages = [m for c in store.conversations() for m in store.branch(c.id)]
+        kept.append((len(messages), store.draft(None)))
+
+    writes = stage.archive._writes
+    for change in [change for change in writes if change.operation is not stop]:
+        writes.remove(change)
+        writes.extend((change, replace(change, operation=note)))
+    stop.over.set()
+    stage.settle()
+    assert kept
+    assert all(messages or draft for messages, draft in kept)
+    assert kept[-1] == (2, "")
+
+
+def test_what_was_typed_before_the_store_opened_joins_what_was_typed_last_time(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store.open(stage.archive.path)
+    store.set_draft(None, "Typed yesterday")
+    stage.start()
+    until(lambda: "store" in stage.state.notices)
+    stage.window.composer.insert("Typed today")
+    stage.controller.drafts.keep(None, "Typed today")
+    store.close()
+    until(lambda: stage.window.composer.text() == "Typed yesterday\nTyped today")
+    stage.settle()
+    found: list[str] = []
+    stage.archive.read(lambda store: store.draft(None), found.append)
+    until(lambda: bool(found))
+    assert found == ["Typed yesterday\nTyped today"]
+
+
+def test_text_typed_a_moment_before_quitting_is_kept(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.composer.insert("Half a thou")
+    stage.window.close()
+    assert stage.state.drafts[None] == "Half a thou"
+
+
+def test_a_draft_that_was_just_deleted_does_not_come_back_with_another_branch(
+    stage: Stage,
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.settle()
+    first = stage.state.messages[-1].id
+    stage.controller.regenerate(first)
+    stage.engine.write("two")
+    stage.engine.finish()
+    stage.settle()
+    composer = stage.window.composer
+    composer.insert("Half a thought")
+    shown = stage.state.current
+    until(lambda: stage.state.drafts.get(shown) == "Half a thought")
+    composer.editor.clear()
+    stage.controller.show_sibling(stage.state.messages[-1].id, -1)
+    until(lambda: stage.state.messages[-1].text == "one")
+    assert composer.text() == ""
+    assert stage.state.drafts[shown] == ""
+    stage.settle()
+    kept: list[str] = []
+    stored = stage.archive.conversations.stored
+    stage.archive.read(lambda store: store.draft(stored(shown)), kept.append)
+    until(lambda: bool(kept))
+    assert kept == [""]

@@ -1,0 +1,140 @@
+"""A handler of an engine event that raises costs its own request, and no other event of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.state.chat import ModelPhase
+from app.store.store import Message, MessageState
+from engine import Cancel, FinishReason, Generate
+from fakes import MODEL
+from stage import Stage, until
+
+pytestmark = pytest.mark.usefixtures("caplog")  # faults are logged
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Callable[[], int]:
+    """Let a method raise at its next call and work again after that; returns the count of faults."""
+    works, faults = getattr(owner, name), []
+
+    def call(*values: object, **named: object) -> object:
+        if not faults:
+            faults.append(name)
+            raise KeyError("words of the user")
+        return works(*values, **named)
+
+    monkeypatch.setattr(owner, name, call)
+    return lambda: len(faults)
+
+
+def stored_answer(stage: Stage) -> tuple[str, MessageState]:
+    """The last message of the newest conversation, as another reader of the file would see it."""
+    found: list[list[Message]] = []
+    stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
+    until(lambda: bool(found))
+    return found[0][-1].text, found[0][-1].state
+
+
+def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    assert stage.controller.send("One")
+    first = stage.engine.asked
+    interrupted = stage.state.messages[-1].id
+    stage.engine.write("Because of")
+    stage.drain()
+    stage.controller.new_conversation()
+    assert stage.controller.send("Two")
+    second = stage.state.current
+    faults = fail_once(monkeypatch, stage.state, "add_text")
+    stage.engine.write(" the air.")
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.settle()
+    assert faults() == 1
+    assert stage.engine.last(Cancel) == Cancel(first.request)
+    message = stage.state.message(interrupted)
+    assert message is not None
+    assert (message.text, message.state) == ("Because of the air.", MessageState.INTERRUPTED)
+    assert "KeyError" in stage.state.notices["fault"].sentence
+    assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
+
+    # The other answer, which waited for this one, is written, and the user can send again.
+    assert stage.engine.count(Generate) == 2
+    stage.engine.write("Here.")
+    stage.engine.finish()
+    stage.settle()
+    assert stage.state.current == second
+    assert stored_answer(stage) == ("Here.", MessageState.COMPLETE)
+    assert not stage.state.busy
+    assert stage.controller.send("Three")
+    stage.drain()
+    assert stage.engine.count(Generate) == 3
+
+
+def test_the_end_of_another_request_in_the_same_batch_is_handled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("One")
+    stage.controller.load_model(MODEL)
+    fail_once(monkeypatch, stage.state, "add_text")
+    stage.engine.write("Because")
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
+    assert stage.state.generation is None
+    assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
+
+
+def test_a_fault_at_the_end_of_an_answer_ends_it_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("One")
+    fail_once(monkeypatch, stage.state, "change")
+    stage.engine.write("Because")
+    stage.engine.finish()
+    stage.settle()
+    assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
+    assert not stage.state.busy
+    assert stage.controller.send("Two")
+
+
+def test_an_answer_ends_also_where_ending_it_fails_too(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(message: Message) -> None:
+        raise KeyError(message.id)
+
+    stage.ready(MODEL)
+    stage.controller.send("One")
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.state, "change", fail)
+        stage.engine.write("Because")
+        stage.engine.finish()
+        stage.settle()
+    assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
+    assert not stage.state.busy
+    assert stage.controller.send("Two")
+
+
+def test_a_load_whose_end_cannot_be_handled_has_failed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.start(MODEL)
+    stage.controller.send("One")
+    fail_once(monkeypatch, stage.controller.models, "on_loaded")
+    stage.engine.finish_load()
+    stage.settle()
+    assert stage.state.model.phase is ModelPhase.FAILED
+    assert stored_answer(stage)[1] is MessageState.FAILED
+    assert "model" in stage.state.notices
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
+    assert stage.controller.send("Two")

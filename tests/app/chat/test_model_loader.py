@@ -1,0 +1,48 @@
+"""The model's way into memory and out of it, as the state shows it."""
+
+from __future__ import annotations
+
+from app.state.chat import ModelPhase
+from engine import UnloadModel
+from fakes import MODEL
+from stage import Stage
+
+
+def test_unloading_leaves_no_model_and_tells_what_came_back(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.unload_model()
+    stage.engine.finish_unload(612_000_000)
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.NONE
+    assert stage.state.model.loaded is None
+    assert stage.state.model.freed_bytes == 612_000_000
+
+
+def test_unloading_while_a_model_loads_gives_the_load_up(stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.controller.unload_model()
+    stage.engine.give_up_load()
+    stage.engine.finish_unload(0)
+    stage.drain()
+    assert stage.engine.count(UnloadModel) == 1
+    assert stage.state.model.phase is ModelPhase.NONE
+
+
+def test_a_load_after_an_unload_counts(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.unload_model()
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_unload()
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.state.model.phase is ModelPhase.READY
+
+
+def test_unloading_stops_the_answer_being_written(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Half an ")
+    stage.controller.unload_model()
+    stage.drain()
+    assert stage.state.generation is not None
+    assert stage.state.generation.stopping

@@ -1,0 +1,154 @@
+"""The order of commands that brings the engine from what it holds to what is wanted, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.chat.planner import Branch, Held, Step, Uses, Wanted, plan
+from engine import (
+    AdapterUse,
+    Generate,
+    LoadSnapshot,
+    Role,
+    SaveSnapshot,
+    SetAdapters,
+    Turn,
+)
+
+BUDGET = 5_000_000_000
+NONE: Uses = ()
+PIRATE: Uses = (AdapterUse(Path("/adapters/pirate.gguf"), 1.0),)
+SYSTEM, ASKED = Turn(Role.SYSTEM, "Be brief."), Turn(Role.USER, "Why?")
+FIRST = (SYSTEM, ASKED)
+LATER = (SYSTEM, ASKED, Turn(Role.ASSISTANT, "Because."), Turn(Role.USER, "And then?"))
+
+SAVE = SaveSnapshot(0, "1", BUDGET)
+ADAPT, CLEAR = SetAdapters(0, PIRATE), SetAdapters(0, NONE)
+LOAD = LoadSnapshot(0, LATER, "2")
+ANSWER = Generate(0, LATER)
+
+ONE, TWO = Branch(1, (10, 11)), Branch(2, (20, 21))
+LONGER = Branch(2, (20, 21, 22, 23))
+EMPTY = Held()
+FRESH = Held(branch=ONE, unsaved=1, unsaved_name="1")  # an answer of the first has ended
+SAVED = replace(FRESH, unsaved=None, unsaved_name="")
+UNNAMED = replace(FRESH, unsaved=-1, unsaved_name="", branch=Branch(-1, (10, 11)))
+
+ANSWER_TWO = Wanted(TWO, NONE, BUDGET, LATER, "2", ANSWER)
+OPEN_TWO = Wanted(TWO, NONE, BUDGET)
+RESTORE_TWO = Wanted(TWO, NONE, BUDGET, LATER, "2")
+SAVE_NOW = Wanted(Branch(None), NONE, BUDGET)
+
+CASES: dict[str, tuple[Held, Wanted, list[Step]]] = {
+    "answer: all four, in this order": (
+        FRESH,
+        replace(ANSWER_TWO, adapters=PIRATE),
+        [SAVE, ADAPT, LOAD, ANSWER],
+    ),
+    "answer: with the adapters that are there": (FRESH, ANSWER_TWO, [SAVE, LOAD, ANSWER]),
+    "answer: nothing to save": (SAVED, ANSWER_TWO, [LOAD, ANSWER]),
+    "answer: into an empty engine": (EMPTY, ANSWER_TWO, [LOAD, ANSWER]),
+    "answer: adapters are taken away": (
+        replace(EMPTY, adapters=PIRATE),
+        ANSWER_TWO,
+        [CLEAR, LOAD, ANSWER],
+    ),
+    "answer: the context is there": (replace(EMPTY, branch=TWO), ANSWER_TWO, [ANSWER]),
+    "answer: on another branch of what is there": (
+        replace(EMPTY, branch=LONGER, unsaved=2, unsaved_name="2"),
+        ANSWER_TWO,
+        [ANSWER],
+    ),
+    "answer: the context is there, but for other adapters": (
+        replace(EMPTY, branch=TWO, unsaved=2, unsaved_name="2"),
+        replace(ANSWER_TWO, adapters=PIRATE),
+        [ADAPT, LOAD, ANSWER],
+    ),
+    "answer: to a first message": (
+        EMPTY,
+        replace(ANSWER_TWO, turns=FIRST, answer=Generate(0, FIRST)),
+        [Generate(0, FIRST)],
+    ),
+    "answer: of a conversation not saved yet": (
+        FRESH,
+        replace(ANSWER_TWO, name=""),
+        [SAVE, ANSWER],
+    ),
+    "answer: what has no name yet is lost": (UNNAMED, ANSWER_TWO, [LOAD, ANSWER]),
+    "answer: no disk space for contexts": (FRESH, replace(ANSWER_TWO, budget_bytes=0), [ANSWER]),
+    "open: what is there is saved first": (
+        FRESH,
+        replace(OPEN_TWO, adapters=PIRATE),
+        [SAVE, ADAPT],
+    ),
+    "open: a chat not begun yet": (FRESH, SAVE_NOW, [SAVE]),
+    "open: with the same adapters": (SAVED, OPEN_TWO, []),
+    "slider: the context goes with the adapters": (
+        FRESH,
+        Wanted(Branch(1), PIRATE, BUDGET),
+        [ADAPT],
+    ),
+    "restore: after a save": (FRESH, RESTORE_TWO, [SAVE, LOAD]),
+    "restore: it is there": (replace(EMPTY, branch=TWO), RESTORE_TWO, []),
+    "restore: another branch of the same conversation": (
+        Held(NONE, LONGER, 2, "2"),
+        RESTORE_TWO,
+        [SaveSnapshot(0, "2", BUDGET), LOAD],
+    ),
+    "restore: nothing was said": (EMPTY, replace(RESTORE_TWO, turns=(SYSTEM,)), []),
+    "restore: no disk space for contexts": (FRESH, replace(RESTORE_TWO, budget_bytes=0), []),
+    "save: nothing is longer than what is saved": (SAVED, SAVE_NOW, []),
+    "save: it waits for a name": (UNNAMED, SAVE_NOW, []),
+}
+
+
+@pytest.mark.parametrize(("held", "wanted", "steps"), CASES.values(), ids=CASES.keys())
+def test_the_plan_of(held: Held, wanted: Wanted, steps: list[Step]) -> None:
+    assert list(plan(held, wanted)) == steps
+
+
+BRANCHES = st.sampled_from([ONE, TWO, LONGER, Branch(None), Branch(-1, (5,))])
+STACKS = st.sampled_from([NONE, PIRATE])
+
+
+@given(
+    held=st.builds(
+        Held,
+        STACKS,
+        st.none() | BRANCHES,
+        st.sampled_from([None, 1, 2, -1]),
+        st.sampled_from(["", "1"]),
+    ),
+    branch=BRANCHES,
+    adapters=STACKS,
+    budget=st.sampled_from([0, BUDGET]),
+    turns=st.sampled_from([(), FIRST, LATER]),
+    name=st.sampled_from(["", "2"]),
+    answers=st.booleans(),
+)
+def test_every_plan_saves_then_adapts_then_loads_then_answers(
+    held: Held,
+    branch: Branch,
+    adapters: Uses,
+    budget: int,
+    turns: tuple[Turn, ...],
+    name: str,
+    answers: bool,
+) -> None:
+    answer = Generate(0, turns) if answers else None
+    kinds = [
+        type(step) for step in plan(held, Wanted(branch, adapters, budget, turns, name, answer))
+    ]
+    order = [SaveSnapshot, SetAdapters, LoadSnapshot, Generate]
+    assert kinds == [kind for kind in order if kind in kinds]
+    assert (Generate in kinds) == answers
+    assert (SetAdapters in kinds) == (adapters != held.adapters)
+    if SaveSnapshot in kinds:
+        assert budget > 0
+        assert held.unsaved is not None
+        assert held.unsaved_name

@@ -1,0 +1,157 @@
+"""Quitting: what cannot be saved in time is asked about, and nothing that hangs keeps the app open."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QTimer
+
+from app.store.store import Store
+from fakes import MODEL
+from stage import Stage, until
+
+ROOT = Path(__file__).parents[3]
+LIMIT_MILLISECONDS = 5000  # that saving may take before the question is asked
+
+
+class Gate:
+    """A change of the store that takes until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, store: Store) -> None:
+        self.entered.set()
+        assert self.opened.wait(60)
+
+
+@pytest.fixture
+def gate(stage: Stage) -> Iterator[Gate]:
+    """The store's thread stands inside a call."""
+    made = Gate()
+    stage.archive.write(made)
+    assert made.entered.wait(10)
+    yield made
+    made.opened.set()
+
+
+def shorten(stage: Stage) -> None:
+    """Ask sooner than a user would be asked."""
+    timers = stage.controller.findChildren(QTimer)
+    (limit,) = [timer for timer in timers if timer.interval() == LIMIT_MILLISECONDS]
+    limit.setInterval(20)
+
+
+def quits_of(stage: Stage) -> list[bool]:
+    quits: list[bool] = []
+    stage.controller.may_quit.connect(lambda: quits.append(True))
+    return quits
+
+
+def test_a_store_that_hangs_is_asked_about_when_quitting(stage: Stage, gate: Gate) -> None:
+    quits = quits_of(stage)
+    shorten(stage)
+    stage.controller.ask_to_quit()
+    until(lambda: "quit" in stage.state.notices)
+    assert stage.state.notices["quit"].action == "Quit anyway"
+    assert quits == []
+    stage.controller.act_on_notice("quit")
+    assert quits == [True]
+
+
+def test_the_app_quits_when_a_slow_store_is_done_after_all(stage: Stage, gate: Gate) -> None:
+    quits = quits_of(stage)
+    shorten(stage)
+    stage.controller.ask_to_quit()
+    until(lambda: "quit" in stage.state.notices)
+    gate.opened.set()
+    until(lambda: quits == [True])
+
+
+def test_closing_the_question_keeps_the_app_open(stage: Stage, gate: Gate) -> None:
+    quits = quits_of(stage)
+    shorten(stage)
+    stage.controller.ask_to_quit()
+    until(lambda: "quit" in stage.state.notices)
+    stage.controller.close_notice("quit")
+    gate.opened.set()
+    stage.settle()
+    assert quits == []
+    assert "quit" not in stage.state.notices
+    stage.controller.ask_to_quit()
+    until(lambda: quits == [True])
+
+
+def test_closing_gives_up_on_a_store_that_hangs(
+    stage: Stage, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.controller.start(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.controller.send("Is this kept?")
+    assert not stage.archive.close(timeout_seconds=0.05)
+    assert "could not be saved" in caplog.text
+
+
+HANGING = """
+import sys, threading
+sys.path[:0] = [{root!r}]
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from app import __main__ as program
+from app.store.writer import Archive
+from app.settings.table import Settings
+from app.ui.window import Window
+
+class Hanging(Archive):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.write(lambda store: threading.Event().wait())
+
+program.Archive = Hanging
+asked = False
+
+def look():
+    global asked
+    for window in QApplication.topLevelWidgets() if QApplication.instance() else ():
+        if not isinstance(window, Window) or not window.isVisible():
+            continue
+        if not asked:
+            asked = True
+            window.close()
+        elif "quit" in window.banners.shown:
+            print("asked", flush=True)
+            window.banners.shown["quit"].action.click()
+
+class Watched(Window):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.look = QTimer(self, interval=50)
+        self.look.timeout.connect(look)
+        self.look.start()
+
+program.Window = Watched
+status = program._run(None, Settings(), smoke_test=False)
+print("ended", flush=True)
+sys.exit(status)
+"""
+
+
+def test_quit_anyway_ends_the_process_of_a_store_that_hangs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING.format(root=str(ROOT))],
+        env={**os.environ, "TOKONOMA_HOME": str(tmp_path), "QT_QPA_PLATFORM": "offscreen"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["asked", "ended"]
+    assert done.returncode == 0, done.stderr
+    assert "could not be saved" in done.stderr

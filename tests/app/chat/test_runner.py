@@ -1,0 +1,209 @@
+"""Whatever hears of a change first, the engine is sent the same: a save, adapters, a load, an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from adapter_stage import PIRATE, grant, refuse, uses
+from app.chat.adapters import Adapters
+from app.chat.answers import Answers
+from app.chat.runner import Runner
+from app.chat.snapshots import Sessions
+from app.engines.client import EngineLink
+from app.settings.table import Settings
+from app.state.adapters import AdapterState
+from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.snapshots import SessionState
+from app.store.store import Message, MessageState, Store
+from app.store.writer import Archive
+from app.system.worker import BackgroundWorker
+from engine import (
+    AdaptersSet,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadSnapshot,
+    Role,
+    Sampling,
+    SaveSnapshot,
+    SetAdapters,
+    Turn,
+)
+from fakes import MODEL, FakeEngine
+from session_desk import LOADED
+from stage import flush, reraise, until
+
+
+class Parts:
+    """Sessions, adapters and answers over a fake engine and a store of two conversations."""
+
+    def __init__(self, folder: Path, *, adapters_first: bool) -> None:
+        self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
+        self.archive = Archive(folder / "conversations.sqlite")
+        self.engines: list[FakeEngine] = []
+        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.files = BackgroundWorker("files", self.link)
+        self.runner = Runner(self.state, self.archive, self.link, Settings)
+        makers = [self._make_sessions, self._make_adapters]
+        for make in reversed(makers) if adapters_first else makers:
+            make()
+        self.answers = Answers(self.state, self.archive, self.link, self.adapters, self.runner)
+        self.adapter_state.settled.connect(self.answers.go_on)
+        self.branches: list[list[Message]] = []
+        self.archive.read(self._fill, self.branches.extend)
+        until(lambda: len(self.branches) == 2)
+
+    def _make_sessions(self) -> None:
+        self.sessions = Sessions(
+            self.state,
+            self.session_state,
+            self.archive,
+            self.link,
+            self.runner,
+            self.files,
+            Settings,
+            size=lambda: 0,
+            delete=lambda _: 0,
+        )
+
+    def _make_adapters(self) -> None:
+        self.adapters = Adapters(
+            self.state, self.adapter_state, self.archive, self.link, self.runner, self.files
+        )
+
+    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
+        self.engines.append(FakeEngine(deliver))
+        return self.engines[-1]
+
+    def _fill(self, store: Store) -> list[list[Message]]:
+        for title in ("one", "two"):
+            made = store.create_conversation(title)
+            asked = store.add_message(made.id, None, Role.USER, f"{title}?")
+            store.add_message(made.id, asked.id, Role.ASSISTANT, title, MessageState.COMPLETE)
+        return [store.branch(made.id) for made in reversed(store.conversations())]
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case AdaptersSet():
+                    self.sessions.on_adapters_set(event)
+                    self.adapters.on_adapters_set(event)
+                case Failed():
+                    assert self.adapters.on_failed(event)
+                case Finished():
+                    self.answers.on_finished(event)
+                case _:
+                    raise AssertionError(event)
+
+    def ask(self, place: int) -> None:
+        """Have the last answer of a conversation written again."""
+        *before, last = self.branches[place]
+        turns = tuple(Turn(message.role, message.text) for message in (*before, last))
+        self.answers.ask(last, turns, Sampling(), 10)
+
+    def kinds(self) -> list[type[Command]]:
+        """What the engine was sent since the last look."""
+        sent = [type(command) for command in self.engines[0].commands]
+        self.engines[0].commands.clear()
+        return sent
+
+    def close(self) -> None:
+        self.files.close()
+        self.archive.close()
+        for each in (self.runner, self.link, self.archive):
+            each.deleteLater()
+        for each in (self.state, self.session_state, self.adapter_state):
+            each.deleteLater()
+        flush()
+
+
+@pytest.fixture(params=[False, True], ids=["sessions first", "adapters first"])
+def parts(qtbot: QtBot, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Parts]:
+    """In either order: the second conversation has an adapter, the first was just answered."""
+    made = Parts(tmp_path, adapters_first=request.param)
+    engine = made.engines[0]
+    made.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=LOADED))
+    two, one = made.branches[1], made.branches[0]
+    made.state.show(two[0].conversation, two)
+    made.adapters.add(PIRATE)
+    grant(engine)
+    made.link.drain()
+    made.state.show(one[0].conversation, one)
+    grant(engine)
+    made.link.drain()
+    made.kinds()
+    made.ask(0)
+    assert made.kinds() == [LoadSnapshot, Generate]
+    yield made
+    made.close()
+
+
+def end_answer(parts: Parts) -> None:
+    generation = parts.state.generation
+    assert generation is not None
+    parts.engines[0].deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
+    parts.link.drain()
+
+
+def test_another_conversation_is_shown(parts: Parts) -> None:
+    end_answer(parts)
+    two = parts.branches[1]
+    parts.state.show(two[0].conversation, two)
+    assert parts.kinds() == [SaveSnapshot, SetAdapters]
+    until(lambda: bool(parts.engines[0].commands))
+    assert parts.kinds() == [LoadSnapshot]
+
+
+def test_another_conversation_is_shown_while_an_answer_is_written(parts: Parts) -> None:
+    two = parts.branches[1]
+    parts.state.show(two[0].conversation, two)
+    assert parts.kinds() == [SaveSnapshot, SetAdapters], "both carried out after the answer"
+
+
+def test_another_conversation_is_answered(parts: Parts) -> None:
+    end_answer(parts)
+    parts.ask(1)
+    (save, adapt) = parts.engines[0].commands
+    assert isinstance(save, SaveSnapshot)
+    assert isinstance(adapt, SetAdapters)
+    assert save.conversation == str(parts.branches[0][0].conversation)
+    assert adapt.adapters == uses((PIRATE, 1.0))
+    parts.kinds()
+    grant(parts.engines[0], adapt)
+    parts.link.drain()
+    assert parts.kinds() == [LoadSnapshot, Generate]
+
+
+def test_an_answer_is_asked_without_the_adapters_that_are_refused(parts: Parts) -> None:
+    end_answer(parts)
+    parts.ask(1)
+    refuse(parts.engines[0])
+    parts.kinds()
+    parts.link.drain()
+    assert parts.kinds() == [LoadSnapshot, Generate]
+    assert parts.adapter_state.applied == ()
+
+
+def test_what_another_model_held_is_not_saved_for_this_one(parts: Parts) -> None:
+    end_answer(parts)
+    two = parts.branches[1]
+    parts.state.show(two[0].conversation, two)
+    for _ in range(2):
+        grant(parts.engines[0])
+        parts.link.drain()
+        parts.ask(0)
+    end_answer(parts)  # of the first conversation, while the second is shown
+    assert parts.runner.held.unsaved == parts.branches[0][0].conversation
+    parts.kinds()
+    other = replace(LOADED, seconds=9.0)
+    parts.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Other", loaded=other))
+    assert parts.kinds() == [SetAdapters]
+    assert parts.runner.held.unsaved is None

@@ -1,0 +1,186 @@
+"""Saved reading in the whole window, with the real engine on a tiny model, across starts of the app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+import tiny
+import tiny_lora
+from app.settings.table import Settings
+from app.state.snapshots import Resume, ResumePhase
+from engine import Engine, Role, snapshots_folder, snapshots_size
+from fakes import FakeEngine
+from stage import Stage, until
+
+QUESTION = "the cat sat on the mat and saw the bird in the tree " * 8
+# What a random model says is no text, so its tokens are not those of reading it again.
+NOISE = 64
+SETTINGS = Settings(temperature=0.0, max_tokens=12, context=2048, threads=1)
+
+
+class RealStage(Stage):
+    """The window over the engine itself."""
+
+    def _engine(self, deliver, answers) -> FakeEngine:
+        return Engine(deliver)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
+
+
+class Runs:
+    """One run of the app after another, over the same folder."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self._folder, self._model = folder, model
+        self._running: Stage | None = None
+
+    def start(self) -> Stage:
+        """End the run there is, and begin another."""
+        self.stop()
+        self._running = stage = RealStage(self._folder, settings=SETTINGS)
+        stage.start(self._model)
+        until(lambda: stage.state.model.loaded is not None)
+        return stage
+
+    def stop(self) -> None:
+        """Quit, as the window does: when all is in the store."""
+        if self._running is not None:
+            self._running.settle()
+            self._running.close()
+            self._running = None
+
+
+@pytest.fixture
+def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
+    made = Runs(tmp_path, model)
+    yield made
+    made.stop()
+
+
+def ask(stage: Stage, text: str = QUESTION) -> str:
+    stage.window.composer.submitted.emit(text)
+    until(lambda: not stage.state.busy and bool(stage.state.messages))
+    stage.settle()  # so small a model is done before the store has begun the conversation
+    last = stage.state.messages[-1]
+    assert (last.role, last.error) == (Role.ASSISTANT, "")
+    return last.text
+
+
+def opened(stage: Stage, title: str) -> Resume:
+    """Open a conversation and wait until it is back as far as it goes."""
+    found = next(c.id for c in stage.state.conversations if c.title.startswith(title))
+    stage.controller.open_conversation(found)
+    until(lambda: _done(stage.states.sessions.resume, found))
+    resume = stage.states.sessions.resume
+    assert resume is not None
+    return resume
+
+
+def _done(resume: Resume | None, conversation: int) -> bool:
+    here = resume is not None and resume.conversation == conversation
+    return here and resume.phase is ResumePhase.DONE
+
+
+def test_a_conversation_goes_on_in_the_next_run_as_if_it_had_never_stopped(runs: Runs) -> None:
+    stage = runs.start()
+    first = ask(stage)
+    second = ask(stage, "and then the dog")
+    stage.window.transcript.edit_submitted.emit(stage.state.messages[2].id, "and then the bird")
+    until(lambda: not stage.state.busy)
+    stage = runs.start()
+    resume = opened(stage, "the cat")
+    assert resume.total_tokens > 256
+    assert resume.restored_tokens > 256
+    assert resume.unread_tokens < NOISE
+    assert resume.refused == ""
+    assert stage.window.chat.resume_line.text.startswith("Ready: ")
+    assert stage.state.messages[1].text == first
+    stage.controller.show_sibling(stage.state.messages[2].id, -1)
+    until(lambda: stage.state.messages[3].text == second)
+    stage.controller.regenerate(stage.state.messages[3].id)
+    until(lambda: not stage.state.busy)
+    assert stage.state.messages[3].text == second
+
+
+def test_going_from_one_conversation_to_another_and_back_reads_nothing_twice(runs: Runs) -> None:
+    stage = runs.start()
+    ask(stage)
+    stage.controller.new_conversation()
+    ask(stage, "of other things: " + QUESTION)
+    resume = opened(stage, "the cat")
+    assert resume.restored_tokens > 256
+    assert resume.unread_tokens < NOISE
+
+
+def test_what_was_read_with_an_adapter_comes_back_with_it(
+    runs: Runs, model: Path, tmp_path: Path
+) -> None:
+    stage = runs.start()
+    stage.window.adapters.open()
+    stage.window.adapters.added.emit(
+        tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=1)
+    )
+    until(lambda: bool(stage.states.adapters.applied))
+    ask(stage)
+    stage.controller.new_conversation()
+    ask(stage, "without it: " + QUESTION)
+    stage = runs.start()
+    assert opened(stage, "the cat").restored_tokens > 256
+    assert opened(stage, "without it").restored_tokens > 256
+    again = opened(stage, "the cat")
+    assert again.ready_tokens > 256
+    assert again.refused == ""
+
+
+def test_a_damaged_file_is_refused_with_the_reason_and_the_chat_goes_on(runs: Runs) -> None:
+    stage = runs.start()
+    ask(stage)
+    runs.stop()
+    (file,) = snapshots_folder().glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    stage = runs.start()
+    resume = opened(stage, "the cat")
+    assert resume.restored_tokens == 0
+    assert resume.refused.endswith(".")
+    assert resume.unread_tokens == resume.total_tokens > 256
+    assert resume.refused in stage.window.chat.resume_line.text
+    assert ask(stage, "and then")
+    assert stage.window.chat.resume_line.text == ""
+
+
+def test_an_answer_cut_off_by_quitting_is_continued_without_reading_it_again(runs: Runs) -> None:
+    stage = runs.start()
+    stage.controller.change_settings(max_tokens=0)
+    stage.window.composer.submitted.emit(QUESTION)
+    until(lambda: any(len(m.text) > 20 for m in stage.state.messages if m.role is Role.ASSISTANT))
+    stage = runs.start()
+    resume = opened(stage, "the cat")
+    assert resume.ready_tokens > 256  # the question; what follows is noise, and long by then
+    stage.controller.continue_answer(stage.state.messages[-1].id)
+    until(lambda: not stage.state.busy)
+    assert stage.state.messages[-1].error == ""
+
+
+def test_deleting_saved_reading_leaves_the_conversations(runs: Runs) -> None:
+    stage = runs.start()
+    ask(stage)
+    stage = runs.start()
+    assert snapshots_size() > 0
+    stage.window.open_settings()
+    assert stage.window.preferences is not None
+    button = stage.window.preferences.storage.saved.button
+    until(button.isEnabled)
+    button.click()
+    until(lambda: not snapshots_size())
+    resume = opened(stage, "the cat")
+    assert (resume.restored_tokens, resume.refused) == (0, "")
+    assert stage.window.chat.resume_line.text.startswith("Reading ")

@@ -1,0 +1,139 @@
+"""The queue of downloads across a quit, and with what an earlier run or a stranger left on the disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.downloads.queue import Phase
+from hostile_hub import Fault, Hub
+from queueing import HALF, SIZE, half_way, models, source
+
+
+def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
+    hub: Hub, folder: Path, watch
+) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.add(source(2))
+    first.queue.close()
+    told = len(first.told)
+    assert models(folder) == ["model1-Q4_0.gguf.part"] or len(models(folder)) == 2
+    hub.released.set()
+
+    second = watch()
+    kept = second.queue.all()
+    assert {one.phase for one in kept} <= {Phase.PAUSED}
+    assert kept[0].done_bytes == HALF
+    assert kept[0].size_bytes == SIZE + 1
+    for one in kept:
+        second.queue.resume(one.id)
+        second.until(one.id, Phase.DONE)
+    assert models(folder) == ["model1-Q4_0.gguf", "model2-Q4_0.gguf"]
+    assert len(first.told) == told, "a closed queue tells nothing"
+
+
+def test_the_next_start_goes_on_where_that_is_wanted(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    second = watch(resume=True)
+    second.until(second.queue.all()[0].id, Phase.DONE)
+    assert hub.sent_bytes == SIZE + 1
+    assert models(folder) == ["model1-Q4_0.gguf"]
+
+
+def test_paused_and_failed_stay_as_they_were(hub: Hub, watch) -> None:
+    first = watch()
+    hub.hub_faults.append(Fault(status=404))
+    failed = first.queue.add(source(2))
+    first.until(failed, Phase.FAILED)
+    paused = half_way(hub, first)
+    first.queue.pause(paused)
+    first.until(paused, Phase.PAUSED)
+    first.queue.close()
+    second = watch(resume=True)
+    states = {one.file: (one.phase, one.error) for one in second.queue.all()}
+    assert states == {
+        "model2-Q4_0.gguf": (Phase.FAILED, "There is no such file on 127.0.0.1."),
+        "model1-Q4_0.gguf": (Phase.PAUSED, ""),
+    }
+
+
+def test_finished_downloads_are_not_listed_after_a_restart(hub: Hub, watch) -> None:
+    first = watch()
+    first.until(first.queue.add(source(1)), Phase.DONE)
+    first.queue.close()
+    assert watch().queue.all() == ()
+
+
+def test_what_a_crash_left_on_the_disk_is_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    stored = json.loads((folder / "downloads.json").read_text())
+    stored["downloads"][0]["done"] = {
+        "model1-Q4_0.gguf": 0
+    }  # as noted when the bytes began to come
+    (folder / "downloads.json").write_text(json.dumps(stored))
+    (kept,) = watch().queue.all()
+    assert kept.done_bytes == HALF
+
+
+def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    (folder / "model1-Q4_0.gguf.part").unlink()
+    (kept,) = watch().queue.all()
+    assert kept.done_bytes == 0
+
+
+def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, watch) -> None:
+    first = watch()
+    half_way(hub, first)
+    first.queue.close()
+    hub.released.set()
+    (folder / "downloads.json").unlink()
+    second = watch()
+    (found,) = second.queue.all()
+    assert (found.phase, found.repository) == (Phase.PAUSED, "maker/model1")
+    second.queue.resume(found.id)
+    second.until(found.id, Phase.DONE)
+    assert hub.sent_bytes == SIZE + 1
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "",
+        "\x00\xff",
+        "[]",
+        '{"downloads": 5}',
+        '{"downloads": [5, {}, {"source": {}}]}',
+        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "../a.gguf"}]}',
+        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "/etc/a.gguf"}]}',
+        '{"downloads": [{"source": {"file": "a.gguf", "repository": "a/b"}, "path": "a.exe"}]}',
+        '{"downloads": [{"source": {"file": "a.gguf"}, "path": "a.gguf"}]}',
+        '{"downloads": [{"source": {"file": "a-00005-of-00002.gguf", "repository": "a/b"}, '
+        '"path": "a.gguf"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_queue_that_makes_no_sense_is_left_out(folder: Path, watch, stored: str) -> None:
+    folder.mkdir()
+    (folder / "downloads.json").write_text(stored, encoding="latin-1")
+    assert watch().queue.all() == ()
+
+
+def test_the_queue_on_disk_is_plain_json(hub: Hub, folder: Path, watch) -> None:
+    watched = watch()
+    half_way(hub, watched)
+    watched.queue.close()
+    (row,) = json.loads((folder / "downloads.json").read_text())["downloads"]
+    assert (row["path"], row["phase"]) == ("model1-Q4_0.gguf", "queued")

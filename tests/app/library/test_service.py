@@ -1,0 +1,270 @@
+"""The library: downloads from a hub of our own, questions to it, the catalog, a model's own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+import tiny
+from app.downloads.queue import Phase
+from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
+from app.settings.table import Settings
+from app.state.chat import ModelPhase, ModelStatus
+from app.state.library import HubPhase
+from app.system import json_file
+from engine import CacheType, models_folder
+from hostile_hub import Fault, Hub, running
+from library_desk import Desk, found, offer
+from stage import until
+
+
+@pytest.fixture
+def own() -> Path:
+    models_folder().mkdir(parents=True)
+    return models_folder()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture
+def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[Desk]:
+    made = Desk(tmp_path, hub.endpoint)
+    yield made
+    made.close()
+
+
+# --- downloads ----------------------------------------------------------------------------------
+
+
+def test_a_download_is_offered_for_use_only_once_it_is_verified_and_looked_into(
+    online: Desk, hub: Hub, own: Path, tmp_path: Path
+) -> None:
+    content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
+    stored = hub.put("owner/name/Tiny-F32.gguf", content)
+    online.start()
+    online.library.download(offer("Tiny-F32.gguf", len(content), stored.sha256))
+    assert online.library_state.downloads[0].phase is not Phase.DONE
+    until(lambda: online.library_state.line is not None)
+    assert online.library_state.line.sentence == "Tiny is here."
+    assert online.library_state.line.action == "Use"
+    assert online.names() == ["Tiny-F32.gguf"]
+    used: list[Path] = []
+    online.library.use_requested.connect(used.append)
+    online.library.act_on_line()
+    assert used == [own / "Tiny-F32.gguf"]
+
+
+def test_a_file_with_the_wrong_hash_never_reaches_the_list(
+    online: Desk, hub: Hub, own: Path
+) -> None:
+    hub.put("owner/name/bad.gguf", b"GGUF" + bytes(4000))
+    online.start()
+    online.library.download(offer("bad.gguf", 4004, "0" * 64))
+    until(lambda: online.library_state.downloads[0].phase is Phase.FAILED)
+    assert online.library_state.downloads[0].error.endswith(".")
+    online.library.opened()
+    online.settle()
+    assert online.names() == []
+    online.library.cancel(online.library_state.downloads[0].id)
+    assert online.library_state.downloads == ()
+
+
+def test_a_verified_file_this_version_cannot_run_is_not_offered(
+    online: Desk, hub: Hub, own: Path
+) -> None:
+    content = b"GGUF" + bytes(4000)
+    stored = hub.put("owner/name/odd.gguf", content)
+    online.start()
+    online.library.download(offer("odd.gguf", len(content), stored.sha256))
+    until(lambda: online.library_state.line is not None)
+    assert "cannot be used" in online.library_state.line.sentence
+    assert online.library_state.line.action == ""
+
+
+def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
+    online: Desk, hub: Hub, own: Path
+) -> None:
+    online.free = 1_100_000_000
+    online.start()
+    online.library.download(offer("big.gguf", 2_500_000_000))
+    line = online.library_state.line
+    assert "2.5 GB" in line.sentence
+    assert "1.1 GB" in line.sentence
+    assert line.trouble
+    assert online.library_state.downloads == ()
+    assert hub.asked == []
+
+
+def test_room_promised_to_other_downloads_is_not_given_twice(
+    online: Desk, hub: Hub, own: Path
+) -> None:
+    online.free = 10_000
+    content = b"GGUF" + bytes(6000)
+    hub.put("owner/name/a.gguf", content)
+    hub.faults.append(Fault(stall_after=100))
+    online.start()
+    online.library.download(offer("a.gguf", len(content)))
+    online.library.download(offer("b.gguf", 6000))
+    assert len(online.library_state.downloads) == 1
+    assert "on its way" in online.library_state.line.sentence
+    hub.released.set()
+
+
+def test_an_unfinished_download_is_taken_up_paused_by_the_next_start(
+    qtbot: QtBot, hub: Hub, own: Path, tmp_path: Path
+) -> None:
+    content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
+    stored = hub.put("owner/name/Tiny-F32.gguf", content)
+    hub.faults.append(Fault(stall_after=len(content) // 2))
+    first = Desk(tmp_path, hub.endpoint)
+    first.start()
+    first.library.download(offer("Tiny-F32.gguf", len(content), stored.sha256))
+    until(lambda: hub.stalled.is_set() and first.library_state.downloads[0].done_bytes > 0)
+    first.close()
+    hub.released.set()
+    second = Desk(tmp_path, hub.endpoint)
+    second.start()
+    until(lambda: bool(second.library_state.downloads))
+    (left,) = second.library_state.downloads
+    assert left.phase is Phase.PAUSED
+    second.library.downloads.resume(left.id)
+    until(lambda: second.names() == ["Tiny-F32.gguf"])
+    assert (own / "Tiny-F32.gguf").read_bytes() == content
+    second.close()
+
+
+# --- the hub ------------------------------------------------------------------------------------
+
+
+def test_a_search_shows_repositories_and_the_files_of_the_one_that_is_opened(
+    online: Desk, hub: Hub
+) -> None:
+    found(hub, "owner/Qwen3-GGUF")
+    for form in ("Q4_K_M", "Q8_0", "Q4_0_8_8"):
+        hub.put(f"owner/Qwen3-GGUF/Qwen3-{form}.gguf", b"GGUF" + bytes(1000 * len(form)))
+    online.start()
+    online.library.hub.search("qwen")
+    assert online.library_state.hub.phase is HubPhase.ASKING
+    until(lambda: online.library_state.hub.phase is HubPhase.ANSWERED)
+    assert [row.id for row in online.library_state.hub.results] == ["owner/Qwen3-GGUF"]
+    online.library.hub.open("owner/Qwen3-GGUF")
+    until(lambda: online.library_state.hub.open_phase is HubPhase.ANSWERED)
+    shown = [(each.format, each.recommended) for each in online.library_state.hub.files]
+    assert shown == [("Q4_K_M", True), ("Q8_0", False), ("Q4_0_8_8", False)]
+    assert "Q4_0_8_8" in online.library_state.hub.files[-1].problem
+    online.library.hub.open("")
+    assert online.library_state.hub.open == ""
+
+
+def test_a_link_opens_its_repository_with_the_linked_file_first(online: Desk, hub: Hub) -> None:
+    for form in ("Q4_K_M", "Q8_0"):
+        hub.put(f"owner/name/Model-{form}.gguf", b"GGUF" + bytes(1000))
+    online.start()
+    online.library.hub.submit_link("https://huggingface.co/owner/name/blob/main/Model-Q8_0.gguf")
+    until(lambda: online.library_state.hub.open_phase is HubPhase.ANSWERED)
+    assert [each.format for each in online.library_state.hub.files] == ["Q8_0", "Q4_K_M"]
+
+
+def test_a_link_that_leads_nowhere_says_why(desk: Desk) -> None:
+    desk.library.hub.submit_link("https://example.org/readme.md")
+    assert desk.library_state.hub.phase is HubPhase.FAILED
+    assert desk.library_state.hub.remedy
+
+
+def test_a_hub_that_cannot_be_reached_is_one_sentence_and_the_rest_goes_on(
+    qtbot: QtBot, tmp_path: Path, hub: Hub, own: Path
+) -> None:
+    tiny.write(own / "own.gguf")
+    hub.close()
+    desk = Desk(tmp_path, hub.endpoint)
+    desk.start()
+    desk.library.hub.search("qwen")
+    until(lambda: desk.library_state.hub.phase is HubPhase.FAILED)
+    assert desk.library_state.hub.error.endswith(".")
+    assert desk.names() == ["own.gguf"]
+    desk.close()
+
+
+def test_only_the_newest_question_is_answered(online: Desk, hub: Hub) -> None:
+    hub.silent = True
+    online.start()
+    online.library.hub.search("alpha")
+    until(hub.stalled.is_set)
+    hub.silent = False
+    found(hub, "owner/beta-GGUF")
+    online.library.hub.search("beta")
+    until(lambda: online.library_state.hub.phase is HubPhase.ANSWERED)
+    hub.released.set()
+    until(lambda: not online.library.hub._asking)
+    assert online.library_state.hub.query == "beta"
+    assert [row.id for row in online.library_state.hub.results] == ["owner/beta-GGUF"]
+
+
+# --- the catalog and settings -------------------------------------------------------------------
+
+
+def test_the_catalog_says_what_each_model_would_take(desk: Desk) -> None:
+    desk.start()
+    until(lambda: bool(desk.library_state.catalog))
+    desk.library.opened()
+    until(lambda: any(row.offer.memory for row in desk.library_state.catalog))
+    for row in desk.library_state.catalog:
+        assert (row.offer.memory is None) == bool(row.offer.problem)
+
+
+def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
+    desk: Desk, own: Path, tmp_path: Path
+) -> None:
+    path = tiny.write(own / "model.gguf", context=4096)
+    desk.start()
+    desk.library.shelf.look_into([path])
+    until(lambda: desk.row("model.gguf").memory is not None)
+    before = desk.row("model.gguf").memory
+    values = ModelDefaults(context=512, temperature=0.25, cache=CacheType.Q8_0)
+    desk.library.defaults.show(path)
+    desk.library.defaults.change(path, values)
+    until(lambda: (view := desk.library_state.defaults) is not None and view.memory is not None
+          and view.memory.context == 512)  # fmt: skip
+    until(lambda: desk.row("model.gguf").memory.context == 512)
+    assert desk.row("model.gguf").memory.needed_bytes < before.needed_bytes
+    assert desk.row("model.gguf").own_settings
+    settings = desk.library.defaults.settings_for(path)
+    assert (settings.context, settings.temperature) == (512, 0.25)
+    assert desk.library.defaults.whole(path).cache is CacheType.Q8_0
+    assert desk.library.defaults.settings_for(None) == Settings()
+    desk.settle()
+    kept = Desk(tmp_path)
+    kept.start()
+    kept.settle()
+    assert kept.library.defaults.own(path) == values
+    kept.library.defaults.change(path, AS_IN_SETTINGS)
+    kept.settle()
+    assert json_file.read(tmp_path / "models.json")["defaults"] == {}
+    kept.close()
+
+
+def test_unloading_says_how_much_came_back(desk: Desk) -> None:
+    desk.state.set_model(ModelStatus(freed_bytes=612_000_000))
+    assert desk.library_state.line.sentence == "Unloaded, 612 MB given back."
+    desk.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
+    assert desk.library_state.line is None
+
+
+def test_closing_twice_or_before_the_start_does_no_harm(qtbot: QtBot, tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.library.close()
+    desk.close()

@@ -1,0 +1,415 @@
+"""Requests over the net: where they may go, through which proxy, and what never travels with them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.downloads.transfer import DownloadError, FileDownload, Limits, Stopped
+from app.net.http import (
+    Proxy,
+    WebError,
+    ask,
+    check_address,
+    fault,
+    is_loopback,
+    parse_proxy,
+    proxy_for,
+    sha256_of_etag,
+)
+from hostile_hub import Fault, Hub, model_bytes, running
+from hostile_tls import proxy, server_context
+
+MODEL = "maker/model/model-Q4_0.gguf"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with running() as made:
+        made.put(MODEL, model_bytes(50_000))
+        yield made
+
+
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub behind TLS whose certificate this test trusts."""
+    with running(server_context(tmp_path)) as made:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        made.put(MODEL, model_bytes(50_000))
+        yield made
+
+
+def body(url: str, **settings: str) -> bytes:
+    answer = ask(url, **settings)  # type: ignore[arg-type]
+    try:
+        assert answer.status == 200, answer.status
+        return answer.read_all(1 << 20)
+    finally:
+        answer.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/a",
+        "https://example.org:8443/a?b=c",
+        "http://127.0.0.1:8000/a",
+        "http://localhost/a",
+        "http://[::1]:80/a",
+        "https://bücher.example/a",
+    ],
+)
+def test_safe_addresses_are_asked(url: str) -> None:
+    assert check_address(url).geturl() == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/a",
+        "http://localhost.example.org/a",
+        "http://127.0.0.1.example.org/a",
+        "ftp://example.org/a",
+        "file:///etc/passwd",
+        "//example.org/a",
+        "example.org",
+        "",
+        "https://",
+        "https:///a",
+        "https://user@example.org/a",
+        "https://:secret@example.org/a",
+        "https://example.org/a b",
+        "https://example.org/a\r\nX-Evil: 1",
+        "https://exam\tple.org/",
+        "https://a..b/",
+        "https://" + "a" * 64 + ".org",
+        "https://example.org:port/",
+        "https://example.org:99999/",
+        "https://[::1/",
+    ],
+)
+def test_other_addresses_are_refused_in_a_sentence(url: str) -> None:
+    with pytest.raises(WebError) as caught:
+        check_address(url)
+    assert str(caught.value).endswith(".")
+    assert "secret" not in str(caught.value)
+
+
+@given(st.text())
+def test_no_text_breaks_the_check_of_addresses(text: str) -> None:
+    for url in (text, f"https://{text}", f"http://{text}/"):
+        try:
+            parts = check_address(url)
+        except WebError:
+            continue
+        assert parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def test_redirects_are_followed_to_the_end(hub: Hub) -> None:
+    assert body(hub.url(MODEL)) == model_bytes(50_000)
+    assert len(hub.asked) == 2
+
+
+def test_at_most_ten_redirects_are_followed(hub: Hub) -> None:
+    with pytest.raises(WebError, match=r"^127.0.0.1 redirects in a loop\.$"):
+        ask(f"{hub.endpoint}/loop")
+    assert len(hub.asked) == 11
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://example.org/a",
+        "ftp://127.0.0.1/a",
+        "file:///etc/passwd",
+        "https://user:pw@example.org/a",
+        "javascript:alert(1)",
+        "http://[::1/",
+    ],
+)
+def test_a_redirect_to_an_unsafe_address_is_not_followed(hub: Hub, location: str) -> None:
+    hub.redirect = location
+    with pytest.raises(WebError):
+        ask(hub.url(MODEL))
+    assert len(hub.asked) == 1
+
+
+def test_a_redirect_of_any_bytes_is_one_address(hub: Hub) -> None:
+    hub.put("maker/model/ü.gguf", b"GGUF x")
+    hub.redirect = "/cdn/maker/model/ü.gguf".encode().decode("latin-1")  # raw UTF-8 on the wire
+    assert body(hub.url(MODEL)) == b"GGUF x"
+
+
+def test_no_redirect_leads_from_https_to_http(secure: Hub) -> None:
+    secure.redirect = f"http://127.0.0.1:{secure.port}/cdn/{MODEL}"
+    with pytest.raises(WebError, match="redirects to an address that is not safe"):
+        ask(secure.url(MODEL))
+
+
+def test_https_is_checked_and_works(secure: Hub) -> None:
+    assert body(secure.url(MODEL)) == model_bytes(50_000)
+
+
+def test_a_certificate_nobody_vouches_for_is_refused(
+    secure: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(WebError, match=r"^127.0.0.1 could not prove who it is: ") as caught:
+        ask(secure.url(MODEL))
+    assert not caught.value.retry
+    assert secure.asked == []
+
+
+def test_a_certificate_for_another_host_is_refused(secure: Hub) -> None:
+    with pytest.raises(WebError, match=r"^localhost could not prove who it is: "):
+        ask(secure.url(MODEL).replace("127.0.0.1", "localhost"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "meant"),
+    [
+        ("http://proxy.example:3128", Proxy("proxy.example", 3128)),
+        ("proxy.example:3128", Proxy("proxy.example", 3128)),
+        ("https://proxy.example:3128", Proxy("proxy.example", 3128)),
+        ("http://proxy.example", Proxy("proxy.example", 8080)),
+        (
+            "http://me:p%40ss@proxy.example:1",
+            Proxy("proxy.example", 1, "Basic " + base64.b64encode(b"me:p@ss").decode()),
+        ),
+    ],
+)
+def test_a_proxy_setting_is_understood(setting: str, meant: Proxy) -> None:
+    assert parse_proxy(setting) == meant
+    assert proxy_for("example.org", setting) == meant
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["socks5://proxy.example:1", "http://", "http://x:port", "https://me:pw@proxy.example:1"],
+)
+def test_a_proxy_that_cannot_be_used_is_refused(setting: str) -> None:
+    with pytest.raises(WebError) as caught:
+        parse_proxy(setting)
+    assert caught.value.remedy
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.9.9.9"])
+def test_this_machine_is_never_asked_through_a_proxy(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example:1")
+    assert proxy_for(host, "http://proxy.example:2") is None
+
+
+def test_the_systems_proxy_is_used_unless_it_excepts_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert proxy_for("example.org", "") is None
+    monkeypatch.setenv("https_proxy", "http://proxy.example:1")
+    monkeypatch.setenv("no_proxy", "intern.example")
+    assert proxy_for("example.org", "") == Proxy("proxy.example", 1)
+    assert proxy_for("a.intern.example", "") is None
+    assert proxy_for("example.org", "http://other.example:2") == Proxy("other.example", 2)
+
+
+def test_a_download_goes_through_the_proxy(secure: Hub, tmp_path: Path) -> None:
+    place = tmp_path / "model.gguf"
+    with proxy(secure.port, "me", "secret") as between:
+        job = FileDownload(
+            f"https://hub.invalid/{MODEL.replace('model/', 'model/resolve/main/')}",
+            place,
+            proxy=f"http://me:secret@127.0.0.1:{between.port}",
+            limits=Limits(margin_bytes=0),
+        )
+        job.run()
+    assert place.read_bytes() == model_bytes(50_000)
+    assert [head.split(" HTTP/")[0] for head in between.heads] == ["CONNECT hub.invalid:443"] * 2
+    seen = [name for one in secure.asked for name in one.headers]
+    assert not [name for name in seen if "authorization" in name.lower()], "the hub sees no secret"
+
+
+def test_the_systems_proxy_carries_a_request(secure: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy(secure.port) as between:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{between.port}")
+        assert body(f"https://hub.invalid/cdn/{MODEL}") == model_bytes(50_000)
+    assert len(between.heads) == 1
+
+
+def test_a_proxy_that_wants_a_password_is_one_sentence(secure: Hub, tmp_path: Path) -> None:
+    with proxy(secure.port, "me", "secret") as between:
+        job = FileDownload(
+            "https://hub.invalid/m.gguf",
+            tmp_path / "m.gguf",
+            proxy=f"http://me:wrong@127.0.0.1:{between.port}",
+        )
+        with pytest.raises(
+            DownloadError, match=r"^The proxy refused the connection: 407 "
+        ) as caught:
+            job.run()
+    assert caught.value.remedy == "Check the proxy in the settings."
+    assert len(between.heads) == 1, "asking again does not help"
+
+
+@pytest.mark.parametrize("hangs_in", ["TLS", "the proxy", "the answer"])
+def test_a_stopped_download_ends_at_once_wherever_its_peer_hangs(
+    hangs_in: str, tmp_path: Path
+) -> None:
+    # The best of three: another process may hold this one up.
+    assert min(seconds_to_stop(hangs_in, tmp_path) for _ in range(3)) < 0.1
+
+
+def seconds_to_stop(hangs_in: str, folder: Path) -> float:
+    """How long a download takes to end whose peer has taken the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = f"127.0.0.1:{listening.getsockname()[1]}"
+        url = {
+            "TLS": f"https://{here}/m.gguf",
+            "the proxy": "https://hub.invalid/m.gguf",
+            "the answer": f"http://{here}/m.gguf",
+        }[hangs_in]
+        job = FileDownload(url, folder / "m.gguf", proxy=f"http://{here}")
+        ended: list[BaseException] = []
+        running_job = threading.Thread(target=lambda: ended.append(stopped(job)))
+        running_job.start()
+        peer, _ = listening.accept()
+        with peer:
+            assert peer.recv(1)  # it has asked, and waits
+            began = time.perf_counter()
+            job.stop()
+            running_job.join()
+            return time.perf_counter() - began
+
+
+def stopped(job: FileDownload) -> BaseException:
+    with pytest.raises(Stopped) as caught:
+        job.run()
+    return caught.value
+
+
+def test_what_names_the_user_is_not_sent_on_to_another_host(hub: Hub) -> None:
+    hub.redirect = f"http://localhost:{hub.port}/cdn/{{path}}"
+    answer = ask(hub.url(MODEL), headers={"Authorization": "Bearer secret", "X-Kept": "1"})
+    answer.close()
+    assert answer.status == 200
+    first, second = hub.asked
+    assert first.headers["Authorization"] == "Bearer secret"
+    assert "Authorization" not in second.headers
+    assert (second.headers["Host"], second.headers["X-Kept"]) == (f"localhost:{hub.port}", "1")
+
+
+def test_cookies_are_not_sent_back(hub: Hub) -> None:
+    hub.hub_faults.append(
+        Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "Set-Cookie": "id=1; Path=/"})
+    )
+    assert body(hub.url(MODEL)) == model_bytes(50_000)
+    assert [one.headers.get("Cookie") for one in hub.asked] == [None, None]
+
+
+def test_no_address_is_logged(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    body(hub.url(MODEL))
+    assert caplog.records == []
+
+
+def test_the_head_of_an_answer_is_read_up_to_a_limit(hub: Hub) -> None:
+    hub.hub_faults.append(Fault(status=200, headers={"X-Long": "a" * 1_000_000}))
+    with pytest.raises(WebError, match="gave an answer that cannot be read"):
+        ask(hub.url(MODEL))
+
+
+def test_the_body_of_a_redirect_is_not_read(hub: Hub) -> None:
+    hub.hub_faults.append(
+        Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "Content-Length": "1000000000"})
+    )
+    assert body(hub.url(MODEL)) == model_bytes(50_000)
+
+
+def test_a_compressed_body_is_not_unpacked(hub: Hub) -> None:
+    packed = gzip.compress(bytes(1 << 20))
+    hub.hub_faults.append(Fault(status=200, headers={"Content-Encoding": "gzip"}, body=packed))
+    assert body(hub.url(MODEL)) == packed
+
+
+def test_answers_say_how_long_they_are(hub: Hub) -> None:
+    answer = ask(f"{hub.endpoint}/cdn/{MODEL}")
+    assert (answer.length, answer.host) == (50_000, "127.0.0.1")
+    answer.close()
+
+
+@pytest.mark.parametrize("text", ["-5", "5x", "", "٣", "1e9"])
+def test_a_length_that_is_no_number_is_none(hub: Hub, text: str) -> None:
+    hub.hub_faults.append(Fault(status=404, headers={"Content-Length": text}))
+    try:
+        answer = ask(hub.url(MODEL))
+    except WebError:
+        return
+    assert answer.length in (None, 0)
+    answer.close()
+
+
+def test_a_size_beyond_all_disks_is_no_size(hub: Hub) -> None:
+    digits = "9" * 5000  # more than Python turns into a number
+    hub.hub_faults.append(
+        Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "X-Linked-Size": digits})
+    )
+    answer = ask(hub.url(MODEL))
+    answer.close()
+    assert answer.linked.size_bytes == 0
+
+
+def test_a_long_body_is_not_taken_in(hub: Hub) -> None:
+    answer = ask(f"{hub.endpoint}/cdn/{MODEL}")
+    with pytest.raises(WebError, match="more than can be taken in"):
+        answer.read_all(1_000)
+    answer.close()
+
+
+@pytest.mark.parametrize(
+    ("etag", "sha256"),
+    [
+        (f'"{"a" * 64}"', "a" * 64),
+        (f'W/"{"A" * 64}"', "a" * 64),
+        ('"d41d8cd98f00b204e9800998ecf8427e-5"', ""),
+        ("", ""),
+        ("a" * 63, ""),
+    ],
+)
+def test_a_hash_is_only_what_looks_like_one(etag: str, sha256: str) -> None:
+    assert sha256_of_etag(etag) == sha256
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "The server h.example was not found."),
+        (TimeoutError(), "h.example does not answer."),
+        (ConnectionResetError(), "h.example broke the connection off."),
+        (OSError(101, "Network is unreachable"), "The connection to h.example failed: Network is"),
+        (ssl.SSLError(1, "bad record"), "The connection to h.example failed: bad record."),
+        (ValueError("x"), "h.example gave an answer that cannot be read."),
+    ],
+)
+def test_a_fault_of_the_net_is_one_sentence(error: Exception, says: str) -> None:
+    told = fault(error, "h.example")
+    assert str(told).startswith(says)
+    assert told.retry
+    assert told.remedy

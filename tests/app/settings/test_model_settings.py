@@ -1,0 +1,121 @@
+"""One model's own settings, and the JSON files of the library: kept, judged, and never half written."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from app.library import folders as library_places
+from app.library.folders import Places
+from app.settings import model_settings as model_defaults
+from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
+from app.settings.table import Settings
+from app.system import json_file
+from app.system.json_file import JsonFileError
+from engine import CacheType
+
+MODEL = Path("/models/a.gguf")
+ALL = ModelDefaults(4096, CacheType.Q8_0, 0.5, 20, 0.9, 0.1, 1.2)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "models.json"
+    odd = Path("/models/نموذج 模型 \udcff.gguf")
+    model_defaults.save(path, {MODEL: ALL, odd: ModelDefaults(top_k=0), Path("/b"): AS_IN_SETTINGS})
+    assert model_defaults.load(path) == {MODEL: ALL, odd: ModelDefaults(top_k=0)}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_own_values_hold_and_the_rest_is_as_in_the_settings() -> None:
+    settings = Settings(temperature=0.9, top_k=7, context=2048)
+    held = applied(settings, ModelDefaults(temperature=0.1))
+    assert (held.temperature, held.top_k, held.context) == (0.1, 7, 2048)
+    assert applied(settings, AS_IN_SETTINGS) == settings
+    whole = in_settings(settings)
+    assert None not in (whole.context, whole.cache, whole.temperature, whole.repeat_penalty)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"context": -1},
+        {"context": 1.5},
+        {"context": True},
+        {"context": "4096"},
+        {"temperature": math.nan},
+        {"temperature": 99},
+        {"top_p": 0},
+        {"cache": "q2"},
+        {"cache": ["f16"]},
+        {"unheard": 1},
+        [],
+        None,
+    ],
+)
+def test_a_value_that_does_not_fit_is_left_out(tmp_path: Path, values: object) -> None:
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps({"defaults": {str(MODEL): values}}))
+    assert model_defaults.load(path) == {}
+
+
+@given(
+    some.recursive(
+        some.none() | some.booleans() | some.floats() | some.integers() | some.text(),
+        lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+    )
+)
+def test_no_json_keeps_the_app_from_starting(
+    tmp_path_factory: pytest.TempPathFactory, content: object
+) -> None:
+    path = tmp_path_factory.mktemp("config") / "models.json"
+    path.write_text(json.dumps({"defaults": content, "folders": content, "files": {"a": content}}))
+    assert all(isinstance(key, Path) for key in model_defaults.load(path))
+    assert all(folder.is_absolute() for folder in library_places.load(path).folders)
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "models.json"
+    path.write_bytes(b"{ half")
+    assert model_defaults.load(path) == {}
+    (aside,) = tmp_path.iterdir()
+    assert aside.read_bytes() == b"{ half"
+    assert "set aside" in caplog.text
+
+
+def test_places_keep_their_order_and_take_absolute_paths_only(tmp_path: Path) -> None:
+    path = tmp_path / "library.json"
+    places = Places((Path("/b"), Path("/a")), (Path("/c.gguf"),))
+    library_places.save(path, places)
+    assert library_places.load(path) == places
+    path.write_text(json.dumps({"folders": ["relative", "/a", "/a", 7, "/x\0y"], "files": "no"}))
+    assert library_places.load(path) == Places((Path("/a"),), ())
+
+
+def test_keys_of_another_version_stay(tmp_path: Path) -> None:
+    path = tmp_path / "library.json"
+    path.write_text('{"newer": [1]}')
+    library_places.save(path, Places())
+    assert json_file.read(path) == {"newer": [1], "folders": [], "files": []}
+
+
+def test_a_file_that_cannot_be_written_says_why_and_the_old_one_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(JsonFileError, match="could not be written") as refused:
+        library_places.save(blocked / "library.json", Places())
+    assert refused.value.remedy
+    path = tmp_path / "library.json"
+    library_places.save(path, Places((Path("/a"),)))
+    before = path.read_bytes()
+    (tmp_path / "target").mkdir()
+    with pytest.raises(JsonFileError):
+        json_file.write(tmp_path / "target", {})
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "library.json", "target"]

@@ -1,0 +1,227 @@
+"""Settings load, save, and survive whatever is in the file."""
+
+import json
+import logging
+from dataclasses import asdict, fields, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.settings.table import (
+    GROUPS,
+    SETTINGS,
+    Settings,
+    SettingsError,
+    load,
+    sampling,
+    save,
+    wrong_endpoint,
+    wrong_proxy,
+)
+from engine import CacheType, Sampling
+
+
+def _everything_changed():
+    return Settings(
+        theme="high contrast",
+        last_model="/models/Bonsai é.gguf",
+        sidebar_open=False,
+        window_geometry="AdnQywADAAA=",
+        system_prompt='Answer in "haiku"\n日本語 \ud800',
+        temperature=0.0,
+        top_k=0,
+        top_p=1.0,
+        min_p=0.5,
+        repeat_penalty=1.25,
+        max_tokens=7,
+        thinking="on",
+        context=4096,
+        threads=3,
+        cache="f16",
+        parallel_downloads=4,
+        hub_endpoint="https://mirror.example/models",
+        proxy="http://proxy.example:3128",
+        snapshot_budget_gb=0.0,
+    )
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = tmp_path / "new folder" / "settings.json"
+    saved = _everything_changed()
+    assert all(getattr(saved, f.name) != getattr(Settings(), f.name) for f in fields(Settings))
+    save(path, saved)
+    assert load(path) == saved
+    assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
+
+
+def test_without_a_file_the_defaults_hold(tmp_path):
+    assert load(tmp_path / "settings.json") == Settings()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_default_fits_its_own_row():
+    for name, setting in SETTINGS.items():
+        default = getattr(Settings(), name)
+        if setting.choices:
+            assert default in setting.choices
+        if isinstance(default, int | float):
+            assert setting.low <= default <= setting.high
+        assert bool(setting.label) == bool(setting.help) == (setting.group in GROUPS)
+        assert not setting.words or len(setting.words) == len(setting.choices)
+        assert setting.check is None or setting.check(default) == ""
+
+
+def test_the_choices_of_the_cache_are_what_the_engine_calls_them():
+    assert [CacheType(choice) for choice in SETTINGS["cache"].choices] == [
+        CacheType.Q8_0,
+        CacheType.F16,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("theme", "purple"),
+        ("theme", 3),
+        ("last_model", None),
+        ("last_model", ["a"]),
+        ("sidebar_open", 1),
+        ("sidebar_open", "true"),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("temperature", -0.1),
+        ("temperature", 1e300),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
+        ("top_k", 2.5),
+        ("top_k", False),
+        ("top_k", 10**400),
+        ("top_p", 0),
+        ("threads", -1),
+        ("context", {}),
+        ("cache", "f64"),
+        ("parallel_downloads", 0),
+        ("parallel_downloads", 5),
+        ("snapshot_budget_gb", -1),
+        ("hub_endpoint", ""),
+        ("hub_endpoint", "huggingface.co"),
+        ("hub_endpoint", "http://mirror.example"),
+        ("hub_endpoint", "https://name:secret@mirror.example"),
+        ("hub_endpoint", "https://mirror.example/?token=1"),
+        ("hub_endpoint", "https://two words.example"),
+        ("hub_endpoint", "https://" + "a" * 5000),
+        ("proxy", "socks5://proxy.example:1080"),
+        ("proxy", "http://proxy.example:port"),
+        ("proxy", "http://"),
+    ],
+)
+def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, value):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({name: value, "max_tokens": 5}))
+    with caplog.at_level(logging.WARNING):
+        assert load(path) == Settings(max_tokens=5)
+    assert name in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hub_endpoint", "http://127.0.0.1:8080"),
+        ("hub_endpoint", "https://mirror.example/hub/"),
+        ("proxy", ""),
+        ("proxy", "proxy.example:3128"),
+        ("proxy", "http://name:secret@proxy.example:3128"),
+    ],
+)
+def test_an_address_that_can_be_used_is_kept(tmp_path, name, value):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({name: value}))
+    assert getattr(load(path), name) == value
+
+
+@pytest.mark.parametrize("check", [wrong_endpoint, wrong_proxy])
+@given(text=st.text())
+def test_whatever_is_typed_as_an_address_gets_a_sentence_or_none(check, text):
+    wrong = check(text)
+    assert wrong == "" or wrong.endswith(".")
+
+
+def test_whole_numbers_and_fractions_are_taken_for_each_other(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"temperature": 1, "top_k": 20.0}')
+    loaded = load(path)
+    assert (loaded.temperature, loaded.top_k) == (1.0, 20)
+    assert type(loaded.temperature) is float
+    assert type(loaded.top_k) is int
+
+
+def test_keys_of_a_newer_version_stay_in_the_file(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"from_the_future": [1], "top_k": 3}')
+    save(path, replace(load(path), top_k=4))
+    stored = json.loads(path.read_text())
+    assert stored == {**asdict(Settings()), "from_the_future": [1], "top_k": 4}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff\xfe{}", b"[" * 100_000])
+def test_a_damaged_file_is_set_aside_whole(tmp_path, caplog, content):
+    path = tmp_path / "settings.json"
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert load(path) == Settings()
+    (aside,) = tmp_path.iterdir()
+    assert aside.name.startswith("settings.damaged-")
+    assert aside.read_bytes() == content
+    assert "set aside" in caplog.text
+
+
+def test_no_value_reaches_the_log(tmp_path, caplog):
+    path = tmp_path / "settings.json"
+    path.write_text('{"system_prompt": ["my secret"], "theme": "my secret"}')
+    with caplog.at_level(logging.DEBUG):
+        load(path)
+    assert caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="could not be saved") as raised:
+        save(tmp_path / "file" / "settings.json", Settings())
+    assert raised.value.remedy
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
+    path = tmp_path / "settings.json"
+    path.mkdir()  # a name that cannot be replaced
+    (path / "kept").write_text("")
+    with pytest.raises(SettingsError):
+        save(path, Settings())
+    assert [p.name for p in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_sampling_is_what_the_settings_say():
+    assert sampling(Settings()) == Sampling(repeat_penalty=1.1)
+    assert sampling(_everything_changed()) == Sampling(
+        temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.25
+    )
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(stored=st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
+def test_any_json_object_loads_into_values_of_the_right_kind(tmp_path, caplog, stored):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(stored))
+    loaded = load(path)
+    for field in fields(Settings):
+        assert type(getattr(loaded, field.name)) is type(getattr(Settings(), field.name))
+    save(path, loaded)
+    assert load(path) == loaded

@@ -1,0 +1,171 @@
+"""What is shown changes with its signal only: no field can be set, and no value changed, from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, SignalInstance
+from pytestqt.qtbot import QtBot
+
+from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
+from app.state.chat import Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
+from app.state.read_only import ReadOnly
+from app.state.snapshots import Resume, SavedReading, SessionState
+from app.store.store import Conversation, Message, MessageState
+from engine import AdapterUse, ModelLoaded, Role
+
+PATH = Path("/models/a.gguf")
+LOADED = ModelLoaded(1, PATH, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
+ROW = Conversation(1, "Sky", 0.0, 0.0, None)
+MESSAGE = Message(
+    7, 1, None, Role.ASSISTANT, "Because", MessageState.STREAMING, 0.0, "", "", 0, 0, 0.0, 1, 1
+)
+ENTRY = AdapterEntry(PATH)
+
+
+def shown() -> State:
+    """A state that holds something in every field."""
+    state = State()
+    state.set_conversations([ROW])
+    state.set_found("sky", [ROW])
+    state.show(1, [MESSAGE])
+    state.set_model(ModelStatus(ModelPhase.READY, PATH, "Small", loaded=LOADED))
+    state.set_generation(Generation(1, 1, 7, tokens_per_second=3.0))
+    state.set_waiting(8, 1, "Waits")
+    state.set_draft(None, "half")
+    state.set_installed([ModelFile(PATH, "a", 1)])
+    state.set_notice("model", Notice("It failed."))
+    state.set_deleted([3])
+    return state
+
+
+def adapters() -> AdapterState:
+    """The same of the panel of adapters."""
+    state = AdapterState()
+    state.set_stack([ENTRY])
+    state.set_known([KnownAdapter(PATH, "a")])
+    state.set_mixes({"mix": (ENTRY,)})
+    state.set_applied((AdapterUse(PATH, 1.0),), {}, frozenset([PATH]), ("Why", "How"))
+    state.set_pending(True)
+    return state
+
+
+def sessions() -> SessionState:
+    """The same of cached contexts."""
+    state = SessionState()
+    state.set_resume(Resume(1))
+    state.set_saved(SavedReading(5))
+    return state
+
+
+def field_names(kind: type) -> list[str]:
+    return [name for name, value in vars(kind).items() if isinstance(value, ReadOnly)]
+
+
+@pytest.mark.parametrize("make", [shown, adapters, sessions])
+def test_no_field_can_be_set_from_outside(make: Callable[[], QObject]) -> None:
+    state = make()
+    names = field_names(type(state))
+    assert names
+    for name in names:
+        value = getattr(state, name)
+        with pytest.raises(AttributeError, match=name):
+            setattr(state, name, value)
+    values = {name for name, value in vars(state).items() if not isinstance(value, SignalInstance)}
+    assert {name for name in values if not name.startswith("_")} == set()
+
+
+@pytest.mark.parametrize("make", [shown, adapters, sessions])
+def test_no_value_can_be_changed_in_its_place(make: Callable[[], QObject]) -> None:
+    state = make()
+    for name in field_names(type(state)):
+        assert_frozen(getattr(state, name))
+
+
+def assert_frozen(value: object) -> None:
+    """Fail for a value, or anything in it, that could be changed without another being made."""
+    if isinstance(value, Mapping):
+        for key, inside in value.items():
+            assert_frozen(inside)
+            with pytest.raises(TypeError):
+                value[key] = inside  # type: ignore[index]
+        assert not isinstance(value, dict)
+    elif is_dataclass(value) and not isinstance(value, type):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, fields(value)[0].name, 1)
+    elif isinstance(value, tuple | frozenset):
+        for inside in value:
+            assert_frozen(inside)
+    else:
+        assert isinstance(value, str | int | float | bool | Path | None)
+
+
+CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
+    ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
+    ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
+    ("found", lambda s: s.set_found("blue", []), {"query", "found"}),
+    ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
+    ("cut", lambda s: s.cut(1, 0), {"branches"}),
+    ("change", lambda s: s.change(replace(MESSAGE, text="No")), {"branches"}),
+    ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
+    ("model", lambda s: s.set_model(ModelStatus()), {"model", "speed"}),
+    (
+        "layout",
+        lambda s: s.set_model(replace(s.model, loaded=replace(LOADED, layout="8-bit"))),
+        {"model", "layouts"},
+    ),
+    (
+        "generation",
+        lambda s: s.set_generation(Generation(2, 1, 7, tokens_per_second=4.0)),
+        {"generation", "speed"},
+    ),
+    ("speed", lambda s: s.set_speed(9.0), {"speed"}),
+    ("waiting", lambda s: s.set_waiting(8, 1, ""), {"queued", "waiting"}),
+    ("installed", lambda s: s.set_installed([]), {"installed"}),
+    ("draft", lambda s: s.set_draft(None, "whole"), {"drafts"}),
+    ("notice", lambda s: s.set_notice("model", None), {"notices"}),
+    ("deleted", lambda s: s.set_deleted([]), {"deleted"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [(change, changed) for _, change, changed in CHANGES],
+    ids=[name for name, _, _ in CHANGES],
+)
+def test_every_change_sends_a_signal_after_it(
+    qtbot: QtBot, change: Callable[[State], None], changed: set[str]
+) -> None:
+    state = shown()
+    names = field_names(State)
+    before = {name: getattr(state, name) for name in names}
+    seen: list[set[str]] = []
+
+    def look(*_: object) -> None:
+        seen.append({name for name in names if getattr(state, name) != before[name]})
+
+    for signal in (
+        state.conversations_changed,
+        state.conversation_changed,
+        state.message_added,
+        state.message_changed,
+        state.message_removed,
+        state.text_added,
+        state.waiting_changed,
+        state.model_changed,
+        state.generation_changed,
+        state.notices_changed,
+        state.draft_changed,
+        state.deleted_changed,
+    ):
+        signal.connect(look)
+    change(state)
+    assert seen
+    assert seen[-1] == changed
+
+
+def test_every_field_of_the_state_is_in_the_table_of_changes() -> None:
+    assert set().union(*(changed for _, _, changed in CHANGES)) == set(field_names(State))

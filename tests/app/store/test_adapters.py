@@ -1,0 +1,216 @@
+"""Adapters in the store: stacks, mixes and marks come back, from old files and damaged ones too."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.store.adapters import marks_of, marks_text
+from app.store.schema import MIGRATIONS
+from app.store.store import AdapterMark, MessageState, Store, StoredUse, StoreError
+from engine import Role
+from stored import all_messages
+
+MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a5f3a5f3a"), AdapterMark("猫の言葉", -1.5, ""))
+STACK = (
+    StoredUse(Path("/a/pirate speech.gguf"), True, 1.0),
+    StoredUse(Path("/a/محاكاة"), False, -0.25),
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "conversations.sqlite"
+
+
+def fill(path: Path) -> tuple[int, int]:
+    """A conversation with one marked answer, a stack, a mix and a known file."""
+    store = Store.open(path)
+    conversation = store.create_conversation("Sky").id
+    own = store.add_message(conversation, None, Role.USER, "Why?").id
+    answer = store.add_message(conversation, own, Role.ASSISTANT, "", MessageState.STREAMING).id
+    store.mark_message(answer, MARKS)
+    store.append_text(answer, "Because. " * 2000)
+    store.finish(answer, MessageState.COMPLETE)
+    store.set_adapter_stack(conversation, STACK)
+    store.set_adapter_stack(None, STACK[1:])
+    store.set_adapter_mix("Calm", STACK)
+    store.set_adapter_mix("静", STACK[:1])
+    store.set_known_adapter(STACK[0].path, "pirate speech")
+    store.close()
+    return conversation, answer
+
+
+def check(path: Path, conversation: int, answer: int) -> None:
+    store = Store.open(path)
+    kept = store.adapters()
+    assert kept.stacks == {0: STACK[1:], conversation: STACK}
+    assert kept.mixes == {"Calm": STACK, "静": STACK[:1]}
+    assert kept.known == ((STACK[0].path, "pirate speech"),)
+    question, message = store.branch(conversation)
+    assert (question.adapters, message.adapters) == ((), MARKS)
+    store.close()
+
+
+def test_all_that_is_kept_comes_back(path: Path) -> None:
+    check(path, *fill(path))
+
+
+def test_a_stack_and_a_mix_are_replaced_whole_and_can_be_emptied(path: Path) -> None:
+    conversation, _ = fill(path)
+    store = Store.open(path)
+    store.set_adapter_stack(conversation, STACK[1:])
+    store.set_adapter_mix("Calm", ())
+    store.set_adapter_stack(None, ())
+    kept = store.adapters()
+    assert kept.stacks == {conversation: STACK[1:]}
+    assert list(kept.mixes) == ["静"]
+    store.close()
+
+
+def test_a_known_file_keeps_its_place_when_it_is_named_again(path: Path) -> None:
+    store = Store.open(path)
+    for name in ("b", "a", "c"):
+        store.set_known_adapter(Path(f"/{name}"), name)
+    store.set_known_adapter(Path("/b"), "better")
+    assert [name for _, name in store.adapters().known] == ["better", "a", "c"]
+    store.close()
+
+
+def test_a_stack_goes_with_its_conversation(path: Path) -> None:
+    conversation, _ = fill(path)
+    store = Store.open(path)
+    store.delete([conversation])
+    assert conversation in store.adapters().stacks
+    store.purge_deleted(-1)
+    assert store.adapters().stacks == {0: STACK[1:]}
+    with pytest.raises(StoreError, match="no longer exists"):
+        store.set_adapter_stack(conversation, STACK)
+    with pytest.raises(StoreError, match="no longer exists"):
+        store.mark_message(99, MARKS)
+    store.close()
+
+
+def test_an_answer_that_is_put_back_keeps_its_marks(path: Path) -> None:
+    conversation, answer = fill(path)
+    store = Store.open(path)
+    held = store.conversations()[0], store.branch(conversation)
+    store.delete([conversation])
+    store.purge_deleted(-1)
+    store.put_back_conversation(held[0])
+    for message in held[1]:
+        store.put_back_message(message)
+    assert all_messages(store)[answer].adapters == MARKS
+    store.close()
+
+
+# --- old and damaged stores -----------------------------------------------------------------------
+
+
+def oldest(path: Path, version: int) -> None:
+    """A store as an earlier Tokonoma left it, with one question and one answer."""
+    with closing(sqlite3.connect(path)) as database:
+        database.create_function("fold", 1, str.lower)
+        for script in MIGRATIONS[:version]:
+            database.executescript(script)
+        database.executescript(f"""
+            INSERT INTO conversation(id, title, folded, created, updated) VALUES
+                (4, 'Old', 'old', 1.0, 2.0);
+            INSERT INTO message(id, conversation, parent, role, state, created, text) VALUES
+                (7, 4, NULL, 'user', 'complete', 1.0, 'Asked'),
+                (9, 4, 7, 'assistant', 'complete', 1.5, 'Said');
+            UPDATE conversation SET leaf = 9;
+            PRAGMA application_id = 1416588143;
+            PRAGMA user_version = {version};
+        """)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_answers_of_an_old_store_have_no_marks_and_can_get_some(path: Path, version: int) -> None:
+    oldest(path, version)
+    store = Store.open(path)
+    assert [m.adapters for m in store.branch(4)] == [(), ()]
+    assert store.adapters().stacks == {}
+    store.mark_message(9, MARKS)
+    store.set_adapter_stack(4, STACK)
+    assert [m.adapters for m in store.branch(4)] == [(), MARKS]
+    store.close()
+    backup = path.with_name(f"conversations.sqlite.schema-{version}.backup")
+    with closing(sqlite3.connect(backup)) as database:
+        assert database.execute("SELECT count(*) FROM message").fetchone() == (2,)
+
+
+def test_a_sound_store_is_salvaged_with_its_adapters(path: Path, tmp_path: Path) -> None:
+    numbers = fill(path)
+    Store.salvage(path, tmp_path / "new.sqlite")
+    check(tmp_path / "new.sqlite", *numbers)
+
+
+def test_rows_older_than_the_marks_are_salvaged_beside_newer_ones(
+    path: Path, tmp_path: Path
+) -> None:
+    oldest(path, 2)
+    store = Store.open(path)
+    store.mark_message(9, MARKS)  # written anew, the question is still as it was
+    store.close()
+    Store.salvage(path, tmp_path / "new.sqlite")
+    store = Store.open(tmp_path / "new.sqlite")
+    assert [(m.text, m.adapters) for m in store.branch(4)] == [("Asked", ()), ("Said", MARKS)]
+    store.close()
+
+
+def test_a_stack_without_its_conversation_is_not_salvaged(path: Path, tmp_path: Path) -> None:
+    conversation, _ = fill(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO adapter_use VALUES (77, 0, '/gone', 1, 1.0)")
+        database.commit()
+    Store.salvage(path, tmp_path / "new.sqlite")
+    store = Store.open(tmp_path / "new.sqlite")
+    assert set(store.adapters().stacks) == {0, conversation}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "marks"),
+    [
+        ("", ()),
+        ("[", ()),
+        ("{}", ()),
+        ("null", ()),
+        ('["a", 1, null, {}]', ()),
+        ('[{"name": 3, "strength": 1, "sha256": ""}]', ()),
+        ('[{"name": "a", "strength": 1, "sha256": "x", "more": 1}]', (AdapterMark("a", 1.0, "x"),)),
+        ("[" * 100_000, ()),
+    ],
+)
+def test_a_damaged_mark_never_costs_its_message(
+    path: Path, column: str, marks: tuple[AdapterMark, ...]
+) -> None:
+    assert marks_of(column) == marks
+    conversation, answer = fill(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE message SET adapters = ? WHERE id = ?", (column, answer))
+        database.commit()
+    store = Store.open(path)
+    assert store.branch(conversation)[1].adapters == marks
+    store.close()
+
+
+def test_marks_are_read_as_they_were_written() -> None:
+    assert marks_of(marks_text(MARKS)) == MARKS
+    assert marks_text(()) == ""
+
+
+def test_a_name_that_utf8_cannot_hold_is_kept_as_far_as_possible(path: Path) -> None:
+    store = Store.open(path)
+    odd = Path("/a/\udcff.gguf")
+    store.set_known_adapter(odd, "\udcff")
+    store.set_adapter_stack(None, [StoredUse(odd, True, 1.0)])
+    store.set_adapter_mix("\udcff", [StoredUse(odd, True, 1.0)])
+    kept = store.adapters()
+    assert kept.stacks[0][0].path == Path("/a/\ufffd.gguf")
+    assert list(kept.mixes) == ["\ufffd"]
+    store.close()

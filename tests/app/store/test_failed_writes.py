@@ -1,0 +1,157 @@
+"""Changes that fail: what can pass is tried again, what cannot is left out and kept in a file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.store.schema import translated
+from app.store.store import Store, StoreError
+from app.store.writer import Archive, LeftOut
+from engine import Role
+from fakes import MODEL
+from stage import Stage, flush, until
+
+
+@pytest.fixture
+def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
+    made = Archive(tmp_path / "a.sqlite")
+    yield made
+    made.close()
+    made.deleteLater()
+    flush()
+
+
+def too_long(store: Store) -> None:
+    raise StoreError("This text is too long to save.", "Shorten it.")
+
+
+def wrong_statement(store: Store) -> None:
+    with translated(Path("a.sqlite")):
+        sqlite3.connect(":memory:").execute("INSERT INTO nowhere VALUES (1)")
+
+
+def unknown_conversation(store: Store) -> None:
+    store.add_message(999, None, Role.USER, "Below nothing")
+
+
+def mistake(store: Store) -> None:
+    store.rename(2**70, "A number no column holds")
+
+
+@pytest.mark.parametrize("operation", [too_long, wrong_statement, unknown_conversation, mistake])
+def test_a_change_that_can_never_succeed_is_left_out_and_told(
+    archive: Archive,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    operation: Callable[[Store], None],
+) -> None:
+    left_out: list[LeftOut] = []
+    faults: list[StoreError | None] = []
+    archive.change_left_out.connect(left_out.append)
+    archive.fault_changed.connect(faults.append)
+    archive.write(operation, text="What the user wrote: 漢字")
+    archive.write(lambda store: store.create_conversation("After it"))
+    titles: list[str] = []
+    archive.read(lambda store: [c.title for c in store.conversations()], titles.extend)
+    until(lambda: bool(titles))
+    assert titles == ["After it"]
+    assert [each.text for each in left_out] == ["What the user wrote: 漢字"]
+    assert faults == []  # nothing is tried again
+    kept = left_out[0].kept_in
+    assert kept is not None
+    assert "What the user wrote: 漢字" in kept.read_text(encoding="utf-8")
+    assert "left out" in caplog.text
+    assert "What the user wrote" not in caplog.text
+
+
+def test_what_was_left_out_while_closing_is_kept_too(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive.write(mistake, text="First")
+    archive.write(too_long, text="Second")
+    archive.write(lambda store: store.create_conversation("After them"))
+    archive.close()
+    store = Store.open(tmp_path / "a.sqlite")
+    assert [c.title for c in store.conversations()] == ["After them"]
+    store.close()
+    (kept,) = tmp_path.glob("*unsaved*")
+    assert kept.read_text(encoding="utf-8").index("First") < kept.read_text(encoding="utf-8").index(
+        "Second"
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE,
+     sqlite3.SQLITE_READONLY_DBMOVED],
+)  # fmt: skip
+def test_what_can_pass_is_tried_again_until_it_succeeds(
+    archive: Archive, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    tried: list[int] = []
+    left_out: list[LeftOut] = []
+    archive.change_left_out.connect(left_out.append)
+
+    def full_at_first(store: Store) -> None:
+        tried.append(code)
+        if len(tried) < 2:
+            error = sqlite3.OperationalError("not now")
+            error.sqlite_errorcode = code
+            with translated(archive.path):
+                raise error
+        store.create_conversation("In the end")
+
+    archive.write(full_at_first)
+    titles: list[str] = []
+
+    def look() -> bool:
+        archive.read(
+            lambda store: [c.title for c in store.conversations()],
+            titles.extend,
+            only_if_saved=True,
+        )
+        return bool(titles)
+
+    until(look)
+    assert titles[0] == "In the end"
+    assert left_out == []
+
+
+def test_the_window_says_where_the_text_of_a_lost_change_is(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    stage.archive.write(too_long, text="A very long poem")
+    until(lambda: "unsaved" in stage.state.notices)
+    notice = stage.state.notices["unsaved"]
+    assert "This text is too long to save." in notice.sentence
+    (kept,) = stage.folder.glob("*unsaved*")
+    assert str(kept) in notice.remedy
+    stage.controller.close_notice("unsaved")
+    stage.archive.write(too_long, text="Another one")
+    stage.settle()
+    assert "unsaved" not in stage.state.notices, "told once"
+    assert "Another one" in kept.read_text(encoding="utf-8")
+
+
+def test_a_message_that_cannot_be_saved_is_kept(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    assert stage.controller.send("Is this kept?")
+    stage.settle()
+    shown = stage.state.current
+    assert shown is not None  # the store has no conversation 999
+    stage.archive.write(lambda store: stage.archive.conversations.pair(shown, 999))
+    stage.engine.write("Some words")
+    stage.engine.finish()
+    stage.settle()
+    assert stage.controller.send("And this?")
+    stage.settle()
+    (kept,) = stage.folder.glob("*unsaved*")
+    assert "And this?" in kept.read_text(encoding="utf-8")
+    assert "unsaved" in stage.state.notices

@@ -1,0 +1,150 @@
+"""A data folder that cannot be written: conversations are shown all the same, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.store.schema import MIGRATIONS
+from app.store.store import MessageState, Store, StoreError
+from engine import Role
+from fakes import MODEL
+from stage import Stage, until
+
+NOBODY = 65534  # a user without rights
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems keep rights elsewhere")
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nobody may write to a folder and its files meanwhile; root, who may, is somebody else."""
+    parts = [folder, *folder.iterdir()]
+    modes = [part.stat().st_mode for part in parts]
+    for part in parts:
+        part.chmod(0o555 if part.is_dir() else 0o444)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        for part, mode in zip(parts, modes, strict=True):
+            part.chmod(mode)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A folder that other users can reach, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "data"
+        folder.mkdir()
+        Path(name).chmod(0o755)
+        yield folder
+
+
+@pytest.fixture
+def path(data: Path) -> Path:
+    """A store with one conversation, closed."""
+    path = data / "conversations.sqlite"
+    store = Store.open(path)
+    made = store.create_conversation("From last time")
+    own = store.add_message(made.id, None, Role.USER, "Why is the sky blue?")
+    answer = store.add_message(made.id, own.id, Role.ASSISTANT, "", MessageState.STREAMING)
+    store.append_text(answer.id, "Because of ")
+    store.close()
+    return path
+
+
+def shown(store: Store) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [
+        (c.title, [(m.text, m.state.value) for m in store.branch(c.id)])
+        for c in store.conversations()
+    ]
+
+
+WHOLE = [("From last time", [("Why is the sky blue?", "complete"), ("Because of ", "interrupted")])]
+
+
+def test_a_store_is_read_where_it_cannot_be_written(path: Path) -> None:
+    with read_only(path.parent):
+        before = {part.name: part.read_bytes() for part in path.parent.iterdir()}
+        with pytest.raises(StoreError, match="cannot be written"):
+            Store.open(path)
+        with closing(Store.open_copy(path)) as store:
+            assert shown(store) == WHOLE
+            assert [c.title for c in store.conversations("sky")] == ["From last time"]
+        assert {part.name: part.read_bytes() for part in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("ends", [("-wal", "-shm"), ("-wal",)])
+def test_what_is_only_in_the_log_of_a_killed_app_is_read_too(
+    path: Path, tmp_path: Path, ends: tuple[str, ...]
+) -> None:
+    store = Store.open(path)
+    store.rename(1, "Renamed before the crash")
+    for end in ends:
+        shutil.copy(f"{path}{end}", tmp_path / f"kept{end}")
+    shutil.copy(path, tmp_path / "kept")
+    store.close()
+    shutil.copy(tmp_path / "kept", path)
+    for end in ends:
+        shutil.copy(tmp_path / f"kept{end}", f"{path}{end}")
+    with read_only(path.parent), closing(Store.open_copy(path)) as copy:
+        assert [c.title for c in copy.conversations()] == ["Renamed before the crash"]
+
+
+def test_an_older_store_is_read_as_the_newest_schema_has_it(data: Path) -> None:
+    path = data / "old.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.executescript(MIGRATIONS[0])
+        database.execute(
+            "INSERT INTO conversation(title, folded, created, updated) VALUES ('Old', 'old', 1, 1)"
+        )
+        database.execute(f"PRAGMA application_id = {0x546F6B6F}")
+        database.execute("PRAGMA user_version = 1")
+    with read_only(data), closing(Store.open_copy(path)) as store:
+        assert [c.title for c in store.conversations()] == ["Old"]
+
+
+def test_the_window_shows_conversations_it_cannot_save(
+    qtbot: object,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = path.parent.with_name("home")
+    home.mkdir()
+    home.chmod(0o777)
+    monkeypatch.setenv("TOKONOMA_HOME", str(home))
+    stage = Stage(path.parent)
+    try:
+        with read_only(path.parent):
+            stage.ready(MODEL)
+            until(lambda: bool(stage.state.conversations))
+            assert [c.title for c in stage.state.conversations] == ["From last time"]
+            notice = stage.state.notices["store"]
+            assert notice.sentence.startswith("Nothing can be saved")
+            stage.controller.open_conversation(stage.state.conversations[0].id)
+            until(lambda: bool(stage.state.messages))
+            assert stage.state.messages[-1].text == "Because of "
+            assert stage.controller.send("And at night?")
+            stage.engine.write("Black.")
+            stage.engine.finish()
+            stage.settle()
+            assert stage.state.messages[-1].text == "Black."
+        until(lambda: "store" not in stage.state.notices)
+        stage.settle()
+    finally:
+        stage.close()
+    store = Store.open(path)
+    assert [m.text for m in store.branch(1)][-2:] == ["And at night?", "Black."]
+    store.close()

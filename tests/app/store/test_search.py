@@ -1,0 +1,128 @@
+"""Search finds what a person would call the same word, and never raises."""
+
+import pytest
+
+from app.store.store import MessageState, Store
+from engine import Role
+
+USER, ASSISTANT = Role.USER, Role.ASSISTANT
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.open(tmp_path / "conversations.sqlite")
+    yield store
+    store.close()
+
+
+def begin(store, title="A title", text="A question"):
+    """A conversation with one message of the user's."""
+    conversation = store.create_conversation(title)
+    return conversation.id, store.add_message(conversation.id, None, USER, text).id
+
+
+def found(store, query):
+    return [conversation.title for conversation in store.conversations(query)]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("The Quick brown fox", "quick"),
+        ("The Quick brown fox", "FOX the"),
+        ("The Quick brown fox", "row"),
+        ("The Quick brown fox", "q"),
+        ("Crème brûlée à la carte", "creme brulee"),
+        ("creme brulee", "CRÈME"),
+        ("Straße", "strasse"),
+        ("Đặng Łódź Ørsted", "dang lodz orsted"),
+        ("ΑΘΉΝΑ", "αθηνα"),
+        ("Ёлка", "елка"),
+        ("我喜欢喝绿茶", "茶"),
+        ("我喜欢喝绿茶", "绿茶"),
+        ("我喜欢喝绿茶", "喜欢喝"),
+        ("盆栽を飾る", "盆"),
+        ("ﾎﾞﾝｻｲ", "ボンサイ"),
+        ("한국어 문장", "국어"),
+        ("مَرْحَبًا بالعالم", "مرحبا"),
+        ("العـــربية", "العربية"),
+        ("שָׁלוֹם", "שלום"),
+        ("हिन्दी में", "हिन्दी"),
+        ("tree \U0001f333", "\U0001f333"),
+        ("100%_sure", "0%_s"),
+        ("a 100% b", "%"),
+        ("snake_case", "_"),
+        ('say "hello" AND wave*', '"hello"'),
+        ('say "hello" AND wave*', "AND wave*"),
+        ("C:\\path\\file", "\\path\\"),
+        ("before\0after", "after"),
+        ("it's", "it's"),
+    ],
+)
+def test_search_finds(store, text, query):
+    begin(store, "in the text", text)
+    begin(store, text, "in the title")
+    begin(store, "neither", "nor")
+    assert found(store, query) == [text, "in the text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("かき", "がき"),  # voiced kana are other letters
+        ("abc", "a_c"),
+        ("abc", "a%c"),
+        ("abcdef", "abc_ef"),
+        ("abc", "ab*"),
+        ("one two", "one three"),
+    ],
+)
+def test_search_takes_every_character_as_itself(store, text, query):
+    begin(store, "title", text)
+    assert found(store, query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"',
+        "*",
+        "AND",
+        "NOT (",
+        "a NEAR b",
+        "\0",
+        "\ud800",
+        "'",
+        "%",
+        "x" * 100_000,
+        "x " * 5000,
+        "-",
+    ],
+)
+def test_no_query_raises(store, query):
+    begin(store)
+    store.conversations(query)
+
+
+@pytest.mark.parametrize("query", ["", " ", "\t\n", "\u3000"])
+def test_an_empty_query_lists_everything(store, query):
+    begin(store)
+    assert found(store, query) == ["A title"]
+
+
+def test_search_looks_into_every_branch_and_across_messages(store):
+    conversation, question = begin(store, "Gardening", "about maples")
+    first = store.add_message(conversation, question, ASSISTANT, "hidden pinecone").id
+    store.add_message(conversation, question, ASSISTANT, "shown branch")
+    assert found(store, "pinecone") == ["Gardening"]
+    assert found(store, "gardening maples pinecone shown") == ["Gardening"]
+    assert store.select_sibling(first, 0)[-1].id == first
+
+
+def test_only_text_that_has_ended_is_indexed(store):
+    conversation, question = begin(store)
+    answer = store.add_message(conversation, question, ASSISTANT, "", MessageState.STREAMING).id
+    store.append_text(answer, "chrysanthemum")
+    assert found(store, "chrysanthemum") == []
+    store.finish(answer, MessageState.COMPLETE)
+    assert found(store, "chrysanthemum") == ["A title"]

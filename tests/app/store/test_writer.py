@@ -1,0 +1,374 @@
+"""The queue before the store: order, repetition, and nothing lost while the disk says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.store.store import MessageState, Store, StoreError
+from app.store.writer import Archive
+from engine import FinishReason, Role
+from fakes import MODEL
+from stage import Stage, flush, until
+from stored import all_messages
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
+    """A store of its own, closed afterwards and deleted on the thread it belongs to."""
+    made = Archive(tmp_path / "a.sqlite")
+    yield made
+    made.close()
+    made.deleteLater()
+    flush()
+
+
+def test_a_locked_store_is_told_and_tried_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Store.open(stage.archive.path)
+    stage.start(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    until(lambda: "store" in stage.state.notices)
+    assert "already open" in stage.state.notices["store"].sentence
+    assert stage.controller.send("Is anyone there?")
+    stage.drain()
+    stage.engine.write("Yes, in memory.")
+    stage.engine.finish()
+    stage.drain()
+    assert stage.state.messages[-1].text == "Yes, in memory."
+    other.close()
+    until(lambda: "store" not in stage.state.notices)
+    stage.settle()
+    texts: list[list[str]] = []
+    stage.archive.read(
+        lambda store: [m.text for m in store.branch(store.conversations()[0].id)], texts.append
+    )
+    until(lambda: bool(texts))
+    assert texts == [["Is anyone there?", "Yes, in memory."]]
+    assert [c.title for c in stage.state.conversations] == ["Is anyone there?"]
+
+
+def test_a_damaged_store_can_be_moved_aside_from_the_window(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.archive.path.write_bytes(b"This is no database at all." * 400)
+    stage.start()
+    until(lambda: "store" in stage.state.notices)
+    assert stage.state.notices["store"].action == "Move it aside"
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices)
+    until(lambda: "store" not in stage.state.notices)
+    assert list(stage.folder.glob("conversations.damaged-*"))
+    assert stage.controller.send("A new beginning")
+    stage.settle()
+    titles: list[str] = []
+    stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
+    until(lambda: bool(titles))
+    assert titles == ["A new beginning"]
+
+
+def test_changes_are_made_in_order(archive: Archive, tmp_path: Path) -> None:
+    made: list[int] = []
+    for number in range(50):
+        archive.write(lambda store, number=number: made.append(number))
+    archive.close()
+    assert made == list(range(50))
+
+
+def test_a_change_that_can_never_succeed_holds_up_nothing(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive.write(lambda store: store.rename(999, "Nothing there"))
+    archive.write(lambda store: archive.messages.stored(-5))
+    archive.write(lambda store: store.create_conversation("After it"))
+    archive.close()
+    with_store = Store.open(tmp_path / "a.sqlite")
+    assert [c.title for c in with_store.conversations()] == ["After it"]
+    with_store.close()
+
+
+def test_closing_saves_what_is_behind_mistakes_of_ours_and_frees_the_file(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+    archive.read(lambda store: gate.wait(), lambda _: None)
+    for title in ("One", "Two"):
+        archive.write(lambda store: store.rename(2**70, "Wrong"))
+        archive.write(lambda store, title=title: store.create_conversation(title))
+    gate.set()
+    archive.close()
+    store = Store.open(tmp_path / "a.sqlite")  # the lock is free
+    assert {c.title for c in store.conversations()} == {"One", "Two"}
+    store.close()
+
+
+def test_what_is_queued_is_written_on_closing(archive: Archive, tmp_path: Path) -> None:
+    archive.write(lambda store: store.create_conversation("Last words"))
+    archive.close()
+    archive.close()
+    store = Store.open(tmp_path / "a.sqlite")
+    assert [c.title for c in store.conversations()] == ["Last words"]
+    store.close()
+
+
+def test_a_mistake_of_ours_is_raised_on_the_windows_thread(
+    qtbot, archive: Archive, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    with qtbot.captureExceptions() as caught:
+        archive.read(lambda store: 1 // 0, lambda _: None)
+        until(lambda: bool(caught))
+    assert caught[0][0] is ZeroDivisionError
+    archive.close()
+
+
+def test_a_fault_while_reading_is_told(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults: list[StoreError | None] = []
+    archive.fault_changed.connect(faults.append)
+
+    def fail(store: Store) -> None:
+        raise StoreError("The disk is full.", "Free some space.")
+
+    archive.read(fail, lambda _: None)
+    until(lambda: bool(faults))
+    assert str(faults[0]) == "The disk is full."
+    archive.close()
+
+
+KILLED = """
+import os, sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+application = QApplication([])
+from fakes import MODEL
+from stage import Stage, flush
+stage = Stage(Path(sys.argv[1]))
+stage.ready(MODEL)
+stage.controller.send("Count")
+stage.settle()
+number = 0
+print("go", flush=True)
+while True:
+    number += 1
+    stage.engine.write(f"{{number}} ")
+    stage.drain()
+    print(number, flush=True)
+    time.sleep(0.005)
+"""
+
+
+def test_killing_the_app_in_mid_answer_costs_half_a_second_at_most(tmp_path: Path) -> None:
+    script = KILLED.format(root=str(ROOT), tests=str(ROOT / "tests" / "support"))
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    shown = 0
+    for line in child.stdout:
+        shown = 0 if line == "go\n" else int(line)
+        if shown == 250:
+            child.kill()
+    child.wait()
+    child.stdout.close()
+    store = Store.open(tmp_path / "conversations.sqlite")
+    last = store.branch(store.conversations()[0].id)[-1]
+    store.close()
+    assert last.state is MessageState.INTERRUPTED
+    words = last.text.split()
+    assert words == [str(number) for number in range(1, len(words) + 1)], "a hole in the text"
+    # Every number took at least 5 ms, so half a second is 100 of them at most.
+    assert len(words) >= shown - 100
+
+
+def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
+    store = Store.open(stage.archive.path)
+    made = store.create_conversation("Cut off")
+    own = store.add_message(made.id, None, Role.USER, "Count")
+    left = store.add_message(made.id, own.id, Role.ASSISTANT, "", MessageState.STREAMING)
+    store.append_text(left.id, "1 2 3")
+    store.close()
+    stage.ready(MODEL)
+    stage.controller.open_conversation(made.id)
+    stage.settle()
+    assert stage.state.messages[-1].state is MessageState.INTERRUPTED
+    stage.controller.continue_answer(left.id)
+    stage.drain()
+    assert stage.engine.asked.turns[-1].text == "1 2 3"
+    stage.engine.write(" 4")
+    stage.engine.finish(FinishReason.END)
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4"
+
+
+def test_text_that_nothing_follows_is_saved_all_the_same(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("1 2 3")
+    stage.drain()
+    number = stage.state.messages[-1].id
+    held: list[str] = []
+
+    def saved() -> bool:
+        stored = stage.archive.messages.stored
+        stage.archive.read(lambda store: all_messages(store)[stored(number)].text, held.append)
+        return "1 2 3" in held
+
+    until(saved)
+
+
+def test_what_the_engine_says_while_it_ends_is_saved(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("1 2 3")
+    stage.controller.close()
+    store = Store.open(stage.archive.path)
+    last = store.branch(store.conversations()[0].id)[-1]
+    store.close()
+    assert last.text == "1 2 3"
+
+
+def test_quitting_asks_first_when_something_cannot_be_saved(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    quits: list[bool] = []
+    stage.controller.may_quit.connect(lambda: quits.append(True))
+    other = Store.open(stage.archive.path)
+    stage.ready(MODEL)
+    assert stage.controller.send("Is this kept?")
+    stage.controller.ask_to_quit()
+    until(lambda: "quit" in stage.state.notices)
+    assert stage.state.notices["quit"].action == "Quit anyway"
+    assert quits == []
+    stage.controller.act_on_notice("quit")
+    assert quits == [True]
+    other.close()
+    until(lambda: not stage.state.notices)
+    stage.controller.ask_to_quit()
+    until(lambda: len(quits) == 2)
+
+
+def test_a_sibling_shown_while_an_answer_grows_costs_no_text(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.drain()
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    stage.engine.write("1 2 ")
+    stage.drain()
+    growing = stage.state.messages[-1].id
+    stage.controller.show_sibling(growing, -1)
+    stage.engine.write("3 ")
+    stage.settle()
+    assert stage.state.messages[-1].text == "one"
+    stage.engine.write("4 ")
+    stage.drain()
+    stage.controller.show_sibling(stage.state.messages[-1].id, 1)
+    stage.engine.write("5 ")
+    stage.drain()
+    stage.engine.write("6")
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4 5 6"
+    stage.engine.finish()
+    stage.settle()
+    assert stage.state.messages[-1].text == "1 2 3 4 5 6"
+
+
+def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Count")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.drain()
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    stage.settle()
+    full = [True]
+
+    def fail(store: Store) -> None:
+        if full[0]:
+            raise StoreError("The disk is full.", "Free some space.", temporary=True)
+
+    stage.archive.write(fail)
+    stage.engine.write("two")
+    stage.engine.finish()
+    stage.settle()
+    shown = [m.text for m in stage.state.messages]
+    stage.controller.show_sibling(stage.state.messages[-1].id, 0)
+    stage.settle()
+    assert [m.text for m in stage.state.messages] == shown == ["Count", "two"]
+    full[0] = False
+
+
+def test_what_is_shown_is_written_again_when_its_store_is_damaged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store.open(stage.archive.path)
+    old = store.create_conversation("From last time")
+    store.add_message(old.id, None, Role.USER, "Yesterday")
+    store.close()
+    stage.ready(MODEL)
+    stage.controller.open_conversation(old.id)
+    stage.settle()
+    stage.controller.send("Today")
+    stage.engine.write("one ")
+    stage.settle()
+
+    def damage(store: Store) -> None:
+        store.close()
+        stage.archive._store = None
+        stage.archive.path.write_bytes(b"no database " * 4000)
+
+    stage.archive.write(damage)
+    stage.settle()
+    stage.controller.conversations.rename(old.id, "Renamed meanwhile")
+    until(lambda: "store" in stage.state.notices)
+    stage.engine.write("two ")
+    stage.drain()
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices and "store" not in stage.state.notices)
+    stage.engine.write("three")
+    stage.engine.finish()
+    stage.settle()
+    stage.controller.new_conversation()
+    stage.controller.send("A new one")
+    stage.engine.write("one")
+    stage.engine.finish()
+    stage.settle()
+    held: dict[str, list[str]] = {}
+
+    def read(store: Store) -> None:
+        held.update({c.title: [m.text for m in store.branch(c.id)] for c in store.conversations()})
+
+    stage.archive.write(read)
+    stage.settle()
+    assert held == {
+        "Renamed meanwhile": ["Yesterday", "Today", "one two three"],
+        "A new one": ["A new one", "one"],
+    }
+
+
+def test_what_was_deleted_is_not_counted_as_recovered(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "old.sqlite")
+    for title in ("Kept", "Deleted"):
+        made = store.create_conversation(title)
+        store.add_message(made.id, None, Role.USER, title)
+    store.delete([made.id])
+    store.close()
+    counts = Store.salvage(tmp_path / "old.sqlite", tmp_path / "new.sqlite")
+    assert (counts.conversations, counts.messages) == (1, 1)

@@ -1,0 +1,111 @@
+"""One window for one profile: a second start hands over what it was given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QUrl
+from PySide6.QtGui import QFileOpenEvent
+
+from app.system.instance import FileOpens, Instance
+from stage import flush, until
+
+ROOT = Path(__file__).parents[3]
+STARTS_SECONDS = 30.0  # in which four starts have settled which of them stays
+SECOND = """
+import sys
+import time
+from pathlib import Path
+from PySide6.QtCore import QCoreApplication
+from app.system.instance import FileOpens, Instance
+application = QCoreApplication([])
+model = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+sys.exit(0 if Instance(Path(sys.argv[1])).call(model) else 3)
+"""
+
+
+@pytest.fixture
+def first(qtbot: object, tmp_path: Path) -> Iterator[Instance]:
+    made = Instance(tmp_path)
+    made.listen()
+    yield made
+    made.close()
+    made.deleteLater()
+    flush()
+
+
+def start(*arguments: Path | str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SECOND, *map(str, arguments)], cwd=ROOT)
+
+
+def ended(child: subprocess.Popen[bytes]) -> int:
+    until(lambda: child.poll() is not None)
+    return child.wait()
+
+
+def test_a_second_start_is_heard_and_ends(first: Instance, tmp_path: Path) -> None:
+    heard: list[str] = []
+    first.called.connect(heard.append)
+    assert ended(start(tmp_path)) == 0
+    assert ended(start(tmp_path, "/models/Ein Mädchen.gguf")) == 0
+    assert heard == ["", "/models/Ein Mädchen.gguf"]
+
+
+def test_another_profile_is_another_app(first: Instance, tmp_path: Path) -> None:
+    assert ended(start(tmp_path / "other")) == 3
+
+
+def test_an_app_that_has_closed_does_not_answer(first: Instance, tmp_path: Path) -> None:
+    first.close()
+    assert ended(start(tmp_path)) == 3
+
+
+def test_a_name_that_a_crash_left_behind_is_taken_over(first: Instance, tmp_path: Path) -> None:
+    again = Instance(tmp_path, first)
+    again.listen()
+    assert ended(start(tmp_path)) == 0
+    again.close()
+
+
+def test_a_file_the_system_asks_to_open_is_told(qapp: QCoreApplication, tmp_path: Path) -> None:
+    opens = FileOpens()
+    told: list[str] = []
+    opens.opened.connect(told.append)
+    qapp.installEventFilter(opens)
+    path = tmp_path / "a model.gguf"
+    QCoreApplication.sendEvent(qapp, QFileOpenEvent(QUrl.fromLocalFile(str(path))))
+    qapp.removeEventFilter(opens)
+    assert told == [str(path)]
+
+
+def test_of_several_starts_at_once_one_opens_and_the_others_hand_over(tmp_path: Path) -> None:
+    environment = {**os.environ, "TOKONOMA_HOME": str(tmp_path / "home")}
+    starts = [
+        subprocess.Popen(
+            [sys.executable, "-m", "app"], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+        )
+        for _ in range(4)
+    ]
+    try:
+        limit = time.monotonic() + STARTS_SECONDS
+        while sum(start.poll() is not None for start in starts) < 3:
+            assert time.monotonic() < limit, "more than one stayed open"
+            time.sleep(0.05)
+        (first,) = [start for start in starts if start.poll() is None]
+        others = [start for start in starts if start is not first]
+        assert [start.returncode for start in others] == [0, 0, 0]
+        for start in others:
+            assert b"already open" in start.communicate()[0]
+        time.sleep(1.0)  # it stays, and does not hand over to one of those that ended
+        assert first.poll() is None
+    finally:
+        for start in starts:
+            start.terminate()
+            start.communicate(timeout=STARTS_SECONDS)
+    assert first.returncode == 0

@@ -1,0 +1,306 @@
+"""The panel of adapters: opening, adding, mixes, and what screen readers hear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QImage
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from adapter_bench import Bench, choose, drag_in, menu_of, names
+from adapter_stage import FORMAL, PIRATE, SHORT, WRONG
+from app.ui.adapters.panel import PANEL_WIDTH
+from app.ui.adapters.strength_slider import StrengthSlider
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
+from app.ui.widgets.switch import Switch
+from stage import flush
+
+# Qt's offscreen platform says this of every menu that opens.
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
+
+
+@pytest.fixture
+def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.finish()
+
+
+# --- opening and closing --------------------------------------------------------------------------
+
+
+def test_it_slides_in_beside_the_page_and_out_again(bench: Bench) -> None:
+    bench.panel.open()
+    assert bench.window.page.width() == 1000 - PANEL_WIDTH
+    bench.rest()
+    assert bench.panel.sheet.geometry().getRect() == (680, 0, PANEL_WIDTH, 700)
+    bench.panel.close_panel()
+    assert bench.window.page.width() == 1000
+    bench.rest()
+    assert bench.panel.sheet.isHidden()
+
+
+def test_where_it_is_tight_it_lies_over_the_page(bench: Bench) -> None:
+    bench.window.resize(420, 640)
+    bench.panel.open()
+    bench.rest()
+    assert bench.window.page.width() == 420
+    assert bench.panel.sheet.geometry().getRect() == (100, 0, PANEL_WIDTH, 640)
+
+
+def test_it_follows_the_window_while_it_is_open(bench: Bench) -> None:
+    bench.panel.open()
+    bench.rest()
+    for width, docked in ((1200, True), (500, False), (900, True)):
+        bench.window.resize(width, 600)
+        bench.panel.set_available_width(width)
+        flush()
+        assert (bench.window.page.width() < width) is docked
+        assert bench.panel.sheet.geometry().right() == width - 1
+        assert bench.panel.sheet.height() == 600
+
+
+def test_without_motion_it_is_there_at_once(bench: Bench) -> None:
+    bench.window.setStyleSheet("* { widget-animation-duration: 0; }")
+    bench.panel.open()
+    assert not bench.sliding
+    assert bench.panel.sheet.x() == 680
+    bench.panel.close_panel()
+    assert bench.panel.sheet.isHidden()
+
+
+def test_toggling_in_mid_slide_turns_round(bench: Bench) -> None:
+    for _ in range(5):
+        bench.panel.toggle()
+    assert bench.panel.is_open
+    bench.rest()
+    assert bench.panel.sheet.x() == 680
+    for _ in range(3):
+        bench.panel.toggle()
+    bench.rest()
+    assert bench.panel.sheet.isHidden()
+
+
+def test_escape_closes_it_and_the_keyboard_goes_back(qtbot: QtBot, bench: Bench) -> None:
+    bench.open(PIRATE)
+    bench.panel.list.rows[0].slider.setFocus(Qt.FocusReason.TabFocusReason)
+    with qtbot.waitSignal(bench.panel.closed):
+        qtbot.keyClick(bench.panel.list.rows[0].slider, Qt.Key.Key_Escape)
+    assert bench.window.page.hasFocus()
+
+
+def test_the_keyboard_stays_where_the_person_put_it_meanwhile(bench: Bench) -> None:
+    bench.open(PIRATE)
+    bench.window.page.setFocus()
+    bench.panel.close_panel()
+    assert bench.window.page.hasFocus()
+
+
+# --- empty and notes ------------------------------------------------------------------------------
+
+
+def test_empty_it_has_one_sentence_and_one_action(bench: Bench) -> None:
+    bench.open()
+    panel = bench.panel
+    assert panel.sentence.isVisible()
+    assert panel.add_button.isVisible()
+    for part in (panel.list, panel.clear_button, panel.mixes, panel.note):
+        assert not part.isVisible()
+
+
+def test_without_a_model_it_says_when_adapters_take_effect(bench: Bench) -> None:
+    bench.panel.open()
+    bench.adapters.add(PIRATE)
+    assert "model is loaded" in bench.panel.note.text()
+    assert bench.panel.note.isVisible()
+    bench.load()
+    assert not bench.panel.note.isVisible()
+
+
+def test_during_an_answer_it_says_that_a_change_waits(bench: Bench) -> None:
+    bench.open(PIRATE)
+    bench.archive.write(lambda store: store.create_conversation("Sky"))
+    bench.adapters.begin(1)
+    bench.state.show(1, [])
+    assert bench.ensure(1)
+    bench.write(1)
+    bench.panel.list.rows[0].switch.click()
+    assert bench.panel.note.text() == "Takes effect with the next answer."
+    bench.state.set_generation(None)
+    assert not bench.panel.note.isVisible()
+
+
+# --- adding ---------------------------------------------------------------------------------------
+
+
+def test_the_menu_offers_what_was_added_before_and_is_not_in_use(
+    bench: Bench, tmp_path: Path
+) -> None:
+    there = tmp_path / "still & there.gguf"
+    there.write_bytes(b"GGUF")
+    bench.open(PIRATE, there)
+    bench.adapters.clear()
+    bench.adapters.add(SHORT)
+    bench.panel.opened.emit()  # looks for the files
+    bench.settle()
+    bench.panel.add_button.click()
+    offered = [(a.text(), a.isEnabled()) for a in menu_of(bench).actions() if a.text()]
+    assert offered == [
+        ("still && there", True),
+        ("pirate-speech (missing)", False),
+        ("Choose a file…", True),
+        ("Choose a folder…", True),
+    ]
+    choose(bench, "still && there")
+    assert [entry.path for entry in bench.shown.stack] == [SHORT, there]
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"),
+    [
+        ("Choose a file…", QFileDialog.FileMode.ExistingFile),
+        ("Choose a folder…", QFileDialog.FileMode.Directory),
+    ],
+)
+def test_choosing_a_file_or_folder_does_not_hold_up_the_window(
+    bench: Bench, words: str, mode: QFileDialog.FileMode
+) -> None:
+    bench.open()
+    bench.panel.add_button.click()
+    choose(bench, words)
+    (dialog,) = bench.window.findChildren(QFileDialog)
+    assert dialog.isVisible()
+    assert dialog.fileMode() is mode
+    dialog.fileSelected.emit(str(FORMAL))
+    dialog.close()
+    assert names(bench) == ["formal-german"]
+
+
+def test_files_and_folders_can_be_dropped(bench: Bench, tmp_path: Path) -> None:
+    bench.open()
+    folder = tmp_path / "peft"
+    folder.mkdir()
+    assert not drag_in(bench.panel, tmp_path / "notes.txt")
+    assert drag_in(bench.panel, PIRATE, tmp_path / "notes.txt", folder / "adapter_config.json")
+    assert [entry.path for entry in bench.shown.stack] == [PIRATE, folder]
+
+
+# --- mixes ----------------------------------------------------------------------------------------
+
+
+def test_a_mix_is_saved_under_a_name_and_brought_back(qtbot: QtBot, bench: Bench) -> None:
+    bench.open(PIRATE, FORMAL)
+    mixes = bench.panel.mixes
+    mixes.save_button.click()
+    assert mixes.field.text() == "pirate-speech + formal-german"
+    assert mixes.field.hasFocus()
+    mixes.field.setText("Captain")
+    qtbot.keyClick(mixes.field, Qt.Key.Key_Return)
+    assert not mixes.field.isVisible()
+    assert not mixes.save_button.isVisible()  # there is nothing new to save
+    assert list(bench.shown.mixes) == ["Captain"]
+    bench.panel.list.rows[0].switch.click()
+    assert mixes.save_button.isVisible()
+    mixes.lines[0].button.click()
+    assert [entry.on for entry in bench.shown.stack] == [True, True]
+    mixes.lines[0].remove.click()
+    assert mixes.lines == []
+
+
+def test_escape_leaves_the_name_and_not_the_panel(qtbot: QtBot, bench: Bench) -> None:
+    bench.open(PIRATE)
+    bench.panel.mixes.save_button.click()
+    qtbot.keyClick(bench.panel.mixes.field, Qt.Key.Key_Escape)
+    assert bench.panel.is_open
+    assert bench.panel.mixes.save_button.hasFocus()
+    assert not bench.shown.mixes
+
+
+def test_a_mix_needs_a_name(qtbot: QtBot, bench: Bench) -> None:
+    bench.open(PIRATE)
+    bench.panel.mixes.save_button.click()
+    bench.panel.mixes.field.setText("   ")
+    qtbot.keyClick(bench.panel.mixes.field, Qt.Key.Key_Return)
+    assert not bench.shown.mixes
+    assert bench.panel.mixes.field.isVisible()
+
+
+# --- screen readers -------------------------------------------------------------------------------
+
+
+def access(widget: QWidget, text: QAccessible.Text) -> str:
+    return QAccessible.queryAccessibleInterface(widget).text(text)
+
+
+def role(widget: QWidget) -> QAccessible.Role:
+    return QAccessible.queryAccessibleInterface(widget).role()
+
+
+def test_every_control_has_a_name_and_the_right_role(bench: Bench) -> None:
+    bench.open(PIRATE, FORMAL)
+    row = bench.panel.list.rows[0]
+    assert role(row.switch) is QAccessible.Role.CheckBox
+    assert role(row.slider) is QAccessible.Role.Slider
+    assert role(row.field) is QAccessible.Role.SpinBox
+    assert access(row.switch, QAccessible.Text.Name) == "pirate-speech"
+    assert access(row.slider, QAccessible.Text.Name) == "Strength of pirate-speech"
+    stops = [stop for row in bench.panel.list.rows for stop in row.stops()]
+    for stop in (*stops, bench.panel.add_button, bench.panel.close_button):
+        assert access(stop, QAccessible.Text.Name)
+
+
+def test_the_slider_is_read_as_the_strength_it_stands_for(bench: Bench) -> None:
+    bench.open(PIRATE)
+    row = bench.panel.list.rows[0]
+    bench.adapters.set_strength(0, 1.25)
+    assert access(row.slider, QAccessible.Text.Value) == "1.25"
+    value = QAccessible.queryAccessibleInterface(row.slider).valueInterface()
+    assert (value.currentValue(), value.minimumValue(), value.maximumValue()) == (1.25, -2.0, 2.0)
+    value.setCurrentValue(-0.5)
+    assert bench.shown.stack[0].strength == -0.5
+
+
+def test_a_refusal_is_part_of_what_the_switch_says(bench: Bench) -> None:
+    bench.open()
+    bench.adapters.add(FORMAL)
+    bench.refuse()
+    switch = bench.panel.list.rows[0].switch
+    assert WRONG in access(switch, QAccessible.Text.Description)
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def picture(widget: QWidget) -> QImage:
+    return widget.grab().toImage()
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
+def test_on_and_off_and_focus_can_be_told_apart(qtbot: QtBot, palette) -> None:
+    switch, slider = Switch(), StrengthSlider()
+    for widget in (switch, slider):
+        qtbot.addWidget(widget)
+        widget.apply_palette(palette)
+        widget.show()
+    off = picture(switch)
+    switch.setChecked(True)
+    assert picture(switch) != off
+    acting = picture(slider)
+    slider.set_strength(0.0)
+    assert picture(slider) != acting
+    slider.setFocus()
+    qtbot.waitUntil(slider.hasFocus)
+
+
+def test_hit_targets_are_large_enough(bench: Bench) -> None:
+    bench.open(PIRATE, FORMAL)
+    for row in bench.panel.list.rows:
+        for stop in row.stops():
+            assert min(stop.width(), stop.height()) >= 28, stop

@@ -1,0 +1,162 @@
+"""The composer: what sends, what does not, and that nothing makes it wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.composer import Composer, folded
+
+
+@pytest.fixture
+def composer(qtbot: QtBot) -> Iterator[Composer]:
+    made = Composer()
+    made.resize(600, 60)
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def sent(composer: Composer) -> list[str]:
+    texts: list[str] = []
+    composer.submitted.connect(texts.append)
+    return texts
+
+
+def test_enter_sends(qtbot: QtBot, composer: Composer) -> None:
+    texts = sent(composer)
+    qtbot.keyClicks(composer.editor, "Hello")
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert texts == ["Hello"]
+
+
+def test_the_enter_of_the_number_pad_sends(qtbot: QtBot, composer: Composer) -> None:
+    texts = sent(composer)
+    qtbot.keyClicks(composer.editor, "Hello")
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Enter, Qt.KeyboardModifier.KeypadModifier)
+    assert texts == ["Hello"]
+
+
+def test_shift_enter_begins_a_line(qtbot: QtBot, composer: Composer) -> None:
+    texts = sent(composer)
+    qtbot.keyClicks(composer.editor, "a")
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(composer.editor, "b")
+    assert composer.text() == "a\nb"
+    assert texts == []
+
+
+def test_blank_text_is_not_sent(qtbot: QtBot, composer: Composer) -> None:
+    texts = sent(composer)
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    qtbot.keyClicks(composer.editor, "   ")
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert texts == []
+
+
+def test_enter_does_not_send_while_an_input_method_composes(
+    qtbot: QtBot, composer: Composer
+) -> None:
+    texts = sent(composer)
+    qtbot.keyClicks(composer.editor, "a")
+    QApplication.sendEvent(composer.editor, QInputMethodEvent("にほん", []))
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert texts == []
+    commit = QInputMethodEvent("", [])
+    commit.setCommitString("日本")
+    QApplication.sendEvent(composer.editor, commit)
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert texts == ["a日本"]
+
+
+def test_enter_does_not_send_while_an_answer_is_written(qtbot: QtBot, composer: Composer) -> None:
+    texts = sent(composer)
+    composer.set_busy(True)
+    qtbot.keyClicks(composer.editor, "next question")
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert texts == []
+    assert composer.text() == "next question"
+
+
+def test_the_button_stops_while_an_answer_is_written(qtbot: QtBot, composer: Composer) -> None:
+    composer.set_busy(True)
+    with qtbot.waitSignal(composer.stopped, timeout=1000):
+        qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert composer.button.accessibleName().startswith("Stop")
+
+
+def test_the_button_sends_what_is_written(qtbot: QtBot, composer: Composer) -> None:
+    assert not composer.button.isEnabled()
+    texts = sent(composer)
+    qtbot.keyClicks(composer.editor, "Hello")
+    assert composer.button.isEnabled()
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert texts == ["Hello"]
+
+
+def test_it_grows_with_the_text_up_to_its_limit(composer: Composer) -> None:
+    composer.set_limit(200)
+    low = composer.editor.height()
+    composer.set_text("one\ntwo\nthree\nfour")
+    middle = composer.editor.height()
+    composer.set_text("\n".join(["line"] * 100))
+    assert low < middle < composer.editor.height() == 200
+    composer.set_text("")
+    assert composer.editor.height() == low
+
+
+def test_only_plain_text_is_pasted(composer: Composer) -> None:
+    data = QMimeData()
+    data.setHtml("<b>bold</b>")
+    data.setText("bold")
+    composer.editor.insertFromMimeData(data)
+    assert composer.text() == "bold"
+    assert composer.editor.textCursor().charFormat().fontWeight() == 400
+
+
+def test_files_are_left_to_the_window(composer: Composer) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/models/a.gguf")])
+    assert not composer.editor.canInsertFromMimeData(data)
+
+
+def test_a_huge_line_comes_back_as_it_was(composer: Composer) -> None:
+    text = "x" * 1_000_000 + "\n" + "word " * 100_000
+    data = QMimeData()
+    data.setText(text)
+    composer.editor.insertFromMimeData(data)
+    assert composer.text() == text
+    # What froze Qt for a minute was one line of a million letters.
+    longest = max(len(line) for line in composer.editor.toPlainText().split("\n"))
+    assert longest <= 4001
+
+
+def test_short_lines_are_not_folded() -> None:
+    text = "a\nb\r\nc\u2028d"
+    assert folded(text) == text
+
+
+def test_up_in_an_empty_field_asks_for_the_last_message(qtbot: QtBot, composer: Composer) -> None:
+    with qtbot.waitSignal(composer.edit_last_requested, timeout=1000):
+        qtbot.keyClick(composer.editor, Qt.Key.Key_Up)
+    qtbot.keyClicks(composer.editor, "text")
+    with qtbot.assertNotEmitted(composer.edit_last_requested):
+        qtbot.keyClick(composer.editor, Qt.Key.Key_Up)
+
+
+def test_a_draft_is_told_after_a_pause(qtbot: QtBot, composer: Composer) -> None:
+    with qtbot.waitSignal(composer.edited, timeout=2000) as told:
+        qtbot.keyClicks(composer.editor, "half a thought")
+    assert told.args == ["half a thought"]
+
+
+def test_text_put_in_by_the_window_is_no_edit(qtbot: QtBot, composer: Composer) -> None:
+    qtbot.keyClicks(composer.editor, "typed")
+    with qtbot.assertNotEmitted(composer.edited, wait=600):
+        composer.set_text("a draft")
+    assert composer.text() == "a draft"

@@ -1,0 +1,141 @@
+"""Choosing a model: what the card lists, how far a load is, and what went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.state.chat import ModelFile
+from fakes import MODEL
+from stage import Stage, flush
+
+OTHER = Path("/models/other.gguf")
+
+
+def with_two(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.state.set_installed(
+        [ModelFile(MODEL, "Small Model 135M", 98_362_432), ModelFile(OTHER, "Other", 4_100_000_000)]
+    )
+
+
+def test_the_button_says_which_model(stage: Stage) -> None:
+    stage.start()
+    assert stage.window.top_bar.model_button.text() == "Choose a model"
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load("Small Model 135M")
+    stage.drain()
+    assert stage.window.top_bar.model_button.text() == "Small Model 135M"
+
+
+def test_the_second_line_says_layout_and_size(stage: Stage) -> None:
+    with_two(stage)
+    files = stage.window.picker.files
+    role = Qt.ItemDataRole.StatusTipRole
+    assert files.index(0).data(role) == "4-bit, groups of 32 · 98 MB"
+    assert files.index(1).data(role) == "4.1 GB"
+    assert files.index(0).data(Qt.ItemDataRole.CheckStateRole) is True
+    assert files.index(1).data(Qt.ItemDataRole.CheckStateRole) is False
+
+
+def test_a_click_loads_and_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.open_picker()
+    picker = stage.window.picker
+    place = picker.list.visualRect(picker.files.index(1)).center()
+    qtbot.mouseClick(picker.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert stage.window.picker_card.isHidden()
+    assert stage.engine.load.path == OTHER
+    stage.rest()
+
+
+def test_arrow_keys_and_enter_choose(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.open_picker()
+    picker = stage.window.picker
+    picker.list.setCurrentIndex(picker.files.index(0))
+    qtbot.keyClick(picker.list, Qt.Key.Key_Down)
+    qtbot.keyClick(picker.list, Qt.Key.Key_Return)
+    assert stage.engine.load.path == OTHER
+    stage.rest()
+
+
+def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.activateWindow()
+    stage.window.composer.setFocus()
+    stage.window.open_picker()
+    qtbot.keyClick(stage.window.picker.list, Qt.Key.Key_Escape)
+    assert stage.window.picker_card.isHidden()
+    assert stage.window.composer.editor.hasFocus()
+    stage.rest()
+
+
+def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.activateWindow()
+    stage.window.open_picker()
+    picker = stage.window.picker
+    assert picker.list.hasFocus()
+    qtbot.keyClick(picker.list, Qt.Key.Key_Tab)
+    assert picker.open_button.hasFocus()
+    qtbot.keyClick(picker.open_button, Qt.Key.Key_Tab)
+    assert picker.list.hasFocus()
+    qtbot.keyClick(picker.list, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
+    assert picker.open_button.hasFocus()
+    stage.rest()
+
+
+def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
+    with_two(stage)
+    stage.window.open_picker()
+    card = stage.window.picker_card
+    qtbot.mouseClick(card, Qt.MouseButton.LeftButton, pos=card.rect().bottomRight())
+    assert card.isHidden()
+    stage.rest()
+
+
+def test_a_load_shows_its_progress_and_can_be_given_up(qtbot: QtBot, stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.window.open_picker()
+    stage.engine.progress(0.25)
+    stage.drain()
+    picker = stage.window.picker
+    assert not picker.progress.isHidden()
+    assert picker.progress.bar.share == pytest.approx(0.25, abs=0.01)
+    qtbot.mouseClick(picker.progress.cancel, Qt.MouseButton.LeftButton)
+    stage.engine.give_up_load()
+    stage.drain()
+    assert picker.progress.isHidden()
+    stage.rest()
+
+
+def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.engine.fail_load("The file is cut short.", "Download it again.")
+    stage.drain()
+    assert not stage.window.picker.failure.isHidden()
+    assert stage.window.picker.failure.text() == "The file is cut short. Download it again."
+    assert stage.window.banners.shown["model"].words.text().startswith("The file is cut short.")
+
+
+def test_a_model_from_elsewhere_is_listed_while_it_is_loaded(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.state.set_installed([ModelFile(OTHER, "Other", 1)])
+    files = stage.window.picker.files
+    assert [files.index(row).data() for row in range(files.rowCount())] == [
+        "Small Model 135M",
+        "Other",
+    ]
+
+
+def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
+    with_two(stage)
+    stage.window.resize(420, 360)
+    stage.window.open_picker()
+    flush()
+    assert stage.window.rect().contains(stage.window.picker.geometry())
+    stage.rest()

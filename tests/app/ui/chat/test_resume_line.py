@@ -1,0 +1,141 @@
+"""The line over the composer says what an opened conversation takes, and nothing when that is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QTimer
+from pytestqt.qtbot import QtBot
+
+from app.state.snapshots import Resume, ResumePhase, SessionState
+from app.ui.chat.resume_line import (
+    SHOWN_MILLISECONDS,
+    SLOW_MILLISECONDS,
+    ResumeLine,
+    exact,
+    sentence,
+)
+from stage import flush, until
+
+DONE = ResumePhase.DONE
+REFUSED = "It was read by another model."
+
+
+@pytest.fixture
+def line(qtbot: QtBot) -> Iterator[tuple[ResumeLine, SessionState]]:
+    state = SessionState()
+    made = ResumeLine(state)
+    qtbot.addWidget(made)
+    made.resize(700, 24)
+    made.show()
+    yield made, state
+    state.deleteLater()
+    flush()
+
+
+def timer(line: ResumeLine, interval: int) -> QTimer:
+    return next(t for t in line.findChildren(QTimer) if t.interval() == interval)
+
+
+@pytest.mark.parametrize(
+    ("resume", "words"),
+    [
+        (Resume(1, DONE, 4096, 4096, 4096, 0.2), "Ready: 4,096 tokens restored in 0.2 s"),
+        (Resume(1, DONE, 4096, 4100, 4120, 0.01), "Ready: 4,096 tokens restored in 0.1 s"),
+        (
+            Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
+            "Ready: 3,000 tokens restored in 0.2 s. "
+            "Reading 1,096 tokens more takes about 3.4 s with your next message",
+        ),
+        (
+            Resume(1, DONE, 0, 0, 4096, 0.0, 12.3),
+            "Reading 4,096 tokens again takes about 12 s with your next message",
+        ),
+        (
+            Resume(1, DONE, 0, 0, 20_000, 0.0, 200.0),
+            "Reading 20,000 tokens again takes about 3 min with your next message",
+        ),
+        (
+            Resume(1, DONE, 0, 0, 4096),
+            "Reading 4,096 tokens again comes first with your next message",
+        ),
+        (
+            Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED),
+            f"{REFUSED}\nReading 4,096 tokens again takes about 12 s with your next message",
+        ),
+        (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED), REFUSED),
+        (Resume(1, DONE, 40, 40, 40, 0.1), ""),
+        (Resume(1, DONE, 0, 0, 40, 0.0, 0.1), ""),
+        (Resume(1, DONE, 0, 4096, 4096), ""),  # the engine still had it
+        (Resume(1, DONE, 0, 5000, 4096), ""),
+    ],
+)
+def test_it_says_what_matters_and_no_more(resume: Resume, words: str) -> None:
+    assert sentence(resume) == words
+
+
+def test_the_exact_figures_are_in_the_tooltip(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    state.set_resume(Resume(1, DONE, 3000, 3010, 4096, 0.2137, 3.44))
+    tip = widget.words.toolTip()
+    assert tip == exact(state.resume)
+    for figure in ("3,000", "3,010", "4,096", "1,086", "0.214 seconds", "3.4 seconds"):
+        assert figure in tip
+
+
+def test_a_quick_restore_is_not_announced(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    state.set_resume(Resume(1))
+    assert widget.text == ""
+    assert timer(widget, SLOW_MILLISECONDS).isActive()
+    state.set_resume(Resume(1, DONE, 4096, 4096, 4096, 0.2))
+    assert not timer(widget, SLOW_MILLISECONDS).isActive()
+    assert widget.text.startswith("Ready")
+
+
+def test_a_slow_one_is(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    state.set_resume(Resume(1))
+    timer(widget, SLOW_MILLISECONDS).setInterval(1)
+    until(lambda: widget.text == "Restoring…")
+
+
+def test_good_news_goes_by_itself(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    state.set_resume(Resume(1, DONE, 4096, 4096, 4096, 0.2))
+    timer(widget, SHOWN_MILLISECONDS).setInterval(1)
+    until(lambda: widget.text == "")
+
+
+@pytest.mark.parametrize(
+    "resume",
+    [
+        Resume(1, DONE, 0, 0, 4096, 0.0, 12.3),
+        Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED),
+        Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
+    ],
+)
+def test_what_the_next_message_takes_stays(
+    line: tuple[ResumeLine, SessionState], resume: Resume
+) -> None:
+    widget, state = line
+    state.set_resume(resume)
+    assert not timer(widget, SHOWN_MILLISECONDS).isActive()
+    state.set_resume(None)
+    assert widget.text == ""
+
+
+def test_words_that_come_and_go_move_nothing(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    empty = widget.sizeHint().height(), widget.minimumSizeHint().height()
+    state.set_resume(Resume(1, DONE, 4096, 4096, 4096, 0.2))
+    flush()
+    assert widget.words.heightForWidth(668) + 6 <= 24
+    assert max(widget.minimumHeight(), empty[0]) == 24
+
+
+def test_a_refusal_wraps_where_it_is_narrow(line: tuple[ResumeLine, SessionState]) -> None:
+    widget, state = line
+    state.set_resume(Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED))
+    assert widget.words.heightForWidth(340) > widget.words.heightForWidth(900)

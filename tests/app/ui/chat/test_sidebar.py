@@ -1,0 +1,304 @@
+"""The sidebar: groups of days, keys, renaming, deleting, searching; thousands of rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import date
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.store.store import Conversation, Store
+from app.ui.chat.sidebar import Sidebar
+from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, RowPainter, bin_rect, heading_for
+from fakes import MODEL
+from stage import Stage, flush
+
+DAY = 24 * 3600
+
+
+def conversation(number: int, title: str, days_ago: float = 0) -> Conversation:
+    when = time.time() - days_ago * DAY
+    return Conversation(number, title, when, when, None)
+
+
+@pytest.fixture
+def sidebar(stage: Stage) -> Sidebar:
+    stage.start()
+    stage.state.set_conversations(
+        [conversation(1, "One"), conversation(2, "Two"), conversation(3, "Three", 40)]
+    )
+    flush()
+    return stage.window.sidebar
+
+
+def rows(sidebar: Sidebar) -> list[str]:
+    return [str(sidebar.model.index(row).data()) for row in range(sidebar.model.rowCount())]
+
+
+def begin(stage: Stage, *titles: str) -> None:
+    """Start, and have one saved conversation of each title."""
+    stage.start()
+    for title in titles:
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.controller.stop()
+    stage.settle()
+
+
+def select(sidebar: Sidebar, *numbers: int) -> None:
+    for number in numbers:
+        sidebar.list.selectionModel().select(
+            sidebar.model.find(number), QItemSelectionModel.SelectionFlag.Select
+        )
+
+
+@pytest.mark.parametrize(
+    ("day", "heading"),
+    [
+        (date(2026, 3, 10), "Today"),
+        (date(2026, 3, 11), "Today"),  # the clock went back
+        (date(2026, 3, 9), "Yesterday"),
+        (date(2026, 3, 8), "Previous 7 days"),
+        (date(2026, 3, 3), "Previous 7 days"),
+        (date(2026, 3, 2), "Older"),
+    ],
+)
+def test_a_day_belongs_under_its_heading(day: date, heading: str) -> None:
+    assert heading_for(day, date(2026, 3, 10)) == heading
+
+
+def test_conversations_stand_under_their_days(sidebar: Sidebar) -> None:
+    assert rows(sidebar) == ["Today", "One", "Two", "Older", "Three"]
+
+
+def test_headings_are_skipped_by_the_arrow_keys(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(2))
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Down)
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 3
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Up)
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 2
+
+
+def test_a_click_opens(qtbot: QtBot, sidebar: Sidebar) -> None:
+    place = sidebar.list.visualRect(sidebar.model.find(2)).center()
+    with qtbot.waitSignal(sidebar.opened, timeout=1000) as opened:
+        qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert opened.args == [2]
+
+
+def test_enter_opens(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(3))
+    with qtbot.waitSignal(sidebar.opened, timeout=1000) as opened:
+        qtbot.keyClick(sidebar.list, Qt.Key.Key_Return)
+    assert opened.args == [3]
+
+
+def test_a_click_on_the_bin_deletes_and_does_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
+    place = bin_rect(sidebar.list.visualRect(sidebar.model.find(2))).center()
+    with (
+        qtbot.assertNotEmitted(sidebar.opened),
+        qtbot.waitSignal(sidebar.delete_requested, timeout=1000) as deleted,
+    ):
+        qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert deleted.args == [[2]]
+
+
+def test_delete_takes_all_that_are_selected(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.setFocus()
+    select(sidebar, 1, 3)
+    with qtbot.waitSignal(sidebar.delete_requested, timeout=1000) as deleted:
+        qtbot.keyClick(sidebar.list, Qt.Key.Key_Delete)
+    assert deleted.args == [[1, 3]]
+
+
+def test_f2_renames_in_place(
+    qtbot: QtBot, sidebar: Sidebar, caplog: pytest.LogCaptureFixture
+) -> None:
+    sidebar.list.setFocus()
+    sidebar.list.setCurrentIndex(sidebar.model.find(2))
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_F2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    assert editor.text() == "Two"
+    editor.setText("A better name")
+    with qtbot.waitSignal(sidebar.renamed, timeout=1000) as renamed:
+        qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert renamed.args == [2, "A better name"]
+
+
+def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, stage: Stage) -> None:
+    begin(stage, "One", "Two")
+    view = stage.window.sidebar.list
+    first = stage.state.conversations[1]
+    place = view.visualRect(stage.window.sidebar.model.find(first.id)).center()
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(view.viewport(), left, pos=place)
+    qtbot.mouseDClick(view.viewport(), left, pos=place)
+    qtbot.mouseRelease(view.viewport(), left, pos=place)
+    stage.settle()
+    assert stage.state.current == first.id
+    assert stage.window.sidebar.renaming
+
+
+def test_an_unchanged_name_is_no_rename(sidebar: Sidebar, qtbot: QtBot) -> None:
+    with qtbot.assertNotEmitted(sidebar.renamed):
+        sidebar.model.setData(sidebar.model.find(2), "Two")
+        sidebar.model.setData(sidebar.model.find(2), "   ")
+        sidebar.model.setData(sidebar.model.index(0), "Tomorrow")
+
+
+def test_a_list_that_changes_keeps_the_selection(stage: Stage, sidebar: Sidebar) -> None:
+    select(sidebar, 1, 3)
+    stage.state.set_conversations([conversation(4, "New"), *(c for c in stage.state.conversations)])
+    assert sidebar.list.selected() == [1, 3]
+
+
+def test_the_shown_conversation_is_the_current_row(stage: Stage, sidebar: Sidebar) -> None:
+    stage.state.show(3, ())
+    assert sidebar.list.currentIndex().data(ID_ROLE) == 3
+    stage.state.show(None)
+    assert not sidebar.list.currentIndex().isValid()
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("a\x00b\x07c\n\td", "a b c d"),
+        ("safe \u202etxt.exe\u202c", "safe txt.exe"),
+        ("👩\u200d🚀 مرحبا 你好", "👩\u200d🚀 مرحبا 你好"),
+    ],
+)
+def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: str) -> None:
+    stage.ready(MODEL)
+    stage.controller.send(text)
+    stage.settle()
+    assert [c.title for c in stage.state.conversations] == [title]
+    stage.controller.conversations.rename(stage.state.conversations[0].id, f"{text} again")
+    assert [c.title for c in stage.state.conversations] == [f"{title} again"]
+
+
+def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert not stage.window.sidebar.list.focusPolicy() & Qt.FocusPolicy.TabFocus
+    stage.controller.send("A first message")
+    stage.settle()
+    policy = stage.window.sidebar.list.focusPolicy()
+    assert policy & Qt.FocusPolicy.TabFocus == Qt.FocusPolicy.TabFocus
+
+
+def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
+    begin(stage, "One", "Two")
+    sidebar = stage.window.sidebar
+    assert sidebar.undo.isHidden()
+    sidebar.delete_requested.emit([c.id for c in stage.state.conversations])
+    assert not sidebar.undo.isHidden()
+    assert sidebar.undo.words.text() == "2 conversations deleted"
+    qtbot.mouseClick(sidebar.undo.button, Qt.MouseButton.LeftButton)
+    stage.settle()
+    assert sidebar.undo.isHidden()
+    assert {c.title for c in stage.state.conversations} == {"One", "Two"}
+    stage.rest()
+
+
+def test_of_many_searches_the_store_carries_out_the_newest(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(stage, "Green tea", "Black tea", "Coffee")
+    asked: list[str] = []
+    real = Store.conversations
+
+    def counted(store: Store, query: str = "") -> list[Conversation]:
+        asked.append(query)
+        return real(store, query)
+
+    monkeypatch.setattr(Store, "conversations", counted)
+    entered, opened = threading.Event(), threading.Event()
+
+    def slow(store: Store) -> None:
+        entered.set()
+        assert opened.wait(10)
+
+    stage.archive.write(slow)
+    assert entered.wait(10)
+    for length in range(1, 10):
+        stage.controller.conversations.search("green tea"[:length])
+    opened.set()
+    stage.settle()
+    assert asked == ["green tea"]
+    assert [c.title for c in stage.state.found] == ["Green tea"]
+
+
+def test_typing_fast_asks_the_store_once(qtbot: QtBot, stage: Stage) -> None:
+    begin(stage, "Green tea")
+    queries: list[str] = []
+    stage.window.sidebar.searched.connect(queries.append)
+    stage.window.sidebar.start_search()
+    qtbot.keyClicks(stage.window.sidebar.search, "green tea", delay=5)
+    assert queries == []
+    stage.settle()
+    assert queries == ["green tea"]
+
+
+def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: Stage) -> None:
+    begin(stage, "About tea", "About rice")
+    sidebar = stage.window.sidebar
+    sidebar.start_search()
+    qtbot.keyClicks(sidebar.search, "tea")
+    stage.settle()
+    assert rows(sidebar) == ["About tea"]
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)
+    stage.settle()
+    assert stage.state.title(stage.state.current) == "About tea"
+    sidebar.search.setText("zebra")
+    stage.settle()
+    assert not sidebar.nothing.isHidden()
+    assert "zebra" in sidebar.nothing.text()
+    sidebar.start_search()
+    qtbot.keyClick(sidebar.search, Qt.Key.Key_Escape)
+    stage.settle()
+    assert sidebar.search.text() == ""
+    assert len(stage.state.shown_conversations) == 2
+
+
+def test_a_conversation_being_answered_has_a_dot(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.drain()
+    model = stage.window.sidebar.model
+    assert model.find(stage.state.current).data(BUSY_ROLE) is True
+    stage.engine.finish()
+    stage.settle()
+    assert model.find(stage.state.current).data(BUSY_ROLE) is False
+
+
+def test_thousands_of_conversations_cost_only_what_is_seen(stage: Stage) -> None:
+    stage.start()
+    sidebar = stage.window.sidebar
+    stage.state.set_conversations([conversation(n, f"Number {n}", n / 50) for n in range(1, 5001)])
+    painted: list[int] = []
+
+    class Counting(RowPainter):
+        def paint(self, *arguments: object) -> None:
+            painted.append(1)
+            super().paint(*arguments)  # type: ignore[arg-type]
+
+    sidebar.list.setItemDelegate(Counting(sidebar))
+    sidebar.list.viewport().grab()
+    assert sidebar.model.rowCount() > 5000
+    assert 0 < len(painted) < 60
+
+
+def test_tab_goes_as_the_eye_does(stage: Stage, sidebar: Sidebar) -> None:
+    order = [sidebar.new_button, sidebar.hide_button, sidebar.search, sidebar.list]
+    found, widget = [], sidebar.nextInFocusChain()
+    while len(found) < len(order):
+        if widget in order:
+            found.append(widget)
+        widget = widget.nextInFocusChain()
+    assert found == order

@@ -1,0 +1,178 @@
+"""The quiet row: what it says while loading, reading, writing and resting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.status_line import StatusLine
+from engine import SlowPart, SlowReason
+from fakes import MODEL
+from stage import Stage
+
+
+def words(stage: Stage) -> str:
+    return stage.window.chat.status_line.words.text()
+
+
+def line(stage: Stage) -> StatusLine:
+    return stage.window.chat.status_line
+
+
+def test_without_a_model_it_says_so(stage: Stage) -> None:
+    stage.start()
+    assert words(stage) == "No model is loaded"
+    assert line(stage).meter.isHidden()
+
+
+def test_a_load_is_a_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
+    stage.start(MODEL)
+    stage.engine.progress(0.42)
+    stage.drain()
+    assert line(stage).loading.text() == "Loading Small Model 135M"
+    assert line(stage).percent.text() == "42 %"
+    assert line(stage).progress.share == pytest.approx(0.42, abs=0.01)
+    qtbot.mouseClick(line(stage).cancel, Qt.MouseButton.LeftButton)
+    stage.engine.give_up_load()
+    stage.drain()
+    assert words(stage) == "No model is loaded"
+
+
+def test_at_rest_it_names_model_and_kernels(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert words(stage) == "Small Model 135M · reference"
+    assert line(stage).context.text() == "0 of 8,192"
+    assert "712 MB" in line(stage).words.toolTip()
+
+
+def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("A long story")
+    stage.engine.read_prompt(512, 2048)
+    stage.drain()
+    assert words(stage).endswith("reading 512 of 2,048")
+
+
+def test_tokens_that_show_nothing_are_counted(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.read_prompt(33, 33)
+    stage.drain()
+    assert words(stage).endswith("reading 33 of 33")
+    shown: list[str] = []
+    stage.state.text_added.connect(lambda _message, text: shown.append(text))
+    stage.engine.write("", tokens=1)
+    stage.drain()
+    assert words(stage).endswith("writing, 1 token")
+    stage.engine.write("", tokens=2)
+    stage.drain()
+    assert stage.state.generation is not None
+    assert stage.state.generation.generated == 2
+    assert words(stage).endswith("writing, 2 tokens")
+    assert line(stage).context.text() == "42 of 8,192"
+    assert shown == []
+    stage.engine.write("Hi", tokens=3)
+    stage.drain()
+    assert shown == ["Hi"]
+    stage.controller.new_conversation()
+    assert "writing" not in words(stage)
+
+
+def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("one two three", tokens=1160)
+    stage.drain()
+    assert line(stage).context.text() == "1,200 of 8,192"
+    stage.engine.finish(tokens=1164)
+    stage.settle()
+    assert words(stage).endswith("38.5 tokens/s")
+    assert line(stage).context.text() == "1,204 of 8,192"
+    assert line(stage).meter.share == pytest.approx(1204 / 8192)
+
+
+def test_another_conversation_has_its_own_context(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish(tokens=100)
+    stage.settle()
+    stage.controller.new_conversation()
+    assert line(stage).context.text() == "0 of 8,192"
+
+
+@pytest.mark.parametrize("reason", list(SlowReason))
+def test_what_is_slow_is_said_and_why(reason: SlowReason, stage: Stage) -> None:
+    stage.ready(MODEL)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    assert "reduced speed" not in words(stage)
+    assert "Slower" not in line(stage).words.toolTip()
+    slow = replace(loaded, kernels="cpu", slow=(SlowPart(reason, "linear IQ1_S"),))
+    stage.state.set_model(replace(stage.state.model, loaded=slow))
+    assert words(stage) == "Small Model 135M · cpu · reduced speed"
+    *_, heading, why = line(stage).words.toolTip().splitlines()
+    assert heading == "Slower than this computer could run it:"
+    assert why.endswith(".")
+
+
+def test_adapters_that_make_a_model_slow_are_named_while_they_are_in_use(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.adapters.add(Path("/adapters/words.gguf"))
+    changed = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
+    stage.engine.set_adapters(slow=(changed,))
+    stage.drain()
+    assert "reduced speed" in words(stage)
+    assert "An adapter changes token_embd.weight" in line(stage).words.toolTip()
+    stage.controller.load_model(Path("/models/Another-1B.gguf"))
+    stage.engine.finish_load("Another")
+    stage.drain()
+    assert "reduced speed" not in words(stage)
+
+
+def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.resize(1080, 700)
+    stage.window.adapters.open()
+    stage.rest()
+    stage.controller.send("Why?")
+    stage.drain()
+    stage.engine.read_prompt(1234, 5678)
+    stage.drain()
+    stage.engine.finish_load("A model with a name that is longer than most names are, 135M")
+    stage.drain()
+    assert line(stage).words.shown != words(stage)
+    assert line(stage).words.shown.endswith("reading 1,234 of 5,678")
+
+
+def test_the_speed_of_a_model_is_not_shown_beside_the_next(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    assert words(stage).endswith("38.5 tokens/s")
+    stage.controller.load_model(MODEL.with_name("Other.gguf"))
+    stage.engine.finish_load("Other")
+    stage.drain()
+    assert words(stage) == "Other · reference"
+    stage.controller.load_model(MODEL)
+    stage.engine.finish_load()
+    stage.drain()
+    assert words(stage) == "Small Model 135M · reference"
+
+
+def test_the_speed_stays_with_the_model_that_a_failed_load_leaves(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    stage.controller.load_model(MODEL.with_name("Other.gguf"))
+    stage.engine.fail_load("It is not a model.", "Choose another.", model_gone=False)
+    stage.drain()
+    assert words(stage).endswith("38.5 tokens/s")

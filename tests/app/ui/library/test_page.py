@@ -1,0 +1,342 @@
+"""The page of models: what each row says and offers, search, dropping, one model's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+import scenes_library as scenes
+from app.downloads.queue import Phase
+from app.state.chat import ModelPhase, ModelStatus
+from app.state.library import FileState, Line, Memory, Place
+from app.ui.library.page import LibraryPage
+from app.ui.library.row import LibraryRow
+from app.ui.library.row_values import Verb
+from library_shown import Shown, press, show
+from scenes_library import BONSAI, QWEN, SMOL
+from stage import flush
+
+
+@pytest.fixture
+def shown(qtbot: QtBot) -> Iterator[Shown]:
+    made = Shown()
+    yield made
+    made.close()
+
+
+# --- on this machine ----------------------------------------------------------------------------
+
+
+def test_a_whole_model_can_be_used(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    with qtbot.waitSignal(shown.page.use_requested) as used:
+        qtbot.mouseClick(shown.row("Bonsai 8B").action, Qt.MouseButton.LeftButton)
+    assert used.args == [BONSAI.path]
+
+
+@pytest.mark.parametrize("state", [FileState.UNKNOWN, FileState.BAD, FileState.MISSING])
+def test_nothing_else_can(shown: Shown, state: FileState) -> None:
+    bad = replace(BONSAI, state=state, problem="It is damaged.", remedy="Get another copy.")
+    shown.library.set_installed([bad])
+    flush()
+    row = shown.row("Bonsai 8B")
+    assert row.view.action is None
+    assert not row.action.isVisible()
+    assert all(entry.verb is not Verb.USE for entry in row.view.menu)
+
+
+def test_a_damaged_file_says_what_is_wrong_and_what_to_do(shown: Shown) -> None:
+    show(shown, scenes.library_failed)
+    note = shown.row("half").note.text()
+    assert "blk.7.ffn_up.weight" in note
+    assert note.endswith("the copy is not complete.")
+
+
+def test_memory_is_predicted_then_measured(shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    predicted, measured = shown.row("Bonsai 8B"), shown.row(SMOL.name)
+    assert predicted.meter_words.text() == "2.1 GB of 6.2 GB"
+    assert predicted.meter_under.text() == "fits in memory"
+    assert measured.meter_words.text() == "uses 418 MB now"
+    assert measured.meter_under.text() == "predicted 310 MB"
+    assert "310,000,000" in measured.meter_bar.toolTip()
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [(3.0e9, "fits in memory"), (5.2e9, "tight"), (9.0e9, "too large for this machine")],
+)
+def test_whether_a_model_fits_is_said_in_words(shown: Shown, needed: float, words: str) -> None:
+    row = replace(BONSAI, memory=Memory(int(needed), 6_200_000_000, 4096))
+    shown.library.set_installed([row])
+    flush()
+    assert shown.row("Bonsai 8B").meter_under.text() == words
+    assert words in shown.row("Bonsai 8B").accessibleDescription()
+
+
+def test_the_model_in_use_can_be_unloaded_from_its_menu(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    row = shown.row(SMOL.name)
+    assert row.status.text() == "In use"
+    menu = row.menu()
+    entry = next(each for each in menu.actions() if each.text() == "Unload")
+    with qtbot.waitSignal(shown.page.unload_requested):
+        entry.trigger()
+    menu.deleteLater()
+
+
+def test_a_load_shows_how_far_it_is_and_can_be_cancelled(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_loading)
+    row = shown.row("Bonsai 8B")
+    assert row.progress.share == pytest.approx(0.37, abs=0.01)
+    assert row.action.accessibleName() == "Cancel loading Bonsai 8B"
+    with qtbot.waitSignal(shown.page.cancel_load_requested):
+        qtbot.mouseClick(row.action, Qt.MouseButton.LeftButton)
+
+
+def test_a_load_that_failed_says_why_in_its_row(shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    shown.state.set_model(
+        ModelStatus(
+            ModelPhase.FAILED, BONSAI.path, BONSAI.name, error="It broke.", remedy="Try again."
+        )
+    )
+    flush()
+    assert shown.row("Bonsai 8B").note.text() == "It broke. Try again."
+
+
+def test_deleting_names_what_happens_to_which_file(shown: Shown) -> None:
+    file = replace(BONSAI, path=Path("/elsewhere/b.gguf"), name="Linked", place=Place.FILE)
+    bundled = replace(BONSAI, path=Path("/app/b.gguf"), name="Bundled", place=Place.BUNDLED)
+    shown.library.set_installed([BONSAI, QWEN, file, bundled])
+    flush()
+    entries = {
+        name: [entry.text for entry in shown.row(name).view.menu][2:]
+        for name in ("Bonsai 8B", "Qwen3 8B", "Linked", "Bundled")
+    }
+    assert entries == {
+        "Bonsai 8B": ["Delete (1.2 GB)"],
+        "Qwen3 8B": ["Delete the file (5.0 GB)"],
+        "Linked": ["Remove from the list", "Delete the file (1.2 GB)"],
+        "Bundled": [],
+    }
+
+
+def test_an_empty_library_says_so_and_offers_the_catalog(qtbot: QtBot, shown: Shown) -> None:
+    assert "Looking for models." in shown.texts()
+    show(shown, scenes.library_empty)
+    note = next(text for text in shown.texts() if text.startswith("No model is here yet"))
+    row = next(r for r in shown.page.findChildren(LibraryRow) if r.accessibleName() == note)
+    with qtbot.waitSignal(shown.page.open_file_requested):
+        qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
+    assert "Get a model" in shown.texts()
+
+
+# --- downloads and offers -----------------------------------------------------------------------
+
+
+def test_downloads_show_amount_speed_and_time_left(shown: Shown) -> None:
+    show(shown, scenes.library_downloading)
+    assert shown.row("Qwen3 4B").detail.text() == "1.2 of 2.5 GB · 14 MB/s · 2 min left"
+    assert shown.row("Bonsai 4B").detail.text() == "paused · 90 of 572 MB"
+    assert "Trying again" in shown.row("gemma 3 1b it").note.text()
+
+
+def test_a_stalled_download_shows_no_old_speed(shown: Shown) -> None:
+    row = scenes.download(1, "a.gguf", Phase.RUNNING, 10_000_000, 20_000_000)
+    shown.library.set_downloads([row])
+    flush()
+    assert shown.row("a").detail.text() == "10 of 20 MB · nothing arrives"
+
+
+def test_downloads_are_paused_resumed_cancelled_and_tried_again(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_downloading)
+    page = shown.page
+    for name, place, signal, number in (
+        ("Qwen3 4B", 0, page.pause_requested, 1),
+        ("Bonsai 4B", 0, page.resume_requested, 2),
+        ("Qwen3 4B", 1, page.cancel_requested, 1),
+    ):
+        with qtbot.waitSignal(signal) as asked:
+            qtbot.mouseClick(shown.row(name).icons[place], Qt.MouseButton.LeftButton)
+        assert asked.args == [number]
+    show(shown, scenes.library_failed)
+    row = shown.row("Qwen3 4B")
+    assert "SHA-256" in row.note.text()
+    with qtbot.waitSignal(page.retry_requested):
+        qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
+
+
+def test_the_catalog_offers_what_this_version_runs_and_says_what_it_does_not(
+    qtbot: QtBot, shown: Shown
+) -> None:
+    show(shown, scenes.library_empty)
+    runs = shown.row("Bonsai 1.7B")
+    assert runs.link.text() == "Apache-2.0"
+    assert runs.link.accessibleName() == "Licence: Apache-2.0"
+    with qtbot.waitSignal(shown.page.download_requested) as asked:
+        qtbot.mouseClick(runs.action, Qt.MouseButton.LeftButton)
+    assert asked.args[0].source.file == "Bonsai-1.7B-Q1_0.gguf"
+    for row in shown.library.catalog:
+        shown.page.list.scroll_to(f"catalog {row.model.id}")
+        flush()
+        if row.offer.problem:
+            assert shown.row(row.model.name).view.action is None
+            assert shown.row(row.model.name).note.text() == row.offer.problem
+
+
+# --- search -------------------------------------------------------------------------------------
+
+
+def test_typing_filters_what_is_here_and_sends_nothing(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    sent: list[str] = []
+    shown.page.searched.connect(sent.append)
+    qtbot.keyClicks(shown.page.search, "qwen 8B")
+    flush()
+    names = [text for text in shown.texts() if text in (SMOL.name, "Qwen3 8B", "Bonsai 8B")]
+    assert names == ["Qwen3 8B", "Qwen3 8B"]  # here, and in the catalog
+    assert "Nothing is sent before you ask." in shown.texts()
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [("qwen3", False), ("owner/name", True), ("https://hf.co/owner/name", True)],
+)
+def test_enter_asks_the_hub(qtbot: QtBot, shown: Shown, text: str, link: bool) -> None:
+    page = shown.page
+    qtbot.keyClicks(page.search, f" {text} ")
+    with qtbot.waitSignal(page.link_submitted if link else page.searched) as asked:
+        press(qtbot, Qt.Key.Key_Return)
+    assert asked.args == [text]
+
+
+def test_results_open_to_their_files(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_hub)
+    best = shown.row("4-bit")
+    assert best.badge.text() == "Recommended"
+    assert "Qwen3-8B-Q4_K_M.gguf" in best.detail.text()
+    other = next(
+        row
+        for row in shown.page.findChildren(LibraryRow)
+        if row.isVisible() and row.view.detail.startswith("by unsloth")
+    )
+    with qtbot.waitSignal(shown.page.repository_opened) as opened:
+        qtbot.mouseClick(other.action, Qt.MouseButton.LeftButton)
+    assert opened.args == ["unsloth/Qwen3-8B-GGUF"]
+    shown.page.list.scroll_to(
+        "repository somebody/Qwen3-8B-private-tune-with-a-very-long-name-GGUF"
+    )
+    flush()
+    assert any("sign in" in text for text in shown.texts())
+
+
+def test_offline_is_one_line_and_the_rest_works(shown: Shown) -> None:
+    show(shown, scenes.library_offline)
+    assert any(text.startswith("huggingface.co cannot be reached.") for text in shown.texts())
+    assert shown.row("Qwen3 8B").action.isVisible()
+
+
+def test_escape_clears_the_search_then_closes_the_page(qtbot: QtBot, shown: Shown) -> None:
+    qtbot.keyClicks(shown.page.search, "qwen")
+    press(qtbot, Qt.Key.Key_Escape)
+    assert shown.page.search.text() == ""
+    with qtbot.waitSignal(shown.page.closed):
+        press(qtbot, Qt.Key.Key_Escape)
+
+
+def test_typing_anywhere_on_the_page_searches(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    shown.row("Bonsai 8B").action.setFocus()
+    qtbot.keyClick(shown.row("Bonsai 8B").action, Qt.Key.Key_Q)
+    assert shown.page.search.text() == "q"
+    assert shown.page.search.hasFocus()
+
+
+# --- dropping, news, settings of one model ------------------------------------------------------
+
+
+def drop(page: LibraryPage, *paths: Path) -> bool:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    place, action = QPoint(200, 300), Qt.DropAction.CopyAction
+    button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(place, action, data, button, none)
+    QApplication.sendEvent(page, enter)
+    event = QDropEvent(place.toPointF(), action, data, button, none)
+    QApplication.sendEvent(page, event)
+    return enter.isAccepted()
+
+
+def test_a_dropped_model_is_listed_in_place_and_used(
+    qtbot: QtBot, shown: Shown, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.GGUF"
+    path.touch()
+    with qtbot.waitSignals([shown.page.files_dropped, shown.page.use_requested]):
+        assert drop(shown.page, path)
+
+
+def test_a_dropped_folder_is_added_and_other_files_are_refused(
+    qtbot: QtBot, shown: Shown, tmp_path: Path
+) -> None:
+    dropped: list[tuple[Path, ...]] = []
+    shown.page.files_dropped.connect(dropped.append)
+    (text := tmp_path / "notes.txt").touch()
+    assert not drop(shown.page, text)
+    assert drop(shown.page, tmp_path, text)
+    assert dropped == [(tmp_path,)]
+
+
+def test_news_is_one_line_with_its_action(qtbot: QtBot, shown: Shown) -> None:
+    shown.library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", "", "Undo"))
+    assert shown.page.news.isVisible()
+    with qtbot.waitSignal(shown.page.line_acted):
+        qtbot.mouseClick(shown.page.news_link, Qt.MouseButton.LeftButton)
+    shown.library.set_line(Line("Unloaded, 612 MB given back."))
+    assert not shown.page.news_link.isVisible()
+    shown.library.set_line(None)
+    assert not shown.page.news.isVisible()
+
+
+def test_the_card_tells_what_is_typed_and_keeps_nonsense_to_itself(
+    qtbot: QtBot, shown: Shown
+) -> None:
+    show(shown, scenes.library_defaults)
+    card = shown.page.card
+    assert card.fields["context"].text() == "16,384"
+    assert card.fields["top_k"].placeholderText() == "40"
+    assert "5.1 GB of 6.2 GB" in card.memory_words.text()
+    field = card.fields["context"]
+    field.clear()
+    with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+        qtbot.keyClicks(field, "4096")
+    assert changed.args[0] == BONSAI.path
+    assert changed.args[1].context == 4096
+    field.clear()
+    qtbot.keyClicks(field, "lots")
+    card._take()
+    assert field.property("wrong") is True
+    assert card._values.context == 4096
+    with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+        qtbot.mouseClick(card.precisions[card_type("q8_0")], Qt.MouseButton.LeftButton)
+    assert changed.args[1].cache is card_type("q8_0")
+    with qtbot.waitSignal(shown.page.defaults_changed) as changed:
+        qtbot.mouseClick(card.reset, Qt.MouseButton.LeftButton)
+    assert changed.args[1] == type(changed.args[1])()
+    with qtbot.waitSignal(shown.page.defaults_closed):
+        qtbot.mouseClick(card.close_button, Qt.MouseButton.LeftButton)
+
+
+def card_type(value: str) -> object:
+    from engine import CacheType
+
+    return CacheType(value)

@@ -1,0 +1,188 @@
+"""What assistive technology is told of our own widgets, and that Qt and Python agree on who owns it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QAccessibleActionInterface, QAccessibleInterface
+from PySide6.QtWidgets import QPlainTextEdit
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from app.ui.adapters.strength_slider import StrengthSlider
+from app.ui.transcript.view import Transcript
+from reader import CODE, clipboard, laid_out, message, open_transcript
+from stage import flush
+
+ROOT = Path(__file__).parents[3]
+
+# A slot that is connected for the first time gives the class another meta-object, for which Qt
+# asks the factory again; both answers are then deleted with the widget.
+ASKED_TWICE = """
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QApplication
+from shiboken6 import delete
+from {module} import {name}
+application = QApplication([])
+widget = {name}()
+first = QAccessible.queryAccessibleInterface(widget)
+ids = {{QAccessible.uniqueId(first)}}
+timer = QTimer()
+for slot in (widget.hide, widget.{slot}):
+    timer.timeout.connect(slot)
+    ids.add(QAccessible.uniqueId(QAccessible.queryAccessibleInterface(widget)))
+assert len(ids) > 1, "Qt asked once: this shows nothing"
+delete(widget)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "slot"),
+    [
+        ("app.ui.transcript.view", "Transcript", "jump_to_end"),
+        ("app.ui.library.list", "LibraryList", "_lay_out"),
+        ("app.ui.adapters.strength_slider", "StrengthSlider", "set_strength"),
+    ],
+)
+def test_a_widget_that_qt_asked_about_twice_is_deleted_once(
+    module: str, name: str, slot: str
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", ASKED_TWICE.format(module=module, name=name, slot=slot)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+
+
+LINKS = (
+    "<think>So.</think>See [a **fine** page](https://example.org/a) and [mail](mailto:a@b.c).\n\n"
+    "| Where |\n|---|\n| [cell](https://example.org/b) |\n\n"
+)
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> Iterator[Transcript]:
+    with open_transcript(qtbot) as transcript:
+        yield transcript
+
+
+def described(view: Transcript, index: int) -> QAccessibleInterface:
+    """A message as assistive technology finds it: by way of the list."""
+    return QAccessible.queryAccessibleInterface(view).child(index)
+
+
+def controls(view: Transcript, index: int) -> dict[str, QAccessibleInterface]:
+    found = described(view, index)
+    children = [found.child(n) for n in range(found.childCount())]
+    assert [found.indexOfChild(child) for child in children] == list(range(len(children)))
+    assert all(child.parent() is found for child in children)
+    return {child.text(QAccessible.Text.Name): child for child in children}
+
+
+def press(control: QAccessibleInterface) -> None:
+    action = control.actionInterface()
+    assert action.actionNames() == [QAccessibleActionInterface.pressAction()]
+    action.doAction(QAccessibleActionInterface.pressAction())
+    flush()
+
+
+def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages(
+        [message(1, "Ask", own=True, sibling=2, siblings=2), message(2, "Said"), message(3, "Last")]
+    )
+    assert list(controls(view, 1)) == ["Copy as Markdown", "Answer again"]  # shown only on hover
+    own = controls(view, 0)
+    buttons = ["Copy as Markdown", "Edit and send again", "Previous version", "2/2", "Next version"]
+    assert list(own) == buttons
+    roles = {name: item.role() for name, item in own.items()}
+    assert roles.pop("2/2") is QAccessible.Role.StaticText
+    assert set(roles.values()) == {QAccessible.Role.Button}
+    press(own["Copy as Markdown"])
+    assert clipboard() == "Ask"
+    with qtbot.waitSignal(view.sibling_requested) as asked:
+        press(own["Previous version"])
+    assert asked.args == [1, -1]
+    assert own["Next version"].actionInterface() is None
+    assert own["Next version"].state().disabled
+    with qtbot.waitSignal(view.regenerate_requested) as asked:
+        press(controls(view, 1)["Answer again"])
+    assert asked.args == [2]
+
+
+def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, LINKS + CODE)])
+    laid_out(view, qtbot)
+    found = controls(view, 0)
+    thoughts, *links, code, _, _ = found
+    assert links == ["a fine page", "mail", "cell"]
+    for name, address in zip(
+        links, ("https://example.org/a", "mailto:a@b.c", "https://example.org/b"), strict=True
+    ):
+        link = found[name]
+        assert link.role() is QAccessible.Role.Link
+        assert link.text(QAccessible.Text.Description) == address
+        where = view.viewport().mapFromGlobal(link.rect().center())
+        assert view.pointer.target(where.toPointF()).link == address
+        with qtbot.waitSignal(view.link_activated) as opened:
+            press(link)
+        assert opened.args == [address]
+    assert code == "Copy code"
+    press(found["Copy code"])
+    assert clipboard().startswith("def f(x):")
+    assert found[thoughts].state().collapsed
+    press(found[thoughts])
+    assert found[thoughts].state().expanded
+
+
+def test_the_interfaces_of_a_message_end_with_it(view: Transcript) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    asked, said = described(view, 0), described(view, 1)
+    tool = controls(view, 1)["Answer again"]
+    view.set_messages([message(1, "Ask", own=True), message(3, "Said otherwise")])
+    assert described(view, 0) is asked
+    assert not isValid(said)
+    assert not isValid(tool)
+    view.remove_message(1)
+    assert not isValid(asked)
+    assert described(view, 0).text(QAccessible.Text.Name) == "Answer: Said otherwise"
+
+
+def test_the_editor_of_a_message_is_in_the_tree(view: Transcript) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.edit_message(1)
+    listed = QAccessible.queryAccessibleInterface(view)
+    assert listed.childCount() == 3
+    editor = listed.child(2)
+    assert listed.indexOfChild(editor) == 2
+    inside = [editor.child(n) for n in range(editor.childCount())]
+    assert any(isinstance(child.object(), QPlainTextEdit) for child in inside)
+    assert list(controls(view, 0)) == []  # its tools are gone meanwhile
+
+
+def test_the_control_that_has_the_keyboard_says_so(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.keys.enter(backwards=False)
+    assert described(view, 1).state().focused
+    qtbot.keyClick(view, Qt.Key.Key_Up)
+    assert described(view, 0).state().focused
+    assert not described(view, 1).state().focused
+    qtbot.keyClick(view, Qt.Key.Key_Right)
+    assert controls(view, 0)["Edit and send again"].state().focused
+    assert not described(view, 0).state().focused
+
+
+def test_a_strength_is_a_value_and_nothing_it_is_not(qtbot: QtBot) -> None:
+    slider = StrengthSlider()
+    qtbot.addWidget(slider)
+    found = QAccessible.queryAccessibleInterface(slider)
+    assert found.valueInterface().currentValue() == 1.0
+    assert found.textInterface() is None  # once it was an address that was no interface
+    assert found.editableTextInterface() is None

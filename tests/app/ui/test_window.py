@@ -1,0 +1,332 @@
+"""The window as a person uses it: typing, keys, dragging, closing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QObject, QPoint, QPointF, Qt, QUrl, Slot
+from PySide6.QtGui import (
+    QDesktopServices,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QGuiApplication,
+)
+from PySide6.QtWidgets import QApplication, QFileDialog
+from pytestqt.qtbot import QtBot
+
+from app.settings.table import load
+from app.state.chat import Notice
+from app.store.store import MessageState
+from app.ui.window import open_link
+from engine import Cancel, FinishReason, Generate
+from fakes import MODEL
+from stage import Stage, flush, until
+
+
+class Catcher(QObject):
+    """Takes the addresses that would go to the browser."""
+
+    def __init__(self, opened: list[QUrl]) -> None:
+        super().__init__()
+        self._opened = opened
+
+    @Slot(QUrl)
+    def take(self, url: QUrl) -> None:
+        self._opened.append(url)
+
+
+def type_and_send(qtbot: QtBot, stage: Stage, text: str) -> None:
+    qtbot.keyClicks(stage.window.composer.editor, text)
+    qtbot.keyClick(stage.window.composer.editor, Qt.Key.Key_Return)
+    stage.drain()
+
+
+def press(qtbot: QtBot, stage: Stage, name: str) -> None:
+    """Press the first key of an action, as a person would."""
+    stage.window.actions_by_id[name].trigger()
+    flush()
+
+
+def test_typed_text_goes_out_and_the_answer_comes_back(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "Why is the sky blue?")
+    assert stage.window.composer.text() == ""
+    assert stage.engine.asked.turns[0].text == "Why is the sky blue?"
+    assert stage.window.composer.busy
+    stage.engine.write("Because of the air.")
+    stage.engine.finish()
+    stage.settle()
+    assert not stage.window.composer.busy
+    assert stage.state.messages[-1].text == "Because of the air."
+    assert stage.window.windowTitle() == "Why is the sky blue? — Tokonoma"
+
+
+def test_the_window_is_usable_while_the_model_loads(qtbot: QtBot, stage: Stage) -> None:
+    stage.start(MODEL)
+    type_and_send(qtbot, stage, "Early")
+    assert stage.engine.count(Generate) == 0
+    assert stage.window.composer.text() == ""
+    stage.engine.finish_load()
+    stage.drain()
+    assert stage.engine.asked.turns[0].text == "Early"
+
+
+def test_the_composer_is_free_while_an_answer_is_written(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "First")
+    type_and_send(qtbot, stage, "Second")
+    assert stage.window.composer.text() == "Second"
+    assert stage.engine.count(Generate) == 1
+
+
+def test_escape_stops_the_answer(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "Go on for ever")
+    qtbot.keyClick(stage.window.composer.editor, Qt.Key.Key_Escape)
+    assert stage.engine.last(Cancel) == Cancel(stage.engine.asked.request)
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.settle()
+    assert stage.state.messages[-1].state is MessageState.STOPPED
+
+
+def test_escape_and_typing_anywhere_go_to_the_composer(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.window.activateWindow()
+    stage.window.sidebar.new_button.setFocus()
+    qtbot.keyClick(stage.window.sidebar.new_button, Qt.Key.Key_H)
+    assert stage.window.composer.text() == "h"
+    assert stage.window.composer.editor.hasFocus()
+    stage.window.sidebar.list.setFocus()
+    qtbot.keyClick(stage.window.sidebar.list, Qt.Key.Key_Escape)
+    assert stage.window.composer.editor.hasFocus()
+
+
+def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    button = stage.window.chat.empty_view.suggestions[1]
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    stage.drain()
+    assert stage.engine.asked.turns[0].text == button.text()
+
+
+def test_without_a_model_the_empty_view_says_how_to_get_one(stage: Stage) -> None:
+    stage.start()
+    view = stage.window.chat.empty_view
+    assert "GGUF" in view.sentence.text()
+    assert not view.open_button.isHidden()
+    assert all(button.isHidden() for button in view.suggestions)
+    stage.controller.load_model(MODEL)
+    assert view.open_button.isHidden()
+    assert not any(button.isHidden() for button in view.suggestions)
+
+
+def test_drafts_stay_with_their_conversations(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "First")
+    first = stage.state.current
+    qtbot.keyClicks(stage.window.composer.editor, "half a thought")
+    press(qtbot, stage, "new")
+    assert stage.window.composer.text() == ""
+    qtbot.keyClicks(stage.window.composer.editor, "another")
+    assert first is not None
+    stage.controller.open_conversation(first)
+    assert stage.window.composer.text() == "half a thought"
+    press(qtbot, stage, "new")
+    assert stage.window.composer.text() == "another"
+
+
+def test_a_sent_message_leaves_no_draft_behind(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "First")
+    press(qtbot, stage, "new")
+    assert stage.window.composer.text() == ""
+    assert stage.state.drafts.get(None, "") == ""
+
+
+def test_a_draft_is_there_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    stage.controller.drafts.keep(None, "not sent yet")
+    stage.settle()
+    again = Stage(stage.folder / "other")
+    again.archive.path = stage.archive.path
+    stage.archive.close()
+    again.start()
+    assert again.window.composer.text() == "not sent yet"
+    again.close()
+
+
+def test_dragging_a_model_file_is_shown_and_dropping_it_loads(stage: Stage) -> None:
+    stage.ready(MODEL)
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/models/dropped.GGUF")])
+    arguments = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton)
+    modifier = Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(QPoint(300, 300), *arguments, modifier)
+    QApplication.sendEvent(stage.window, enter)
+    assert enter.isAccepted()
+    assert not stage.window.drop_area.isHidden()
+    QApplication.sendEvent(stage.window, QDragLeaveEvent())
+    assert stage.window.drop_area.isHidden()
+    QApplication.sendEvent(stage.window, enter)
+    QApplication.sendEvent(stage.window, QDropEvent(QPointF(300, 300), *arguments, modifier))
+    assert stage.window.drop_area.isHidden()
+    assert stage.engine.load.path == Path("/models/dropped.GGUF")
+
+
+def test_other_files_are_not_taken(stage: Stage) -> None:
+    stage.start()
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/pictures/cat.png"), QUrl("https://example.org/a.gguf")])
+    event = QDragEnterEvent(
+        QPoint(300, 300),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    event.ignore()
+    QApplication.sendEvent(stage.window, event)
+    assert not event.isAccepted()
+    assert stage.window.drop_area.isHidden()
+
+
+def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    press(qtbot, stage, "open")
+    dialog = stage.window.findChild(QFileDialog)
+    assert dialog is not None
+    dialog.fileSelected.emit("/models/chosen.gguf")
+    assert stage.engine.load.path == Path("/models/chosen.gguf")
+    dialog.close()
+    flush()
+
+
+def test_the_dialog_opens_beside_the_model_in_use(
+    qtbot: QtBot, stage: Stage, tmp_path: Path
+) -> None:
+    stage.ready(tmp_path / "model.gguf")
+    press(qtbot, stage, "open")
+    dialog = stage.window.findChild(QFileDialog)
+    assert dialog is not None
+    assert Path(dialog.directory().absolutePath()) == tmp_path
+    dialog.close()
+    flush()
+
+
+def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    assert not stage.window.sidebar.isHidden()
+    press(qtbot, stage, "sidebar")
+    assert stage.window.sidebar.isHidden()
+    assert not stage.window.top_bar.show_button.isHidden()
+    stage.settle()
+    assert load(stage.folder / "settings.json").sidebar_open is False
+    press(qtbot, stage, "search")
+    assert not stage.window.sidebar.isHidden()
+
+
+def test_a_narrow_window_makes_room_and_a_wide_one_brings_it_back(stage: Stage) -> None:
+    stage.start()
+    stage.window.resize(500, 700)
+    flush()
+    assert stage.window.sidebar.isHidden()
+    stage.window.resize(1000, 700)
+    flush()
+    assert not stage.window.sidebar.isHidden()
+
+
+def test_the_theme_goes_round_and_is_kept(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    press(qtbot, stage, "theme")
+    stage.settle()
+    assert load(stage.folder / "settings.json").theme == "dark"
+    assert stage.theme.palette.dark
+
+
+def test_the_last_answer_is_copied_as_markdown(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "Hello")
+    stage.engine.write("**bold** answer")
+    stage.engine.finish()
+    stage.settle()
+    press(qtbot, stage, "copy_answer")
+    assert QGuiApplication.clipboard().text() == "**bold** answer"
+
+
+def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    type_and_send(qtbot, stage, "Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish()
+    stage.settle()
+    press(qtbot, stage, "regenerate")
+    stage.drain()
+    assert stage.engine.count(Generate) == 2
+    assert stage.state.messages[-1].siblings == 2
+
+
+def test_trouble_is_a_line_that_can_be_closed(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    stage.state.set_notice("store", Notice("The disk is full.", "Free some space.", "Try"))
+    banner = stage.window.banners.shown["store"]
+    assert banner.words.text() == "The disk is full. Free some space."
+    qtbot.mouseClick(banner.close_button, Qt.MouseButton.LeftButton)
+    assert stage.window.banners.shown == {}
+    assert stage.window.banners.isHidden()
+
+
+def test_words_of_trouble_are_never_markup(stage: Stage) -> None:
+    stage.start()
+    stage.state.set_notice("x", Notice("<b>bold</b> <img src='http://example.org/x.png'>"))
+    assert stage.window.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
+
+
+def test_closing_asks_before_it_closes(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    with qtbot.waitSignal(stage.window.closing, timeout=1000):
+        stage.window.close()
+    assert stage.window.isVisible()
+
+
+def test_the_first_paint_is_told_once(qtbot: QtBot, stage: Stage) -> None:
+    told: list[bool] = []
+    stage.window.painted.connect(lambda: told.append(True))
+    stage.window.show()
+    until(lambda: bool(told))
+    stage.window.repaint()
+    stage.window.resize(900, 700)
+    flush()
+    assert told == [True]
+
+
+def test_size_and_place_come_back(stage: Stage) -> None:
+    stage.start()
+    stage.window.resize(777, 555)
+    text = stage.window.geometry_text()
+    stage.window.resize(900, 700)
+    stage.window.restore_geometry(text)
+    assert (stage.window.width(), stage.window.height()) == (777, 555)
+
+
+def test_the_composer_grows_to_a_third_of_the_window(stage: Stage) -> None:
+    stage.start()
+    stage.window.resize(1000, 900)
+    flush()
+    stage.window.composer.set_text("\n".join(["line"] * 200))
+    assert stage.window.composer.editor.height() == 300
+
+
+def test_links_to_programs_and_files_are_refused(stage: Stage) -> None:
+    opened: list[QUrl] = []
+    catcher = Catcher(opened)
+    for scheme in ("http", "https", "mailto", "file", "javascript"):
+        QDesktopServices.setUrlHandler(scheme, catcher, "take")
+    try:
+        for address in ("file:///etc/passwd", "javascript:alert(1)", "smb://host/share", "a.exe"):
+            assert not open_link(address)
+        assert open_link("https://example.org/page")
+    finally:
+        for scheme in ("http", "https", "mailto", "file", "javascript"):
+            QDesktopServices.unsetUrlHandler(scheme)
+    assert [url.toString() for url in opened] == ["https://example.org/page"]

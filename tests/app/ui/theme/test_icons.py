@@ -1,0 +1,92 @@
+"""Every drawing renders in the colour asked for; none lies about unused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QIcon, QImage
+from PySide6.QtWidgets import QApplication
+
+from app.system import paths
+from app.ui.theme import icons
+
+FILES = sorted((paths.resources() / "icons").glob("*.svg"))
+NAMES = [file.stem for file in FILES if not file.stem.startswith("app")]
+CODE = "\n".join(
+    file.read_text(encoding="utf-8") for file in Path(icons.__file__).parents[2].rglob("*.py")
+)
+
+
+def pixels(image: QImage) -> list[int]:
+    """Alpha of each pixel."""
+    return [
+        image.pixelColor(x, y).alpha() for x in range(image.width()) for y in range(image.height())
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_icon_is_drawn_in_its_colour(qapp: QApplication, name: str) -> None:
+    image = icons.pixmap(name, "#3B6848", 24).toImage()
+    solid = [
+        image.pixelColor(x, y).name()
+        for x in range(24)
+        for y in range(24)
+        if image.pixelColor(x, y).alpha() == 255
+    ]
+    assert sum(alpha > 0 for alpha in pixels(image)) > 20, "nothing is drawn"
+    assert set(solid) <= {"#3b6848"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_icon_keeps_clear_of_its_edges(qapp: QApplication, name: str) -> None:
+    image = icons.pixmap(name, "#000000", 24).toImage()
+    edge = [
+        image.pixelColor(x, y).alpha()
+        for x in range(24)
+        for y in range(24)
+        if x in (0, 23) or y in (0, 23)
+    ]
+    assert max(edge) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_icon_is_unused(name: str) -> None:
+    assert re.search(rf'"{name}"', CODE), f"no code names the icon {name}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_drawings_hold_no_script_and_no_reference(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert not re.search(r"<script|href|url\(|<image", text)
+
+
+def test_icons_of_the_set_share_one_pen() -> None:
+    for name in NAMES:
+        text = icons.source(f"icons/{name}.svg")
+        assert 'viewBox="0 0 24 24"' in text
+        assert 'stroke-width="1.75" stroke-linecap="round"' in text
+        assert 'stroke="currentColor"' in text
+
+
+def test_an_icon_is_sharp_on_every_screen(qapp: QApplication) -> None:
+    icon = icons.icon("copy", "#000000", 20)
+    assert {size.width() for size in icon.availableSizes()} >= {20, 30, 40}
+
+
+def test_a_disabled_icon_is_fainter(qapp: QApplication) -> None:
+    icon = icons.icon("plus", "#000000", 20)
+    normal = icon.pixmap(20, 20, QIcon.Mode.Normal).toImage()
+    disabled = icon.pixmap(20, 20, QIcon.Mode.Disabled).toImage()
+    assert 0 < max(pixels(disabled)) < 0.5 * max(pixels(normal))
+
+
+def test_the_application_icon_has_the_sizes_desktops_ask_for(qapp: QApplication) -> None:
+    sizes = {size.width() for size in icons.application_icon().availableSizes()}
+    assert sizes >= {16, 24, 32, 48, 64, 128, 256}
+
+
+def test_an_unknown_icon_is_an_error(qapp: QApplication) -> None:
+    with pytest.raises(FileNotFoundError):
+        icons.icon("no such icon", "#000000")

@@ -1,0 +1,114 @@
+"""The table of colours keeps its promises; the theme follows the desktop unless told otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontInfo
+from PySide6.QtWidgets import QApplication
+
+from app.ui.theme import palette, theme
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, Palette, palette_for
+from app.ui.theme.theme import Theme
+
+TEXTS = ("text", "secondary", "accent", "danger", "warning")
+GROUNDS = ("background", "surface", "sunken")
+
+
+def luminance(color: str) -> float:
+    def linear(part: float) -> float:
+        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+    q = QColor(color)
+    return 0.2126 * linear(q.redF()) + 0.7152 * linear(q.greenF()) + 0.0722 * linear(q.blueF())
+
+
+def contrast(first: str, second: str) -> float:
+    """By the WCAG formula."""
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
+def test_every_text_is_readable_on_every_ground(palette: Palette) -> None:
+    for text in TEXTS:
+        for ground in GROUNDS:
+            value = contrast(getattr(palette, text), getattr(palette, ground))
+            assert value >= 4.5, f"{text} on {ground} is {value:.1f}"
+    assert contrast(palette.text, palette.accent_soft) >= 7
+    assert contrast(palette.on_accent, palette.accent) >= 4.5
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=lambda p: p.name)
+def test_faint_text_is_readable_where_it_is_allowed(palette: Palette) -> None:
+    allowed = ("background", "surface") if palette is LIGHT else GROUNDS
+    for ground in allowed:
+        assert contrast(palette.faint, getattr(palette, ground)) >= 4.5
+
+
+def test_the_table_holds_the_contrasts_it_was_drawn_with() -> None:
+    assert contrast(LIGHT.text, LIGHT.background) == pytest.approx(15.9, abs=0.06)
+    assert contrast(LIGHT.accent, LIGHT.surface) == pytest.approx(6.4, abs=0.06)
+    assert contrast(DARK.text, DARK.sunken) == pytest.approx(15.3, abs=0.06)
+    assert contrast(DARK.on_accent, DARK.accent) == pytest.approx(8.4, abs=0.06)
+
+
+def test_a_desktop_that_does_not_say_is_light() -> None:
+    assert palette_for("system", Qt.ColorScheme.Unknown) is LIGHT
+    assert palette_for("system", Qt.ColorScheme.Light) is LIGHT
+    assert palette_for("system", Qt.ColorScheme.Dark) is DARK
+
+
+def test_a_desktop_that_asks_for_contrast_gets_it() -> None:
+    assert palette_for("system", Qt.ColorScheme.Light, contrast=True) is HIGH_CONTRAST
+    assert palette_for("light", Qt.ColorScheme.Light, contrast=True) is LIGHT
+
+
+def test_the_setting_overrides_the_desktop() -> None:
+    assert palette_for("light", Qt.ColorScheme.Dark) is LIGHT
+    assert palette_for("high contrast", Qt.ColorScheme.Light) is HIGH_CONTRAST
+
+
+def test_choosing_a_theme_repaints_the_application(qapp: QApplication) -> None:
+    made = Theme(qapp, "light")
+    told: list[Palette] = []
+    made.changed.connect(told.append)
+    made.choose("dark")
+    made.choose("dark")
+    assert told == [DARK]
+    assert qapp.palette().window().color().name().upper() == DARK.background
+    made.deleteLater()
+
+
+def test_the_bundled_fonts_are_used(qapp: QApplication) -> None:
+    assert theme.load_fonts() >= 8
+    assert QFontInfo(theme.font(13)).family() == "Inter"
+    assert QFontInfo(theme.font(13, QFont.Weight.Medium)).weight() == 500
+    assert QFontInfo(theme.code_font(13)).family() == "JetBrains Mono"
+
+
+def test_figures_have_one_width(qapp: QApplication) -> None:
+    from PySide6.QtGui import QFontMetricsF
+
+    plain, even = QFontMetricsF(theme.font(12)), QFontMetricsF(theme.figures(12))
+    assert plain.horizontalAdvance("1") != plain.horizontalAdvance("0")
+    assert even.horizontalAdvance("1") == even.horizontalAdvance("0")
+
+
+def test_drawings_take_the_colours_of_the_theme() -> None:
+    drawing = f'<path stroke="{LIGHT.accent}" fill="{LIGHT.accent_soft}"/>'
+    assert palette.recolored(drawing, DARK) == (
+        f'<path stroke="{DARK.accent}" fill="{DARK.accent_soft}"/>'
+    )
+    # One pass: white text on black must not turn the black that was white before.
+    swapped = replace(LIGHT, surface=LIGHT.text, text=LIGHT.surface)
+    both = f"{LIGHT.surface} {LIGHT.text}"
+    assert palette.recolored(both, swapped) == f"{LIGHT.text} {LIGHT.surface}"
+
+
+def test_mixing_goes_from_the_first_to_the_second() -> None:
+    assert palette.mix("#000000", "#FFFFFF", 0) == "#000000"
+    assert palette.mix("#000000", "#FFFFFF", 0.5) == "#808080"
+    assert palette.mix("#000000", "#FFFFFF", 1) == "#FFFFFF"

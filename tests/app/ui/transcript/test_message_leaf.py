@@ -1,0 +1,61 @@
+"""The leaf on answers that used adapters: which, how strongly, and the same again without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPointF
+from PySide6.QtGui import QAccessible
+from pytestqt.qtbot import QtBot
+
+from app.store.store import AdapterMark
+from app.ui.transcript.message_tools import adapters_in_words, tools_for
+from reader import click, message, open_transcript, tool_point
+from stage import flush
+
+MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"), AdapterMark("formal-german", 1.0, "77aa"))
+
+
+def test_a_leaf_marks_an_answer_that_used_adapters_and_tells_which(qtbot: QtBot) -> None:
+    plain = message(1, "Plain.")
+    marked = replace(message(2, "Arr."), adapters=MARKS)
+    assert [tool.name for tool in tools_for(plain, busy=False)] == ["copy", "regenerate"]
+    leaf = tools_for(marked, busy=True)[0]
+    assert (leaf.name, leaf.lasting) == ("leaf", True)
+    assert leaf.text == "Written with pirate-speech at 0.80 and formal-german at 1.00"
+    with open_transcript(qtbot) as view:
+        view.set_messages([plain, marked])
+        flush()
+        point = tool_point(view, 1, "leaf")
+        assert view.pointer.tip(QPointF(point)) == leaf.text
+        with qtbot.waitSignal(view.adapters_requested):
+            click(qtbot, view, point)
+        reader = QAccessible.queryAccessibleInterface(view)
+        described = reader.child(1).text(QAccessible.Text.Description)
+        assert described == leaf.text
+        assert reader.child(0).text(QAccessible.Text.Description) == ""
+
+
+def test_an_answer_with_adapters_can_be_given_again_without(qtbot: QtBot) -> None:
+    with open_transcript(qtbot) as view:
+        view.set_messages([replace(message(2, "Arr."), adapters=MARKS)])
+        flush()
+        with qtbot.waitSignal(view.compare_requested) as asked:
+            click(qtbot, view, tool_point(view, 0, "leaf_off"))
+    assert asked.args == [2]
+
+
+@pytest.mark.parametrize(
+    ("marks", "words"),
+    [
+        ((), ""),
+        (MARKS[:1], "Written with pirate-speech at 0.80"),
+        (
+            (*MARKS, AdapterMark("猫", -1.5, "")),
+            "Written with pirate-speech at 0.80, formal-german at 1.00 and 猫 at -1.50",
+        ),
+    ],
+)
+def test_marks_in_words(marks: tuple[AdapterMark, ...], words: str) -> None:
+    assert adapters_in_words(marks) == words

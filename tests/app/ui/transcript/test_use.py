@@ -1,0 +1,355 @@
+"""The transcript in use: selecting, copying, tools, editing, the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QAccessible, QColor, QGuiApplication, QInputMethodEvent
+from PySide6.QtWidgets import QPlainTextEdit
+from pytestqt.qtbot import QtBot
+
+from app.store.store import Message, MessageState
+from app.ui.blocks.code import CodeView
+from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.view import Transcript
+from reader import (
+    CODE,
+    LONG,
+    click,
+    clipboard,
+    drag,
+    laid_out,
+    message,
+    open_transcript,
+    part_point,
+    stream_in,
+    streaming,
+    tool_point,
+)
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> Iterator[Transcript]:
+    with open_transcript(qtbot) as transcript:
+        yield transcript
+
+
+# --- selecting and copying ----------------------------------------------------------------------
+
+
+def test_whole_blocks_are_copied_as_markdown_and_html(view: Transcript, qtbot: QtBot) -> None:
+    source = "## Head\n\n- a **b**\n- c\n\n```py\nx\n```"
+    view.set_messages([message(1, "Ask *this*", own=True), message(2, source)])
+    qtbot.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert clipboard() == f"Ask *this*\n\n{source}"
+    html = QGuiApplication.clipboard().mimeData().html()
+    assert "<strong>b</strong>" in html
+    assert "Ask *this*" in html
+
+
+def test_a_part_of_a_block_is_copied_as_plain_text(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "Some **bold** words.")])
+    qtbot.mouseDClick(
+        view.viewport(), Qt.MouseButton.LeftButton, pos=part_point(view, 0, 0, 60, 10)
+    )
+    view.selection.set((0, 0, 2), (0, 0, 9))
+    view.copy()
+    assert clipboard() == "me bold"
+
+
+def test_double_click_selects_a_word_and_triple_click_the_paragraph(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "First words here.\n\nSecond paragraph.")])
+    point = part_point(view, 0, 0, 12, 10)
+    port, left = view.viewport(), Qt.MouseButton.LeftButton
+    qtbot.mouseClick(port, left, pos=point)
+    qtbot.mouseDClick(port, left, pos=point)
+    assert view.selection.span() == ((0, 0, 0), (0, 0, 5))
+    qtbot.mousePress(port, left, pos=point)
+    qtbot.mouseRelease(port, left, pos=point)
+    assert view.selection.span() == ((0, 0, 0), (0, 0, len("First words here.")))
+
+
+def test_dragging_selects_across_messages_and_shift_click_extends(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Question", own=True), message(2, CODE), message(3, "Last")])
+    drag(qtbot, view, part_point(view, 0, 0, 0, 10), part_point(view, 1, 0, 1000, 10))
+    assert view.selection.text(view.stack.views) == "Question\n\nRun this:"
+    qtbot.mouseClick(
+        view.viewport(),
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.ShiftModifier,
+        part_point(view, 2, 0, 1000, 10),
+    )
+    assert view.selection.text(view.stack.views) == f"Question\n\n{CODE}\n\nLast"
+
+
+def test_text_beyond_the_basic_plane_is_cut_where_it_looks_cut(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "🌳🌳 tree")])
+    view.selection.set((0, 0, 2), (0, 0, 7))
+    view.copy()
+    assert clipboard() == "🌳 tr"
+
+
+def test_copy_on_a_code_block_takes_the_code_without_fences(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, CODE)])
+    code = view.stack.views[0].parts[1].view
+    assert isinstance(code, CodeView)
+    area = code.copy_area().center()
+    click(qtbot, view, part_point(view, 0, 1, area.x(), area.y()))
+    assert clipboard() == "def f(x):\n    return x + 1  # one more"
+    assert code.copied
+    qtbot.waitUntil(lambda: not code.copied, timeout=5000)
+
+
+def test_a_selection_survives_what_streams_in_below_it(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "Keep this"), streaming(2)])
+    view.selection.set((0, 0, 0), (0, 0, 4))
+    stream_in(view, qtbot, 2, CODE)
+    assert view.selection.text(view.stack.views) == "Keep"
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+def names(message_: Message, *, busy: bool = False) -> list[str]:
+    return [tool.name for tool in tools_for(message_, busy=busy)]
+
+
+def test_each_state_offers_its_tools() -> None:
+    stopped = message(1, "a", state=MessageState.STOPPED)
+    assert names(stopped) == ["word", "continue", "copy", "regenerate"]
+    assert names(stopped, busy=True) == ["word", "copy"]
+    assert names(message(1, "a", own=True)) == ["copy", "edit"]
+    assert names(streaming(1)) == []
+    assert names(message(1, "", state=MessageState.FAILED, error="e")) == ["regenerate"]
+    switch = tools_for(message(1, "a", sibling=1, siblings=3), busy=False)[-3:]
+    assert [(tool.name, tool.text, tool.enabled) for tool in switch] == [
+        ("previous", "Previous version", False),
+        ("word", "1/3", True),
+        ("next", "Next version", True),
+    ]
+
+
+def test_tools_ask_for_what_they_say(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages(
+        [
+            message(1, "Ask", own=True, sibling=1, siblings=2),
+            message(2, "Said", state=MessageState.STOPPED, sibling=2, siblings=3),
+        ]
+    )
+    with qtbot.waitSignal(view.regenerate_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "regenerate"))
+    assert asked.args == [2]
+    with qtbot.waitSignal(view.continue_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "continue"))
+    assert asked.args == [2]
+    with qtbot.waitSignal(view.sibling_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "previous"))
+    assert asked.args == [2, -1]
+    click(qtbot, view, tool_point(view, 1, "copy"))
+    assert clipboard() == "Said"
+
+
+def test_tools_of_other_messages_come_with_the_mouse_and_move_nothing(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    assert view.tools.shown(0) == ([], [])
+    heights = [shown.height for shown in view.stack.views]
+    qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit"]
+    assert [shown.height for shown in view.stack.views] == heights
+
+
+def test_a_failed_answer_says_why_in_its_place(view: Transcript, qtbot: QtBot) -> None:
+    error = "The prompt is too long. Shorten it."
+    view.set_messages([streaming(1)])
+    view.update_message(message(1, "", state=MessageState.FAILED, error=error))
+    shown = view.stack.views[0]
+    assert shown.error is not None
+    assert shown.error.text == error
+    assert shown.tools_top > shown.error.height
+
+
+def test_a_link_is_followed_on_a_click_but_not_after_a_drag(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "[a long enough link](https://a.b) end")])
+    inside, end = part_point(view, 0, 0, 20, 10), part_point(view, 0, 0, 60, 10)
+    with qtbot.assertNotEmitted(view.link_activated):
+        drag(qtbot, view, inside, end)
+    with qtbot.waitSignal(view.link_activated) as followed:
+        click(qtbot, view, inside)
+    assert followed.args == ["https://a.b"]
+    assert view.viewport().cursor().shape() is Qt.CursorShape.PointingHandCursor
+    assert view.pointer.tip(QPointF(inside)) == "https://a.b"
+    qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 150, 10))
+    assert view.viewport().cursor().shape() is Qt.CursorShape.IBeamCursor
+
+
+def test_thoughts_are_one_line_until_it_is_clicked(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, f"<think>{'Hm. ' * 25}</think>{'Yes. ' * 17}")])  # half of it
+    shown = view.stack.views[0]
+    assert [part.thought for part in shown.parts] == [False]
+    assert shown.thought_words() == "Thought for 3 s"
+    corner = QPoint(view.places.column_left(), round(view.places.message_top(0)))
+    click(qtbot, view, corner + QPoint(30, 14))
+    assert [part.thought for part in shown.parts] == [True, False]
+    click(qtbot, view, corner + QPoint(30, 14))
+    assert [part.thought for part in shown.parts] == [False]
+
+
+def test_thinking_is_shown_while_it_lasts(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([streaming(1)])
+    stream_in(view, qtbot, 1, "<think>\nLet me")
+    assert view.stack.views[0].thought_words() == "Thinking…"
+    stream_in(view, qtbot, 1, " see.</think>\n\nYes.")
+    assert view.stack.views[0].thought_words().startswith("Thought")
+    assert len(view.stack.views[0].parts) == 1
+
+
+# --- editing ------------------------------------------------------------------------------------
+
+
+def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
+    click(qtbot, view, tool_point(view, 0, "edit"))
+    field = view.findChild(QPlainTextEdit)
+    assert isinstance(field, QPlainTextEdit)
+    return field
+
+
+def test_enter_sends_an_edit_and_shift_enter_begins_a_line(view: Transcript, qtbot: QtBot) -> None:
+    field = open_editor(view, qtbot)
+    assert field.toPlainText() == "Ask"
+    qtbot.keyClicks(field, " more")
+    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(field, "again")
+    with qtbot.waitSignal(view.edit_submitted) as sent:
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert sent.args == [1, "Ask more\nagain"]
+    assert not view.stack.views[0].hidden_for_edit
+
+
+def test_escape_leaves_the_message_as_it_was(view: Transcript, qtbot: QtBot) -> None:
+    field = open_editor(view, qtbot)
+    before = view.stack.views[1].message.text
+    with qtbot.assertNotEmitted(view.edit_submitted):
+        qtbot.keyClicks(field, "!!")
+        qtbot.keyClick(field, Qt.Key.Key_Escape)
+    assert not view.stack.views[0].hidden_for_edit
+    assert view.stack.views[1].message.text == before
+
+
+def test_enter_while_an_input_method_composes_does_not_send(view: Transcript, qtbot: QtBot) -> None:
+    field = open_editor(view, qtbot)
+    QGuiApplication.sendEvent(field, QInputMethodEvent("にほ", []))
+    with qtbot.assertNotEmitted(view.edit_submitted):
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+    committed = QInputMethodEvent("", [])
+    committed.setCommitString("日本")
+    QGuiApplication.sendEvent(field, committed)
+    field.setPlainText("日本")
+    with qtbot.waitSignal(view.edit_submitted):
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def test_the_message_makes_room_for_a_growing_edit(view: Transcript, qtbot: QtBot) -> None:
+    field = open_editor(view, qtbot)
+    top = view.stack.top(1)
+    field.setPlainText("line\n" * 6)
+    assert view.stack.top(1) > top
+
+
+def test_nothing_can_be_edited_while_an_answer_is_made(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "Ask", own=True)])
+    view.set_busy(True)
+    view.edit_message(1)
+    assert view.findChild(QPlainTextEdit) is None
+
+
+# --- keyboard and screen readers ----------------------------------------------------------------
+
+
+def test_the_keyboard_goes_from_message_to_message_and_along_the_tools(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
+    view.keys.enter(backwards=False)
+    assert view.places.focused == 1
+    qtbot.keyClick(view, Qt.Key.Key_Right)
+    with qtbot.waitSignal(view.regenerate_requested):
+        qtbot.keyClick(view, Qt.Key.Key_Return)
+    qtbot.keyClick(view, Qt.Key.Key_Up)
+    assert view.places.focused == 0
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit"]
+    qtbot.keyClick(view, Qt.Key.Key_Space)
+    assert clipboard() == "Ask"
+    assert view.keys.step(forward=True)
+    assert not view.keys.step(forward=True)
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_PageUp, Qt.Key.Key_Home, Qt.Key.Key_Up])
+def test_keys_that_scroll_let_go_of_the_end(view: Transcript, qtbot: QtBot, key: Qt.Key) -> None:
+    view.set_messages([message(1, LONG + LONG)])
+    qtbot.keyClick(view, key)
+    assert view.places.offset() < view.verticalScrollBar().maximum()
+    qtbot.keyClick(view, Qt.Key.Key_End)
+    assert view.places.offset() == view.verticalScrollBar().maximum()
+
+
+def test_screen_readers_find_each_message(view: Transcript) -> None:
+    view.set_messages([message(1, "Ask", own=True), message(2, "Sa", state=MessageState.STOPPED)])
+    access = QAccessible.queryAccessibleInterface(view)
+    assert access is not None
+    assert access.role() is QAccessible.Role.List
+    assert access.childCount() == 2
+    texts = [access.child(n).text(QAccessible.Text.Name) for n in range(2)]
+    assert texts == ["You: Ask", "Answer, stopped: Sa"]
+
+
+def test_the_editor_shows_all_of_a_long_message(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "several words that need more than one line " * 8, own=True)])
+    view.edit_message(1)
+    field = view.findChild(QPlainTextEdit)
+    assert isinstance(field, QPlainTextEdit)
+    lines = field.document().size().height()
+    assert lines > 4
+    assert field.viewport().height() >= lines * field.fontMetrics().lineSpacing()
+    assert field.horizontalScrollBar().maximum() == 0
+
+
+def accent_columns(view: Transcript) -> list[int]:
+    """Where along the width the green of the streaming dot is, in pixels."""
+    image = view.viewport().grab().toImage()
+
+    def green(color: QColor) -> bool:
+        return color.green() - color.red() > 30
+
+    return [
+        x
+        for x in range(image.width())
+        if any(green(image.pixelColor(x, y)) for y in range(image.height()))
+    ]
+
+
+def test_the_streaming_dot_stands_behind_the_text_in_its_own_direction(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    """In Arabic the end of a line is on its left; the dot stood on the last letter."""
+    for number, text in ((1, "The sky is blue"), (2, "السماء زرقاء")):
+        view.set_messages([streaming(number)])
+        stream_in(view, qtbot, number, text)
+        laid_out(view, qtbot)
+        shown = view.stack.views[0]
+        end = shown.end_point().x() + view.places.column_left()
+        dot = accent_columns(view)
+        assert dot
+        assert (min(dot) > end) if number == 1 else (max(dot) < end)

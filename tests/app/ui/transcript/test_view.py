@@ -1,0 +1,325 @@
+"""The transcript keeps its place, grows at its end, and shows what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtGui import QColor, QImage
+from pytestqt.qtbot import QtBot
+
+from app.store.store import MessageState
+from app.ui.blocks.code import CodeView
+from app.ui.blocks.style import ReadingStyle, contrast
+from app.ui.blocks.table import TableView
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
+from app.ui.transcript.view import Transcript
+from reader import (
+    CODE,
+    LONG,
+    drag,
+    laid_out,
+    message,
+    open_transcript,
+    part_point,
+    stream_in,
+    streaming,
+    wheel,
+)
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> Iterator[Transcript]:
+    with open_transcript(qtbot) as transcript:
+        yield transcript
+
+
+# --- following ----------------------------------------------------------------------------------
+
+
+def test_the_end_stays_in_sight_while_an_answer_streams(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, "Hello", own=True), streaming(2)])
+    stream_in(view, qtbot, 2, LONG)
+    bar = view.verticalScrollBar()
+    assert bar.maximum() > 1000
+    assert bar.value() == bar.maximum()
+    assert view.at_end
+
+
+def test_the_wheel_lets_go_of_the_end_and_the_text_stays_still(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(1, LONG, own=True), streaming(2)])
+    stream_in(view, qtbot, 2, LONG)
+    with qtbot.waitSignal(view.at_end_changed, check_params_cb=lambda end: not end):
+        wheel(view, 400)
+    before = view.places.offset()
+    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    assert view.places.offset() == before
+    assert not view.at_end
+
+
+def test_jumping_to_the_end_follows_again(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, LONG, own=True), streaming(2)])
+    stream_in(view, qtbot, 2, LONG)
+    wheel(view, 400)
+    with qtbot.waitSignal(view.at_end_changed, check_params_cb=bool):
+        view.jump_to_end()
+    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    assert view.places.offset() == view.verticalScrollBar().maximum()
+
+
+def test_an_own_message_brings_the_end_into_sight(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, LONG)])
+    view.places.scroll_to(0)
+    view.append_message(message(2, "Next question", own=True))
+    assert view.places.offset() == view.verticalScrollBar().maximum()
+
+
+def test_a_selection_lets_go_of_the_end(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, LONG), streaming(2)])
+    stream_in(view, qtbot, 2, "Some words here")
+    view.jump_to_end()
+    part = view.stack.views[0].part_at(-view.places.message_top(0) + 100)
+    drag(qtbot, view, part_point(view, 0, part, 5, 5), part_point(view, 0, part, 90, 5))
+    before = view.places.offset()
+    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    assert view.places.offset() == before
+
+
+def test_laying_out_the_rest_does_not_move_what_is_read(view: Transcript, qtbot: QtBot) -> None:
+    texts = [LONG[: 200 + n * 137 % 1500] + CODE for n in range(120)]
+    view.set_messages([message(n, text, own=n % 2 == 0) for n, text in enumerate(texts, 1)])
+    view.places.scroll_to(view.places.offset() - 700)
+    anchor = view.scroller.anchor()
+    assert anchor is not None
+    assert view.working
+    laid_out(view, qtbot)
+    index, part, y = anchor
+    assert view.places.message_top(index) + view.stack.views[index].parts[part].y == y
+
+
+def test_a_new_width_keeps_the_block_that_is_read(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(n, LONG) for n in range(1, 6)])
+    laid_out(view, qtbot)
+    view.places.scroll_to(view.places.offset() - 3000)
+    anchor = view.scroller.anchor()
+    assert anchor is not None
+    view.resize(420, 500)
+    laid_out(view, qtbot)
+    index, part, y = anchor
+    place = view.places.message_top(index) + view.stack.views[index].parts[part].y
+    assert abs(place - y) <= 1
+
+
+def test_scrolling_up_through_unread_messages_meets_each_paragraph(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([message(n, f"Start {n}.\n\n" + LONG) for n in range(1, 40)])
+    while view.places.offset() > 0:
+        before = view.places.offset()
+        wheel(view, 300)
+        assert view.places.offset() != before
+        top, bottom = view.places.offset(), view.places.offset() + view.viewport().height()
+        assert all(view.stack.is_built(index) for index in view.stack.between(top, bottom))
+    laid_out(view, qtbot)
+
+
+def test_opening_lays_out_only_what_is_seen(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(n, LONG) for n in range(1, 200)])
+    built = sum(shown.built for shown in view.stack.views)
+    assert 1 <= built <= 3
+    laid_out(view, qtbot)
+    assert all(shown.built for shown in view.stack.views)
+
+
+# --- streaming ----------------------------------------------------------------------------------
+
+
+def test_a_streamed_answer_looks_like_the_same_answer_opened(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    text = f"# T\n\n{CODE}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n1. one\n2. two\n\n> said"
+    done = message(2, text)
+    view.set_messages([streaming(2)])
+    stream_in(view, qtbot, 2, text)
+    view.update_message(done)
+    streamed = view.stack.views[0]
+    view.set_messages([])
+    view.set_messages([done])
+    opened = view.stack.views[0]
+    assert [part.view.block for part in streamed.parts] == [
+        part.view.block for part in opened.parts
+    ]
+    assert [(part.x, part.y) for part in streamed.parts] == [
+        (part.x, part.y) for part in opened.parts
+    ]
+    assert streamed.height == opened.height
+
+
+def test_finished_blocks_are_not_made_again(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([streaming(1)])
+    stream_in(view, qtbot, 1, LONG)
+    before = [part.view for part in view.stack.views[0].parts][:-1]
+    stream_in(view, qtbot, 1, " more words.\n\nAnd a new paragraph.")
+    after = [part.view for part in view.stack.views[0].parts]
+    assert after[: len(before)] == before
+
+
+def test_a_growing_code_block_and_table_keep_their_views(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([streaming(1)])
+    stream_in(view, qtbot, 1, "```python\na = 1\nb")
+    code = view.stack.views[0].parts[0].view
+    stream_in(view, qtbot, 1, " = 2\nc = 3\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    table = view.stack.views[0].parts[1].view
+    stream_in(view, qtbot, 1, "| 3 | 4 |\n| 5 | 6 |\n")
+    assert view.stack.views[0].parts[0].view is code
+    assert view.stack.views[0].parts[1].view is table
+    assert isinstance(code, CodeView)
+    assert code.code == "a = 1\nb = 2\nc = 3"
+    assert isinstance(table, TableView)
+    assert table.text(0, table.length) == "a\tb\n1\t2\n3\t4\n5\t6"
+
+
+def test_waiting_shows_until_text_comes(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([streaming(1)])
+    view.set_waiting(1, "Reading the prompt, 40 %")
+    assert view.stack.views[0].note == "Reading the prompt, 40 %"
+    height = view.stack.views[0].height
+    stream_in(view, qtbot, 1, "Yes")
+    assert view.stack.views[0].note == ""
+    assert view.stack.views[0].height == height
+
+
+def test_text_for_a_message_that_is_gone_is_dropped(view: Transcript) -> None:
+    view.set_messages([streaming(1)])
+    view.append_text(1, "a")
+    view.append_text(1, "b")
+    view.remove_message(1)
+    view.append_text(1, "c")
+    assert len(view.stack) == 0
+
+
+WORST = {
+    "paragraph": "word " * 8000,
+    "table": "| a | b | c |\n|---|---|---|\n" + "| one | two words | `three` |\n" * 500,
+    "list": "".join(f"- item number {n}\n" for n in range(500)),
+    "code": "```python\n" + "".join(f"value_{n} = {n}  # text\n" for n in range(2000)) + "```",
+    "fences": "```\n````\n~~~\n```\n" * 50,
+    "nested": ">" * 200 + " deep\n" + "- " * 200 + "deep",
+    "line": "x" * 1_000_000,
+    "controls": "a\x00b\u202ec\u200bd\u2066e\u0301" * 200,
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_worst_cases_are_shown_whole(view: Transcript, qtbot: QtBot, name: str) -> None:
+    text = WORST[name]
+    view.set_messages([streaming(1)])
+    for at in range(0, len(text), 5000):
+        view.append_text(1, text[at : at + 5000])
+    view.update_message(message(1, text))
+    view.select_all()
+    view.grab()
+    assert view.selection.text(view.stack.views).replace("\ufffd", "") != ""
+    assert view.stack.views[0].height > 20
+    view.places.scroll_to(0)
+    view.grab()
+
+
+# --- conversations ------------------------------------------------------------------------------
+
+
+def test_another_version_of_an_answer_keeps_the_place(view: Transcript, qtbot: QtBot) -> None:
+    first = [message(1, LONG, own=True), message(2, "One", siblings=2)]
+    view.set_messages(first)
+    view.places.scroll_to(view.places.offset() - 200)
+    before = view.places.offset()
+    view.set_messages([first[0], message(3, "Two", sibling=2, siblings=2)])
+    assert view.places.offset() == before
+    assert view.stack.views[1].message.text == "Two"
+
+
+def test_a_continued_answer_goes_on_where_it_stopped(view: Transcript, qtbot: QtBot) -> None:
+    stopped = message(1, "One **two", state=MessageState.STOPPED)
+    view.set_messages([stopped])
+    view.update_message(replace(stopped, state=MessageState.STREAMING))
+    stream_in(view, qtbot, 1, "** three")
+    view.update_message(message(1, "One **two** three"))
+    (part,) = view.stack.views[0].parts
+    assert part.view.text(0, part.view.length) == "One two three"
+
+
+def test_removing_a_message_closes_the_gap(view: Transcript) -> None:
+    view.set_messages([message(1, "a"), message(2, "b"), message(3, "c")])
+    second = view.stack.top(1)
+    view.remove_message(2)
+    assert view.stack.top(1) == second
+    assert [shown.message.id for shown in view.stack.views] == [1, 3]
+
+
+# --- looks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda palette: palette.name)
+def test_code_colours_can_be_read(view: Transcript, palette: object) -> None:
+    style = ReadingStyle(palette)  # type: ignore[arg-type]
+    for role, look in style.syntax.items():
+        assert contrast(look.foreground().color(), style.sunken) >= 4.5, role
+        assert contrast(look.foreground().color(), style.selection) >= 3, role
+
+
+def test_a_new_theme_repaints_everything_in_place(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(1, LONG, own=True), message(2, CODE)])
+    laid_out(view, qtbot)
+    before = view.places.offset(), view.stack.height
+    view.apply_palette(DARK)
+    laid_out(view, qtbot)
+    assert (view.places.offset(), view.stack.height) == before
+    image: QImage = view.grab().toImage()
+    assert QColor(image.pixel(3, 3)) == QColor(DARK.background)
+
+
+def test_right_to_left_text_stands_at_the_right(view: Transcript) -> None:
+    view.set_messages([message(1, "مرحبا\n\n- عنصر\n\nplain")])
+    hebrew, item, plain = view.stack.views[0].parts
+    assert hebrew.view.right_to_left
+    assert item.view.right_to_left
+    assert not plain.view.right_to_left
+    image = view.grab().toImage()
+    row = round(view.places.message_top(0) + hebrew.y + 12)
+    inked = [
+        x for x in range(image.width()) if QColor(image.pixel(x, row)) != QColor(LIGHT.background)
+    ]
+    assert min(inked) > view.width() // 2
+
+
+def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot: QtBot) -> None:
+    body = '"""A text\nthat goes on\n"""\n' + "".join(f"x{n} = {n}\n" for n in range(400))
+    view.set_messages([message(1, f"```python\n{body}```")])
+    code = view.stack.views[0].parts[0].view
+    assert isinstance(code, CodeView)
+    view.places.scroll_to(0)
+    view.grab()
+    laid_out(view, qtbot)
+    assert code.roles(1) == [(0, len("that goes on"), "string")]
+
+
+def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcript) -> None:
+    head = "| " + " | ".join(f"Heading{n}" for n in range(12)) + " |\n|" + "---|" * 12 + "\n"
+    row = "| " + " | ".join(f"several words in cell {n}" for n in range(12)) + " |\n"
+    view.set_messages([message(1, head + row)])
+    table = view.stack.views[0].parts[0].view
+    assert isinstance(table, TableView)
+    assert table.sideways.overflows
+    assert not view.horizontalScrollBar().isVisible()
+    assert table.sideways.move_to(1e6)
+    assert table.hit(table.sideways.room - 30, 10) > table.hit(30, 10)
+
+
+def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
+    view.places.scroll_to(0)
+    laid_out(view, qtbot)
+    assert view.places.offset() == 0

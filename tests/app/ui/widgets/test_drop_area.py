@@ -1,0 +1,33 @@
+"""The sheet that says what a drop would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QFont, QFontMetrics
+
+from app.ui.theme.theme import READING, font
+from stage import Stage
+
+
+@pytest.mark.parametrize(
+    "name", ["very-long-model-name-" * 12 + "Q4_0.gguf", "模型" * 90 + ".gguf"]
+)
+@pytest.mark.parametrize("width", [420, 1080])
+def test_a_long_name_leaves_the_sentence_whole(stage: Stage, name: str, width: int) -> None:
+    stage.start()
+    stage.window.resize(width, 700)
+    stage.settle()
+    area = stage.window.drop_area
+    area.show_for(Path(name))
+    metrics = QFontMetrics(font(READING, QFont.Weight.Medium))
+    assert metrics.horizontalAdvance(area.sentence()) <= width - 48
+    assert area.sentence().startswith("Drop to open ")
+    assert area.sentence().endswith(".gguf")
+
+
+def test_a_short_name_is_whole(stage: Stage) -> None:
+    stage.start()
+    stage.window.drop_area.show_for(Path("/somewhere/Bonsai-1.7B.gguf"))
+    assert stage.window.drop_area.sentence() == "Drop to open Bonsai-1.7B.gguf"

@@ -1,0 +1,130 @@
+"""What loading a model takes: seconds, memory at the peak, and what an unload gives back.
+
+Each figure comes from a process of its own: this file, run with a model's path. Memory is all that
+the process has resident, mapped pages of files included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import fetch
+from engine import starter_path
+from peer_runs import Missing
+
+CONTEXT = 4_096  # tokens, in a cache of the usual type
+MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load and unload; sizes in bytes."""
+
+    file: int
+    cache: int  # of a full context
+    cold_seconds: float  # the file not in the system's memory
+    warm_seconds: float
+    before: int  # resident, with torch and the kernels imported
+    peak: int
+    answered: int  # after an answer
+    unloaded: int
+
+    @property
+    def allowed(self) -> int:
+        """The most the load itself may take."""
+        return int(1.2 * self.file) + self.cache
+
+
+def measure(path: Path) -> Load:
+    """Load in processes of their own; raises Missing when one fails."""
+    cold, warm = _child(path, "cold"), _child(path, "warm")
+    warm["cold_seconds"] = cold["warm_seconds"]
+    return Load(**warm)  # type: ignore[arg-type]
+
+
+def words(found: dict[str, float]) -> Iterable[tuple[str, str]]:
+    """The figures as lines of a table."""
+    load = Load(**found)  # type: ignore[arg-type]
+    return (
+        ("File", _mb(load.file)),
+        ("Load, file not in memory", f"{load.cold_seconds:.2f} s"),
+        ("Load, file in memory", f"{load.warm_seconds:.2f} s"),
+        ("Resident before", _mb(load.before)),
+        ("Resident at the peak of the load", _mb(load.peak)),
+        ("1.2 times the file and a full cache", _mb(load.allowed)),
+        ("Resident after an answer", _mb(load.answered)),
+        ("Resident after the unload", _mb(load.unloaded)),
+    )
+
+
+def own_models() -> list[Path]:
+    """The models the app itself has here."""
+    return [starter_path(), fetch.gemma().path]
+
+
+def _mb(size: float) -> str:
+    return f"{size / MB:,.0f} MB"
+
+
+def _child(path: Path, how: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, __file__, str(path), how],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
+    )
+    if done.returncode:
+        raise Missing((done.stderr.strip() or "no words").splitlines()[-1])
+    return json.loads(done.stdout)
+
+
+# --- in a process of its own --------------------------------------------------------------------
+
+
+def _resident(name: str = "VmRSS:") -> int:
+    status = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in status if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def _forget(path: Path) -> None:
+    """Have the system drop what it holds of the file."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _measured(path: Path, cold: bool) -> Load:
+    from engine.host.device import give_back_memory
+    from engine.loading.loader import load
+    from engine.messages import DEFAULT_CACHE
+    from engine.state.kv_cache import Cache
+
+    if cold:
+        _forget(path)
+    before = _resident()
+    model = load(path, context=CONTEXT, cache=DEFAULT_CACHE)
+    peak, seconds, config = _resident("VmHWM:"), model.seconds, model.config
+    sizes = config.layers, config.kv_heads, config.head_width, DEFAULT_CACHE
+    cache = CONTEXT * Cache.bytes_per_token(*sizes)
+    session = model.new_session()
+    for token in range(1, 33):
+        session.step(token)
+    answered, file = _resident(), model.file_bytes
+    del model, session
+    give_back_memory()
+    return Load(file, cache, 0.0, seconds, before, peak, answered, _resident())
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_measured(Path(sys.argv[1]), sys.argv[2] == "cold"))))

@@ -1,0 +1,159 @@
+"""The templates of our own: which vocabulary gets which, and what each writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from engine.chat.builtin import choose
+from engine.chat.template import ChatTemplate
+from engine.gguf.reader import GGUFFile
+from engine.messages import Role, Turn
+from engine.tokenizer.tokenizer import Tokenizer
+
+TALK = (
+    Turn(Role.SYSTEM, "Be brief."),
+    Turn(Role.USER, "Hello"),
+    Turn(Role.ASSISTANT, "Hi there"),
+    Turn(Role.USER, "你好 مرحبا"),
+)
+# What each family's own template writes of that talk; facts from the models' published templates.
+WANTED: dict[str, tuple[str, tuple[str, ...], str]] = {  # architecture, control texts, prompt
+    "Llama 3": (
+        "llama",
+        ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHi there<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\n你好 مرحبا<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    ),
+    "ChatML": (
+        "qwen2",
+        ("<|im_start|>", "<|im_end|>"),
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n"
+        "<|im_start|>assistant\nHi there<|im_end|>\n<|im_start|>user\n你好 مرحبا<|im_end|>\n"
+        "<|im_start|>assistant\n",
+    ),
+    "Phi 4": (
+        "phi3",
+        ("<|im_start|>", "<|im_sep|>", "<|im_end|>"),
+        "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Hello<|im_end|>"
+        "<|im_start|>assistant<|im_sep|>Hi there<|im_end|>"
+        "<|im_start|>user<|im_sep|>你好 مرحبا<|im_end|><|im_start|>assistant<|im_sep|>",
+    ),
+    "Phi 3": (
+        "phi3",
+        ("<|user|>", "<|assistant|>", "<|end|>"),
+        "<|system|>\nBe brief.<|end|>\n<|user|>\nHello<|end|>\n<|assistant|>\nHi there<|end|>\n"
+        "<|user|>\n你好 مرحبا<|end|>\n<|assistant|>\n",
+    ),
+    "Gemma": (
+        "gemma",
+        ("<start_of_turn>", "<end_of_turn>"),
+        "<start_of_turn>user\nBe brief.\nHello<end_of_turn>\n"
+        "<start_of_turn>model\nHi there<end_of_turn>\n"
+        "<start_of_turn>user\n你好 مرحبا<end_of_turn>\n<start_of_turn>model\n",
+    ),
+    "Command R": (
+        "command-r",
+        ("<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>"),
+        "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>Be brief.<|END_OF_TURN_TOKEN|>"
+        "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hello<|END_OF_TURN_TOKEN|>"
+        "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>Hi there<|END_OF_TURN_TOKEN|>"
+        "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>你好 مرحبا<|END_OF_TURN_TOKEN|>"
+        "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+    ),
+    "Granite": (
+        "granite",
+        ("<|start_of_role|>", "<|end_of_role|>"),
+        "<|start_of_role|>system<|end_of_role|>Be brief.<|end_of_text|>\n"
+        "<|start_of_role|>user<|end_of_role|>Hello<|end_of_text|>\n"
+        "<|start_of_role|>assistant<|end_of_role|>Hi there<|end_of_text|>\n"
+        "<|start_of_role|>user<|end_of_role|>你好 مرحبا<|end_of_text|>\n"
+        "<|start_of_role|>assistant<|end_of_role|>",
+    ),
+    "Mistral": (
+        "llama",
+        ("[INST]", "[/INST]"),
+        "[INST]Be brief.\nHello[/INST]Hi there</s>[INST]你好 مرحبا[/INST]",
+    ),
+    "Llama 2": (
+        "llama",
+        (),
+        "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHello [/INST] Hi there </s>"
+        "<s>[INST] 你好 مرحبا [/INST]",
+    ),
+    "OLMo 2": (
+        "olmo2",
+        (),
+        "<s><|system|>\nBe brief.\n<|user|>\nHello\n<|assistant|>\nHi there</s>\n"
+        "<|user|>\n你好 مرحبا\n<|assistant|>\n",
+    ),
+    "Phi 2": (
+        "phi2",
+        (),
+        "Be brief.\n\nInstruct: Hello\nOutput: Hi there\nInstruct: 你好 مرحبا\nOutput:",
+    ),
+    "StarCoder": (
+        "starcoder2",
+        (),
+        "<s>Be brief.\n\n### Instruction\nHello\n\n### Response\nHi there\n\n"
+        "### Instruction\n你好 مرحبا\n\n### Response\n",
+    ),
+    "plain dialogue": (
+        "qwen3",
+        (),
+        "Be brief.\n\nUser: Hello\nAssistant: Hi there\nUser: 你好 مرحبا\nAssistant:",
+    ),
+}
+
+
+def vocabulary(architecture: str, marks: tuple[str, ...]) -> tuple[dict[str, Any], Tokenizer]:
+    tokens = ["<unk>", "<s>", "</s>", "▁", "a", *marks]
+    metadata: dict[str, Any] = {
+        "general.architecture": architecture,
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1] + [3] * len(marks),
+    }
+    return metadata, Tokenizer.from_metadata(metadata)
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_family_is_spoken_to_as_it_was_trained(name: str) -> None:
+    architecture, marks, prompt = WANTED[name]
+    metadata, tokenizer = vocabulary(architecture, marks)
+    template = ChatTemplate.from_metadata(metadata, tokenizer)
+    assert template.built_in == name
+    assert template.render(TALK) == prompt
+    assert template.render(TALK[1:]).count("Be brief") == 0
+    assert len(template.render(TALK, add_generation_prompt=False)) <= len(prompt)
+
+
+def test_a_family_without_control_texts_is_stopped_where_it_would_speak_for_the_user() -> None:
+    for name, (architecture, marks, prompt) in WANTED.items():
+        metadata, tokenizer = vocabulary(architecture, marks)
+        stops = choose(metadata, tokenizer).stop
+        spoken = {"Phi 2", "StarCoder", "OLMo 2", "plain dialogue"}
+        assert bool(stops) == (name in spoken)
+        assert not stops or any(stop in prompt for stop in stops)
+
+
+@pytest.mark.parametrize("source", [None, "", "  \n"])
+def test_a_file_without_a_template_gets_one(source: str | None, tmp_path: Path) -> None:
+    with GGUFFile.open(tiny.write(tmp_path / "m.gguf", template=source)) as file:
+        tokenizer = Tokenizer.from_metadata(file.metadata)
+        template = ChatTemplate.from_metadata(file.metadata, tokenizer)
+    assert template.built_in == "ChatML"
+    assert template.render(TALK) == WANTED["ChatML"][2]
+
+
+def test_a_files_own_template_is_never_replaced(tmp_path: Path) -> None:
+    with GGUFFile.open(tiny.write(tmp_path / "m.gguf", template="{{ nonsense }}")) as file:
+        template = ChatTemplate.from_metadata(file.metadata, Tokenizer.from_metadata(file.metadata))
+    assert not template.built_in
+    assert template.stop == ()

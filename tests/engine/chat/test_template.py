@@ -1,0 +1,374 @@
+"""Prompts from templates: recorded ones exactly, refusals in words, hostile ones stopped.
+
+`golden/chat_templates.json` holds templates and expected prompts with their origin.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.chat.sandbox import TemplateEnvironment
+from engine.chat.template import ChatTemplate, opening_of, prompt_ids
+from engine.errors import TemplateError
+from engine.gguf.reader import GGUFFile
+from engine.messages import Role, Turn
+from engine.tokenizer.tokenizer import Tokenizer
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{{ message.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+SYSTEM, USER, ASSISTANT = Role.SYSTEM, Role.USER, Role.ASSISTANT
+HELLO = (Turn(USER, "Hello"),)
+
+
+def turns(rows: list[list[str]]) -> list[Turn]:
+    return [Turn(Role(role), text) for role, text in rows]
+
+
+def rendered(source: str, said: tuple[Turn, ...] = HELLO, **options: Any) -> str:
+    return ChatTemplate(source, bos="<s>", eos="</s>").render(said, **options)
+
+
+def recorded() -> Any:
+    place = Path(__file__).parents[2] / "golden" / "chat_templates.json"
+    return json.loads(place.read_text(encoding="utf-8"))
+
+
+def qwen_3() -> Any:
+    return next(row for row in recorded()["rows"] if row["name"] == "Qwen-Qwen3-0.6B")
+
+
+# --- recorded prompts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", recorded()["rows"], ids=lambda row: row["name"])
+def test_recorded_templates_give_the_recorded_prompt(row: Any) -> None:
+    template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
+    said = turns(row.get("turns", recorded()["turns"]))
+    now = datetime.fromisoformat(recorded()["now"])
+    prompt = template.render(said, enable_thinking=row.get("enable_thinking"), now=now)
+    assert prompt == row["expected"]
+
+
+@pytest.mark.real
+def test_the_starter_model_gives_the_recorded_prompts(golden: Path, starter_model: Path) -> None:
+    metadata = GGUFFile.open(starter_model).metadata
+    tokenizer = Tokenizer.from_metadata(metadata)
+    template = ChatTemplate.from_metadata(metadata, tokenizer)
+    assert not template.built_in
+    chats = [
+        row
+        for row in json.loads((golden / "smollm2.json").read_text())["completions"]
+        if row["kind"] == "chat"
+    ]
+    assert chats
+    for row in chats:
+        said = [Turn(Role(one["role"]), one["content"]) for one in row["input"]]
+        assert template.render(said) == row["prompt"]
+        assert prompt_ids(tokenizer, row["prompt"]) == row["prompt_ids"]
+
+
+def test_metering_changes_no_output() -> None:
+    source = """
+    {%- macro shout(text, times=2) %}{{ text|upper * times }}{% endmacro %}
+    {%- set ns = namespace(last=none, parts=[]) %}
+    {%- for m in messages if m.role != 'system' %}
+        {%- set ns.last = m.content %}
+        {%- set ns.parts = ns.parts + [m.content ~ loop.index ~ loop.last] %}
+        {%- if loop.index > 2 %}{% break %}{% endif %}
+    {%- endfor %}
+    {{ shout(ns.last) }} {{ ns.parts[::-1]|join('; ') }} {{ ns.parts|length }} {{ ns.parts }}
+    {{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|list }}
+    {{ {'b': 1, 'a': [none, true, 1.5]} }} {{ "%s-%03d" % ('x', 7) }} {{ "{:>4}|{}".format(1, 2) }}
+    {{ 'a,b'.split(',')|last }} {{ 7 // 2 ** 2 }} {{ (3, 4)[0] }} {{ undefined_name }}
+    {% if messages is iterable and 'x' not in messages %}yes{% else %}no{% endif %}
+    {% generation %}words{% endgeneration %}{{ 'a\nb'|indent(2) }}{{ ' x '|trim }}{{ 2.567|round(1) }}
+    {% if messages|selectattr('role', 'equalto', 'tool') %}generators are true{% endif %}
+    """
+    said = [Turn(USER, "one"), Turn(ASSISTANT, "two"), Turn(USER, "three\n<&>")]
+    plain = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[*TemplateEnvironment().extensions],
+    )
+    messages = [{"role": turn.role.value, "content": turn.text} for turn in said]
+    assert rendered(source, tuple(said)) == plain.from_string(source).render(messages=messages)
+
+
+# --- what a template is given -------------------------------------------------------------------
+
+
+def test_a_template_gets_what_transformers_gives_it() -> None:
+    source = (
+        "{{ bos_token }}{{ eos_token }}{{ tools is none }}{{ enable_thinking is defined }}"
+        "{{ add_generation_prompt }}{{ strftime_now('%Y-%m-%d') }}{{ messages|tojson }}"
+    )
+    assert rendered(source, (Turn(USER, "é<'\""),), now=datetime(2026, 1, 2)) == (
+        '<s></s>TrueFalseTrue2026-01-02[{"role": "user", "content": "é<\'\\""}]'
+    )
+    assert rendered("{{ enable_thinking }}", enable_thinking=False) == "False"
+    assert rendered("{{ add_generation_prompt }}", add_generation_prompt=False) == "False"
+
+
+def test_blocks_are_trimmed_as_templates_expect() -> None:
+    assert rendered("  {% if true %}\nx\n  {% endif %}\ny") == "x\ny"
+
+
+def test_tojson_is_python_json() -> None:
+    assert rendered("{{ {'b': [1, 'é'], 'a': none}|tojson(indent=2, sort_keys=true) }}") == (
+        json.dumps({"b": [1, "é"], "a": None}, ensure_ascii=False, indent=2, sort_keys=True)
+    )
+
+
+# --- system text, continuation, begin token -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "{% if messages[0].role == 'system' %}{{ raise_exception('No system') }}{% endif %}",
+        "",
+    ],
+    ids=["refused", "ignored"],
+)
+def test_system_text_nobody_takes_goes_before_the_users_words(refusal: str) -> None:
+    source = refusal + "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
+    said = (Turn(SYSTEM, "Be brief."), Turn(USER, "Hello"), Turn(ASSISTANT, "Hi"))
+    assert rendered(source, said) == "[Be brief.\nHello][Hi]"
+
+
+def test_system_text_a_template_quotes_is_not_said_twice() -> None:
+    said = (Turn(SYSTEM, 'Say "x".'), Turn(USER, "Hello"))
+    source = "{% for m in messages %}{{ m.content|tojson }}{% endfor %}"
+    assert rendered(source, said) == '"Say \\"x\\".""Hello"'
+
+
+def test_a_refusal_is_shown_in_the_templates_words() -> None:
+    with pytest.raises(TemplateError, match=r"refuses.*Roles must alternate") as caught:
+        rendered("{{ raise_exception('Roles must\n alternate') }}")
+    assert caught.value.remedy
+    with pytest.raises(TemplateError, match="still no"):
+        rendered("{{ raise_exception('still no') }}", (Turn(SYSTEM, "s"), Turn(USER, "u")))
+
+
+def test_a_continued_answer_stands_at_the_end_as_it_is() -> None:
+    template = ChatTemplate(CHATML, bos="", eos="")
+    said = [Turn(USER, "Count"), Turn(ASSISTANT, " one, two, \n")]
+    assert template.render_continuation(said) == (
+        "<|im_start|>user\nCount<|im_end|>\n<|im_start|>assistant\n one, two, \n"
+    )
+    assert template.render_continuation(said[:1]) == template.render(said[:1])
+
+
+def test_the_begin_token_comes_once() -> None:
+    tokens = ["<unk>", "<s>", "</s>", "\u2581", "a"]
+    metadata: dict[str, object] = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1],
+        "tokenizer.ggml.add_eos_token": True,
+    }
+    tokenizer = Tokenizer.from_metadata(metadata)
+    assert prompt_ids(tokenizer, "a") == prompt_ids(tokenizer, "<s>a") == [1, 3, 4]
+    metadata["tokenizer.ggml.add_bos_token"] = False
+    assert prompt_ids(Tokenizer.from_metadata(metadata), "a") == [3, 4]
+    assert prompt_ids(Tokenizer.from_metadata(metadata), "<s>a") == [1, 3, 4]
+
+
+# --- thoughts -----------------------------------------------------------------------------------
+
+THOUGHT = "<think>\nHm, a\nquestion.\n</think>\n\nFour."
+
+
+def test_thoughts_stand_apart_from_what_was_answered() -> None:
+    source = "{% for m in messages %}[{{ m.content }}|{{ m.reasoning_content }}]{% endfor %}"
+    said = (
+        Turn(USER, "<think>mine</think>"),
+        Turn(ASSISTANT, THOUGHT),
+        Turn(ASSISTANT, "<think>a"),
+    )
+    assert rendered(source, said) == "[<think>mine</think>|][Four.|Hm, a\nquestion.][|a]"
+    assert "question" not in rendered(CHATML, said)
+
+
+def test_a_template_that_splits_thoughts_itself_gives_the_same_prompt() -> None:
+    row = qwen_3()
+    template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
+    said = [Turn(USER, "Two and two?"), Turn(ASSISTANT, THOUGHT), Turn(USER, "Sure?")]
+    plain = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(
+        row["template"]
+    )
+    messages = [{"role": turn.role.value, "content": turn.text} for turn in said]
+    for upto in (3, 2):  # what was thought last is kept, what was thought before is not
+        whole = plain.render(messages=messages[:upto], add_generation_prompt=True)
+        assert template.render(said[:upto]) == whole
+    assert "question." in template.render(said[:2])
+
+
+def test_a_prompt_that_opens_a_thought_is_known_by_its_end() -> None:
+    assert opening_of("<|im_start|>assistant\n<think>\n") == "<think>\n"
+    for closed in ("<think>\n\n</think>\n\n", "<think> is a word", ""):
+        assert opening_of(closed) == ""
+
+
+def test_a_continued_answer_says_itself_whether_it_began_with_a_thought() -> None:
+    template = ChatTemplate(CHATML + "{{ '<think>\\n' }}", bos="", eos="")
+    asked = template.render([Turn(USER, "Count")])
+    assert asked.endswith("assistant\n<think>\n")
+    for text in ("<think>\nOne, t", "One, t"):
+        said = [Turn(USER, "Count"), Turn(ASSISTANT, text)]
+        assert template.render_continuation(said) == asked.removesuffix("<think>\n") + text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if %}",
+        "{{ 1/0 }}",
+        "{{ x.y.z }}",
+        "{{ messages|nosuch }}",
+        "{% include 'x' %}",
+        "{% import 'os' as os %}",
+        "{{ '' ~ {}[[]] ~ [] + 1 }}",
+        "{{ [].append(1) }}",
+        "{{ ''.__class__.__mro__[1] }}",
+        "{{ (5).to_bytes(9) }}",
+        "{{ 'a'.encode() }}",
+        "{{ raise_exception.__globals__.x.y }}",
+        "{{ self._TemplateReference__context.x }}",
+    ],
+)
+def test_a_faulty_template_is_named_and_the_next_rendering_works(source: str) -> None:
+    template = ChatTemplate(
+        "{% if messages|length > 1 %}" + source + "{% endif %}ok", bos="", eos=""
+    )
+    broken = ChatTemplate(source, bos="", eos="")
+    with pytest.raises(TemplateError) as caught:
+        broken.render(HELLO)
+    assert caught.value.remedy
+    assert "\n" not in caught.value.sentence
+    if "%}" not in source and "|" not in source:  # what compiles fails only where it runs
+        assert template.render(HELLO) == "ok"
+
+
+def test_long_conversations_stay_far_below_the_limits() -> None:
+    source = qwen_3()["template"]
+    said = [Turn((USER, ASSISTANT)[at % 2], "word " * 100) for at in range(2001)]
+    prompt = ChatTemplate(source, bos="", eos="").render(said)
+    assert prompt.count("word") == 200_100
+
+
+# --- hostile templates --------------------------------------------------------------------------
+
+_LISTS = "{% set a = range(90000)|list %}{% set b = range(90000)|list %}"
+_BIG = "{% set a = 'y' * 400000 %}"
+_DOUBLE = "{% set n = namespace(x=START) %}{% for i in range(100) %}{% set n.x = GROW %}{% endfor %}{{ n.x }}"
+
+
+def _double(start: str, grow: str) -> str:
+    return _DOUBLE.replace("START", start).replace("GROW", grow)
+
+
+HOSTILE = {
+    "loops in loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "loops over lists": _LISTS + "{% for i in a %}{% for j in b %}{% endfor %}{% endfor %}",
+    "loops that skip": _LISTS + "{% for i in a %}{% for j in b if false %}{% endfor %}{% endfor %}",
+    "comparisons": _LISTS + "{% if " + " and ".join(["a == b"] * 1500) + " %}{% endif %}",
+    "tests": _LISTS + "{% if " + " and ".join(["a is eq b"] * 1500) + " %}{% endif %}",
+    "searches": _LISTS + "{% for i in a %}{{ -1 in b }}{% endfor %}",
+    "sorting": _LISTS + "{% for i in a %}{{ b|sort|length }}{% endfor %}",
+    "chains of filters": "{{ range(99999)" + "|select" * 150 + "|list|length }}",
+    "splitting": _BIG + "{% for i in range(99999) %}{{ a.split('y')|length }}{% endfor %}",
+    "repeated text": "{{ 'x' * 10 ** 9 }}",
+    "repeated list": "{{ [1] * 10 ** 9 }}",
+    "a tower of powers": "{{ 10 ** (10 ** 10) }}",
+    "growing numbers": _double("3", "n.x * n.x"),
+    "a long number": "{{ 0x" + "f" * 60000 + " // 3 }}",
+    "doubling by ~": _double("'x'", "n.x ~ n.x"),
+    "doubling by +": _double("'x'", "n.x + n.x"),
+    "doubling lists": _double("[1]", "n.x + n.x"),
+    "lists of lists": _double("[1]", "[n.x, n.x]"),
+    "dicts of dicts": _double("1", "{'a': n.x, 'b': n.x}"),
+    "dict calls": _double("1", "dict(a=n.x, b=n.x)"),
+    "doubling blocks": "{% set a %}xxxxxxxx{% endset %}"
+    + "{% set a %}{{ a }}{{ a }}{% endset %}" * 60,
+    "arguments of arguments": "{% macro m(n) %}{% if n < 45 %}{{ m(n + 1, varargs, varargs) }}"
+    "{% else %}{{ varargs == [1] }}{% endif %}{% endmacro %}{{ m(0, 1, 2) }}",
+    "long output": "{% for i in range(99999) %}" + "y" * 30000 + "{% endfor %}",
+    "many variables": _BIG + "".join(f"{{% set v{i} = a ~ {i} %}}" for i in range(1000)),
+    "many slices": _BIG + "".join(f"{{% set v{i} = a[1:] %}}" for i in range(1000)),
+    "a macro of itself": "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
+    "a tree of macros": "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}"
+    "{% endmacro %}{{ a(40) }}",
+    "a block of itself": "{% block a %}{{ self.a() }}{% endblock %}",
+    "a loop of itself": "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "parentheses": "{{ " + "(" * 30000 + "1" + ")" * 30000 + " }}",
+    "brackets": "{{ " + "[" * 30000 + "]" * 30000 + " }}",
+    "a long sum": "{{ 1" + " + 1" * 15000 + " }}",
+    "many nots": "{{ " + "not " * 15000 + "1 }}",
+    "many dots": "{{ a" + ".b" * 30000 + " }}",
+    "nested ifs": "{% if 1 %}" * 2500 + "{% endif %}" * 2500,
+    "nested loops": "{% for a in [1] %}" * 60 + "{% endfor %}" * 60,
+    "a long template": "x" * 100_000,
+    "many expressions": "{{a.b}}" * 9000,
+    "center": "{{ 'x'.center(10 ** 9) }}",
+    "center filter": "{{ 'x'|center(10 ** 9) }}",
+    "ljust": "{{ 'x'.ljust(10 ** 9) }}",
+    "zfill": "{{ 'x'.zfill(10 ** 9) }}",
+    "expandtabs": "{{ '\t'.expandtabs(10 ** 9) }}",
+    "format width": "{{ '{:1000000000}'.format(1) }}",
+    "format nested width": "{{ '{:{}}'.format(1, 10 ** 9) }}",
+    "format repeated": _BIG + "{{ ('{0}' * 90000).format(a) }}",
+    "format_map": _BIG + "{{ ('{a}' * 90000).format_map({'a': a}) }}",
+    "format by attr": "{{ ('{0:1000000000}'|attr('format'))(1) }}",
+    "percent width": "{{ '%1000000000d' % 1 }}",
+    "percent star": "{{ '%*d' % (1000000000, 1) }}",
+    "percent digits": "{{ '%.1000000000f' % 1 }}",
+    "percent repeated": _BIG + "{{ ('%(a)s' * 90000) % {'a': a} }}",
+    "format filter": "{{ '%1000000000d'|format(1) }}",
+    "format filter mapped": "{{ ['%1000000000d']|map('format', 1)|list }}",
+    "join": _BIG + "{{ a.join('x' * 90000) }}",
+    "join filter": _BIG + "{{ range(90000)|join(a) }}",
+    "replace": _BIG + "{{ a.replace('y', a) }}",
+    "replace filter": _BIG + "{{ a|replace(old='', new=a) }}",
+    "translate": _BIG + "{{ a.translate({121: a}) }}",
+    "strip": _BIG + "{{ a.strip(a ~ 'x') }}",
+    "trim": _BIG + "{{ a|trim(a ~ 'x') }}",
+    "indent": "{{ 'a\nb'|indent(10 ** 9) }}",
+    "indent by text": _BIG + "{{ ('\n' * 90000)|indent(a) }}",
+    "tojson": "{{ [[[1]]]|tojson(indent=10 ** 9) }}",
+    "tojson by text": _BIG + "{{ [[[1]]]|tojson(indent=a) }}",
+    "wordwrap": "{{ 'a b'|wordwrap(1, wrapstring='x' * 10 ** 9) }}",
+    "batch": "{{ [1]|batch(10 ** 9, 0)|list }}",
+    "round": "{{ 1.5|round(10 ** 9, 'ceil') }}",
+    "sum of lists": "{{ ([[1]] * 90000)|sum(start=[]) }}",
+    "range": "{{ range(10 ** 9)|list }}",
+    "lipsum": "{{ lipsum(10 ** 7) }}",
+    "long dates": "{{ strftime_now('%c' * 90000) }}",
+    "names of names": "{% set n0 = namespace(v=1) %}"
+    + "".join(f"{{% set n{i + 1} = namespace(v=[n{i}, n{i}]) %}}" for i in range(60))
+    + "{{ n60.v|tojson }}",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_template_is_stopped_and_leaves_nothing_behind(source: str) -> None:
+    threads = threading.active_count()
+    with pytest.raises(TemplateError) as caught:
+        rendered(source)
+    assert caught.value.remedy
+    assert len(caught.value.sentence) < 500
+    assert threading.active_count() == threads
+
+
+def test_what_a_namespace_holds_is_never_written_out() -> None:
+    assert rendered("{% set n = namespace() %}{% set n.x = n %}{{ n }}") == "namespace"

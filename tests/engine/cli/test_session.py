@@ -1,0 +1,302 @@
+"""The command line with sessions, adapters and types of cache."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors
+
+import tiny
+import tiny_lora
+from engine.cli.commands import main
+from engine.cli.options import adapters, parser
+
+GREEDY = ("--temp", "0")
+SEEDED = ("--temp", "0.8", "--seed", "6")  # no end is drawn, whatever the cache
+START = "the quick brown fox"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(tiny.write(tmp_path / "tiny.gguf", context=512))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "talk.safetensors"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    """The JSON object one subcommand prints."""
+    assert main([*map(str, arguments), "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([*map(str, arguments)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache", ["f32", "f16", "q8_0"])
+@pytest.mark.parametrize("drawn", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+def test_pieces_of_an_answer_are_the_whole_one(
+    drawn: tuple[str, ...], cache: str, model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, "--cache", cache, *drawn)
+    whole = run(capsys, *options, "-p", START, "-n", "60")
+    begun = run(capsys, *options, "-p", START, "-n", "7", "--session", file)
+    ids, text = begun["token_ids"], begun["text"]
+    for tokens in (1, 2, 20, 30):
+        more = run(capsys, *options, "-n", str(tokens), "--session", file)
+        assert more["reused_tokens"] == more["prompt_tokens"] - 1
+        ids, text = ids + more["token_ids"], text + more["text"]
+    assert ids == whole["token_ids"]
+    assert text == whole["text"]  # also where a character was cut in two
+
+
+class Interrupting(io.StringIO):
+    """Standard output before which somebody presses Ctrl-C at the fifth piece of an answer."""
+
+    pieces = 0
+
+    def write(self, text: str, /) -> int:
+        self.pieces += 1
+        if self.pieces == 5:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def test_an_answer_ended_by_ctrl_c_is_saved_and_goes_on(
+    model: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *SEEDED)
+    whole = run(capsys, *options, "-p", START, "-n", "40")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out := Interrupting())
+        assert main([*options, "-p", START, "--session", str(file)]) == 130
+    begun = out.getvalue().removesuffix("\n")
+    assert begun
+    assert whole["text"].startswith(begun)
+    held = int(safetensors.safe_open(file, "numpy").get_tensor("tokens").size)
+    first = run(capsys, "tokenize", "-m", model, "-p", START)
+    left = 40 - (held - len(first["token_ids"]))
+    more = run(capsys, *options, "-n", str(left), "--session", file)
+    assert begun + more["text"] == whole["text"]
+
+
+def test_a_prompt_that_is_held_is_not_read_again(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-m", model, *GREEDY, "-n", "5", "--session", file)
+    first = run(capsys, "chat", "-p", "hello", *options)
+    assert first["reused_tokens"] == 0
+    again = run(capsys, "chat", "-p", "hello", *options)
+    assert again["reused_tokens"] == again["prompt_tokens"] - 1
+    assert again["token_ids"] == first["token_ids"]
+    other = run(capsys, "chat", "-p", "hello again", *options)
+    assert 0 < other["reused_tokens"] < other["prompt_tokens"]
+
+
+def test_a_prompt_that_goes_on_from_the_text_keeps_its_ids(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *GREEDY, "--session", file)
+    first = run(capsys, *options, "-p", START, "-n", "1")
+    longer = run(capsys, *options, "-p", START + " jumps over the lazy dog", "-n", "1")
+    assert longer["reused_tokens"] >= first["prompt_tokens"] - 1
+
+
+def test_people_are_told_what_was_held(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["chat", "-m", model, "-p", "hello", *GREEDY, "-n", "3", "--session", str(file)]
+    assert main(command) == 0
+    assert "held" not in capsys.readouterr().err
+    assert main(command) == 0
+    assert "of them held)" in capsys.readouterr().err
+
+
+def test_files_that_do_not_fit_are_refused_and_left_alone(
+    model: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("-p", "hello", "-n", "3", "--session", file)
+    run(capsys, "chat", "-m", model, *options)
+    whole = file.read_bytes()
+    other = tiny.write(tmp_path / "other.gguf", seed=4)
+    leaf = tiny_lora.write(tmp_path / "leaf.gguf", Path(model))
+    for arguments, named in (
+        (("-m", other), "with another model, tiny."),
+        (("-m", model, "--cache", "f16"), "type f32"),
+        (("-m", model, "--lora", leaf), "without adapters"),
+        (("-m", model, "-c", "16"), "context only 16"),
+    ):
+        told = refused(capsys, "chat", *arguments, *options)
+        assert named in told
+        assert f"delete {file} to begin anew" in told
+    assert file.read_bytes() == whole
+    file.write_bytes(whole[:-1])
+    assert "cut short" in refused(capsys, "chat", "-m", model, *options)
+    file.write_bytes(b"nothing of ours")
+    assert "not a saved session" in refused(capsys, "chat", "-m", model, *options)
+
+
+def test_a_folder_is_refused_and_nothing_in_it_is_touched(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / ".letter.tmp"
+    inside.write_text("not ours")
+    monkeypatch.chdir(tmp_path)
+    for name in ("", ".", "..", tmp_path):
+        told = refused(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", name)
+        assert "is a folder" in told
+        assert "delete" not in told
+    assert inside.read_text() == "not ours"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
+def test_a_link_is_followed(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = file.with_name("link")
+    link.symlink_to(file)
+    options = ("complete", "-m", model, *GREEDY, "-n", "3", "--session", link)
+    run(capsys, *options, "-p", START)
+    assert run(capsys, *options)["reused_tokens"]
+    assert link.is_symlink()
+    assert file.is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
+def test_what_a_crash_left_goes(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = file.with_name(f".{file.name}.00ff00ff.tmp")
+    left.write_bytes(b"half")
+    other = file.with_name(f".{file.name}.draft.tmp")
+    other.write_bytes(b"not ours")
+    run(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", file)
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text("in the way")
+    command = ("chat", "-m", model, "-p", "hello", "-n", "1", "--session", file / "inside")
+    assert "The system refused" in refused(capsys, *command)
+
+
+# --- adapters -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaf(model: str, tmp_path: Path) -> Path:
+    return tiny_lora.write(tmp_path / "leaf.gguf", Path(model))
+
+
+@pytest.fixture
+def root(model: str, tmp_path: Path) -> Path:
+    return tiny_lora.write(tmp_path / "root.gguf", Path(model), seed=2)
+
+
+def logits(capsys: pytest.CaptureFixture[str], model: str, *options: str | Path) -> list[float]:
+    row = run(capsys, "logits", "-m", model, "-p", START, "--top", "0", *options)["positions"][0]
+    return [value for _, value in sorted(zip(row["token_ids"], row["logits"], strict=True))]
+
+
+def test_adapters_change_what_is_computed(
+    model: str, leaf: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = logits(capsys, model)
+    one = logits(capsys, model, "--lora", leaf)
+    half = logits(capsys, model, "--lora", f"{leaf}:0.5")
+    both = logits(capsys, model, "--lora", leaf, "--lora", f"{root}:-1")
+    assert len({tuple(row) for row in (plain, one, half, both)}) == 4
+    assert logits(capsys, model, "--lora", f"{leaf}:0") == plain
+    assert logits(capsys, model, "--lora", f"{leaf}:1.0") == one
+    assert logits(capsys, model, "--lora", f"{root}:-1", "--lora", leaf) == both
+
+
+def test_every_command_that_computes_takes_adapters(
+    model: str, leaf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text := tmp_path / "text.txt").write_text("hello world " * 60, encoding="utf-8")
+    for command in (("chat", "-p", "x"), ("complete", "-p", START)):
+        options = (*command, "-m", model, *GREEDY, "-n", "20")
+        plain, adapted = run(capsys, *options), run(capsys, *options, "--lora", leaf)
+        assert plain["token_ids"] != adapted["token_ids"]
+    options = ("perplexity", "-m", model, "-f", text, "-c", "32")
+    plain, adapted = run(capsys, *options), run(capsys, *options, "--lora", leaf)
+    assert plain["perplexity"] != adapted["perplexity"]
+    speed = run(capsys, "bench", "-m", model, "-p", "8", "-n", "2", "-r", "1", "--lora", leaf)
+    assert speed["decode_tokens_per_second"] > 0
+
+
+def test_a_session_goes_on_under_its_adapters(
+    model: str, leaf: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("complete", "-m", model, *GREEDY, "--lora", f"{leaf}:0.5")
+    whole = run(capsys, *options, "-p", START, "-n", "30")["token_ids"]
+    begun = run(capsys, *options, "-p", START, "-n", "11", "--session", file)["token_ids"]
+    assert begun + run(capsys, *options, "-n", "19", "--session", file)["token_ids"] == whole
+    assert "leaf at 0.5" in refused(
+        capsys, "complete", "-m", model, "--session", file, "--lora", f"{leaf}:0.25"
+    )
+
+
+@pytest.mark.parametrize("scale", ["3", "-2.5", "nan", "inf"])
+def test_a_scale_out_of_range_is_refused(
+    scale: str, model: str, leaf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(capsys, "chat", "-m", model, "-p", "x", "--lora", f"{leaf}:{scale}")
+    assert "leaf" in told
+    assert "from -2 to 2" in told
+
+
+def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
+    (odd := tmp_path / "a:2").write_text("")
+    runs = defaultdict(lambda: lambda _: None)
+
+    def read(*texts: str) -> list[tuple[str, float]]:
+        options = [part for text in texts for part in ("--lora", text)]
+        found = parser("", runs).parse_args(["chat", "-m", "x", "-p", "x", *options])
+        return [(str(use.path), use.strength) for use in adapters(found)]
+
+    assert read("a.gguf", "b.gguf:0.5", "c:d.gguf", "c:d.gguf:-1") == [
+        ("a.gguf", 1.0), ("b.gguf", 0.5), ("c:d.gguf", 1.0), ("c:d.gguf", -1.0),
+    ]  # fmt: skip
+    assert read(str(odd), f"{odd}:1.5") == [(str(odd), 1.0), (str(odd), 1.5)]
+    assert read() == []
+
+
+# --- types of cache -----------------------------------------------------------------------------
+
+
+def test_the_cache_is_exact_unless_another_is_asked_for(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, half, eight = (logits(capsys, model, "--cache", kind) for kind in ("f32", "f16", "q8_0"))
+    assert logits(capsys, model) == exact
+    apart = [max(abs(a - b) for a, b in zip(exact, row, strict=True)) for row in (half, eight)]
+    assert 0 < apart[0] < apart[1] < 0.5
+
+
+def test_info_says_what_the_cache_takes(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plans = {
+        kind: run(capsys, "info", "-m", model, "--cache", kind)["memory"]
+        for kind in ("f32", "f16", "q8_0")
+    }
+    assert all(plan["cache_type"] == kind for kind, plan in plans.items())
+    assert plans["f32"]["cache_bytes"] == 2 * plans["f16"]["cache_bytes"]
+    assert plans["q8_0"]["cache_bytes"] < plans["f16"]["cache_bytes"]
+    assert run(capsys, "info", "-m", model)["memory"]["cache_type"] == "f32"

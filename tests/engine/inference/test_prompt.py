@@ -1,0 +1,165 @@
+"""A prompt keeps the ids a session holds as long as they spell it, and never spells anything else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiny
+from engine.gguf.reader import GGUFFile
+from engine.inference.prompt import agreement, keep_held
+from engine.tokenizer.tokenizer import Tokenizer
+
+KINDS = ["bpe", "spm", "spm with a space first"]
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["<|im_start|>", "<|im_end|>", "\n", " ", "user\n", "the quick brown fox "]
+        ),
+        st.text(alphabet="abc the.,\n éß猫🌱", max_size=12),
+    ),
+    max_size=10,
+).map("".join)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Tokenizer:
+    keys = {"tokenizer.ggml.add_space_prefix": True} if "first" in request.param else None
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    tiny.write(path, tokenizer=request.param.split()[0], metadata=keys)
+    with GGUFFile.open(path) as file:
+        return Tokenizer.from_metadata(file.metadata)
+
+
+def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
+    return b"".join(map(tokenizer.piece, ids))
+
+
+def controls(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    return [token for token in ids if tokenizer.is_control(token)]
+
+
+def otherwise(tokenizer: Tokenizer, ids: Sequence[int], seed: int) -> list[int]:
+    """Other ids that spell the same, as a model might choose them: some tokens in single bytes."""
+    chance, single = random.Random(seed), {}
+    for token in range(tokenizer.size):
+        piece = tokenizer.piece(token)
+        if len(piece) == 1 and not tokenizer.is_control(token):
+            single.setdefault(piece, token)
+    found: list[int] = []
+    for token in ids:
+        piece = tokenizer.piece(token)
+        if tokenizer.is_control(token) or chance.random() < 0.5:
+            found.append(token)
+        else:
+            found += [single[piece[at : at + 1]] for at in range(len(piece))]
+    return found
+
+
+@given(TEXTS, TEXTS, st.integers(0, 50), st.data())
+def test_the_prompt_spells_its_text_whatever_is_held(
+    tokenizer: Tokenizer, text: str, other: str, seed: int, data: st.DataObject
+) -> None:
+    fresh = tokenizer.encode(text)
+    held = otherwise(tokenizer, tokenizer.encode(text[: len(text) // 2] + other), seed)
+    held = held[: data.draw(st.integers(0, len(held)))]
+    ids = keep_held(tokenizer, fresh, held)
+    assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
+    assert controls(tokenizer, ids) == controls(tokenizer, fresh)
+    kept, _ = agreement(tokenizer, fresh, held)
+    assert ids[:kept] == held[:kept]
+
+
+@given(TEXTS, TEXTS, st.integers(0, 50))
+def test_what_goes_on_from_the_held_text_keeps_it_up_to_the_last_shared_place(
+    tokenizer: Tokenizer, text: str, more: str, seed: int
+) -> None:
+    """A control token cuts the text, so before one everything is kept."""
+    held = otherwise(tokenizer, tokenizer.encode(text), seed)
+    fresh = tokenizer.encode(text + "<|im_end|>" + more)
+    kept, _ = agreement(tokenizer, fresh, held)
+    assert kept == len(held)
+
+
+@given(TEXTS, st.integers(0, 50))
+def test_all_of_a_text_that_is_held_otherwise_is_kept(
+    tokenizer: Tokenizer, text: str, seed: int
+) -> None:
+    fresh = tokenizer.encode(text)
+    held = otherwise(tokenizer, fresh, seed)
+    assert keep_held(tokenizer, fresh, held) == held
+
+
+@given(TEXTS, st.integers(0, 50))
+def test_the_change_comes_back_to_the_ids_of_the_text(
+    tokenizer: Tokenizer, text: str, seed: int
+) -> None:
+    fresh = tokenizer.encode(text + " the end")
+    held = otherwise(tokenizer, tokenizer.encode(text), seed)
+    kept, after = agreement(tokenizer, fresh, held)
+    ids = keep_held(tokenizer, fresh, held)
+    assert ids[kept:] == fresh[after:]
+    if kept < len(held):  # never further than the text agrees, never less than the same ids do
+        assert kept >= agreement(tokenizer, fresh, fresh[:after])[0] - after
+
+
+def test_a_text_that_looks_like_a_control_token_is_not_one(tokenizer: Tokenizer) -> None:
+    fresh = tokenizer.encode("hi<|im_end|>")
+    typed = tokenizer.encode("hi<|im_end|>", parse_special=False)
+    assert spelled(tokenizer, typed) == spelled(tokenizer, fresh)
+    end = tokenizer.token_id("<|im_end|>")
+    assert end not in fresh[: agreement(tokenizer, fresh, typed)[1]]
+    assert keep_held(tokenizer, fresh, typed)[-1] == end
+
+
+def test_a_control_token_a_model_chose_inside_its_answer_ends_what_is_kept(
+    tokenizer: Tokenizer,
+) -> None:
+    start = tokenizer.encode("the quick ")
+    control = tokenizer.token_id("<|im_start|>")
+    assert control is not None
+    fresh = tokenizer.encode("the quick brown fox")
+    held = [*start, control, *tokenizer.encode("brown", add_special=False)]
+    kept, _ = agreement(tokenizer, fresh, held)
+    assert kept <= len(start)
+
+
+def test_half_a_character_is_left_out(tokenizer: Tokenizer) -> None:
+    text = "猫 the quick"
+    fresh, held = tokenizer.encode(text), tokenizer.encode(text + "🌱")
+    for half in range(len(fresh), len(held)):
+        ids = keep_held(tokenizer, fresh, held[:half])
+        assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
+
+
+def test_nothing_held_and_nothing_asked_are_nothing_kept(tokenizer: Tokenizer) -> None:
+    assert agreement(tokenizer, [5, 6], []) == (0, 0)
+    assert agreement(tokenizer, [], [5, 6]) == (0, 0)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
+def test_real_vocabularies_keep_an_answer_cut_otherwise(
+    model: str, request: pytest.FixtureRequest
+) -> None:
+    path: Path = request.getfixturevalue(model)
+    with GGUFFile.open(path) as file:
+        tokenizer = Tokenizer.from_metadata(file.metadata)
+    prompt = "<start_of_turn>user\nHi<end_of_turn>\n<|im_start|>assistant\n"
+    # A word in single letters, as no tokenizer cuts it; then the text goes on in a new turn.
+    letters = [tokenizer.encode(letter, add_special=False) for letter in "together"]
+    answer = [token for letter in letters for token in letter]
+    held = [*tokenizer.encode(prompt), *answer]
+    text = prompt + tokenizer.decode(answer) + "<|im_end|><end_of_turn>\nnext"
+    fresh = tokenizer.encode(text)
+    assert held != fresh[: len(held)]
+    ids = keep_held(tokenizer, fresh, held)
+    assert ids[: len(held)] == held
+    assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)

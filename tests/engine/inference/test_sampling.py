@@ -1,0 +1,224 @@
+"""Samplers on four-number distributions; vectors of llama.cpp's tests/test-sampling.cpp."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine import ModelFileError, RequestError, Sampling
+from engine.inference.sampling import (
+    Candidates,
+    Sampler,
+    check,
+    min_p,
+    narrowed,
+    penalize,
+    temperature,
+    top_k,
+    top_p,
+    typical,
+)
+
+FOUR = [0.1, 0.2, 0.3, 0.4]
+PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def candidates(probabilities: list[float]) -> Candidates:
+    values, ids = torch.tensor(probabilities).log().sort(descending=True, stable=True)
+    return Candidates(ids, values)
+
+
+def same(found: Candidates, expected: list[float]) -> None:
+    assert found.probabilities.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("k", "expected"),
+    [(1, [1.0]), (3, [4 / 9, 3 / 9, 2 / 9]), (4, [0.4, 0.3, 0.2, 0.1]), (0, [0.4, 0.3, 0.2, 0.1])],
+)
+def test_top_k_keeps_the_most_likely(k: int, expected: list[float]) -> None:
+    same(top_k(candidates(FOUR), k), expected)
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [
+        (0.0, [1.0]),
+        (0.7, [4 / 7, 3 / 7]),
+        (0.8, [4 / 9, 3 / 9, 2 / 9]),
+        (1.0, [0.4, 0.3, 0.2, 0.1]),
+    ],
+)
+def test_top_p_keeps_the_nucleus(p: float, expected: list[float]) -> None:
+    same(top_p(candidates(FOUR), p), expected)
+
+
+@pytest.mark.parametrize(
+    ("p", "kept"),
+    [(0.0, 4), (0.24, 4), (0.26, 3), (0.49, 3), (0.51, 2), (0.74, 2), (0.76, 1), (1.0, 1)],
+)
+def test_min_p_compares_with_the_most_likely(p: float, kept: int) -> None:
+    survivors = [0.4, 0.3, 0.2, 0.1][:kept]
+    same(min_p(candidates(FOUR), p), [value / sum(survivors) for value in survivors])
+
+
+def test_typical_keeps_the_least_surprising() -> None:
+    same(typical(candidates([0.97, 0.01, 0.01, 0.01]), 0.5), [1.0])
+    same(typical(candidates([0.4, 0.2, 0.2, 0.2]), 0.5), [1 / 3, 1 / 3, 1 / 3])
+
+
+def test_temperature_sharpens_and_flattens() -> None:
+    same(temperature(candidates(FOUR), 1.0), [0.4, 0.3, 0.2, 0.1])
+    cold = temperature(candidates(FOUR), 0.5).probabilities
+    assert cold[0] > 0.4
+    assert temperature(candidates(FOUR), 2.0).probabilities[0] < 0.4
+
+
+@pytest.mark.parametrize(
+    ("recent", "repeat", "each", "expected"),
+    [
+        ([0], 50.0, 0.0, [0, 0.25, 0.25, 0.25, 0.25]),
+        ([0, 1, 2], 50.0, 0.0, [0, 0, 0, 0.5, 0.5]),
+        ([0, 1, 2, 0, 0], 50.0, 0.0, [0, 0, 0, 0.5, 0.5]),
+        ([0], 1.0, 5.0, [0.000011, 0.249997, 0.249997, 0.249997, 0.249997]),
+        ([0, 1, 2], 1.0, 5.0, [0.000023, 0.000023, 0.000023, 0.499966, 0.499966]),
+        ([0, 1, 2, 0, 0], 1.0, 5.0, [0.000000, 0.000023, 0.000023, 0.499977, 0.499977]),
+    ],
+)
+def test_penalties_look_at_recent_tokens(
+    recent: list[int], repeat: float, each: float, expected: list[float]
+) -> None:
+    logits = torch.tensor([0.2] * 5).log()
+    before = logits.clone()
+    sampling = replace(PLAIN, repeat_penalty=repeat, frequency_penalty=each, presence_penalty=each)
+    found = penalize(logits, recent, sampling).softmax(0)
+    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    assert torch.equal(logits, before)
+
+
+def test_penalty_window_forgets_older_tokens() -> None:
+    sampling = Sampling(temperature=0, repeat_penalty=50.0, penalty_window=1)
+    assert Sampler(sampling).draw(torch.tensor([3.0, 2.0, 1.0]), [0, 1]) == 0
+    assert Sampler(sampling).draw(torch.tensor([3.0, 2.0, 1.0]), [1, 0]) == 1
+
+
+def test_greedy_takes_the_lowest_id_of_a_tie() -> None:
+    logits = torch.zeros(50_000)
+    logits[[7, 300, 49_999]] = 4.0
+    assert Sampler(Sampling(temperature=0)).draw(logits, []) == 7
+
+
+def test_draws_follow_the_distribution() -> None:
+    sampler = Sampler(replace(PLAIN, seed=3))
+    logits = torch.tensor(FOUR).log()
+    counts = Counter(sampler.draw(logits, []) for _ in range(4_000))
+    # Four standard deviations of a binomial of 4,000: at most 0.031.
+    assert all(abs(counts[token] / 4_000 - p) < 0.032 for token, p in enumerate(FOUR))
+
+
+def test_equal_seeds_draw_equal_tokens_and_the_draws_advance() -> None:
+    logits = torch.zeros(1_000)
+    one, two = (Sampler(replace(PLAIN, seed=11)) for _ in range(2))
+    first = [one.draw(logits, []) for _ in range(20)]
+    assert first == [two.draw(logits, []) for _ in range(20)]
+    assert len(set(first)) > 10
+
+
+def test_fresh_seeds_differ() -> None:
+    logits = torch.zeros(100_000)
+    drawn = {Sampler(PLAIN).draw(logits, []) for _ in range(4)}
+    assert len(drawn) > 1
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_values_that_are_not_numbers_are_refused(bad: float) -> None:
+    with pytest.raises(ModelFileError, match="not numbers"):
+        Sampler(Sampling(temperature=0)).draw(torch.full((8,), bad), [])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("temperature", -0.1, "temperature"),
+        ("temperature", float("nan"), "temperature"),
+        ("top_k", -1, "top-k"),
+        ("top_p", 1.5, "top-p"),
+        ("min_p", -1.0, "min-p"),
+        ("typical_p", 2.0, "typical"),
+        ("repeat_penalty", 0.0, "repeat penalty"),
+        ("seed", -2, "seed"),
+    ],
+)
+def test_options_out_of_range_are_named(field: str, value: float, named: str) -> None:
+    with pytest.raises(RequestError, match=named):
+        check(replace(Sampling(), **{field: value}))
+
+
+@pytest.mark.parametrize("cold", [1e-45, 1e-300, 1e-7, 1e-5])
+def test_the_coldest_temperatures_take_the_best_token(cold: float) -> None:
+    logits = torch.tensor([30.0, 31.0, -2.0, 30.5])
+    sampler = Sampler(Sampling(temperature=cold, top_k=0, top_p=1.0, min_p=0.0, seed=1))
+    assert {sampler.draw(logits, []) for _ in range(20)} == {1}
+
+
+def spread(size: int, seed: int, peaked: bool) -> torch.Tensor:
+    """Logits of a vocabulary, as a model that knows what comes has them, or one that does not."""
+    random = torch.Generator().manual_seed(seed)
+    if not peaked:
+        return torch.randn(size, generator=random) * 2
+    return 20 - 3 * torch.log(1 + size * torch.rand(size, generator=random))
+
+
+@pytest.mark.parametrize("peaked", [True, False])
+@pytest.mark.parametrize("size", [1, 65, 5_000, 50_000])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        replace(PLAIN, top_k=40),
+        replace(PLAIN, top_k=40, typical_p=0.6, top_p=0.9, min_p=0.01, temperature=0.7),
+        replace(PLAIN, top_k=3_000, top_p=0.9),
+        replace(PLAIN, top_p=0.9),
+        replace(PLAIN, top_p=0.9, min_p=0.02),
+        replace(PLAIN, top_p=0.4, min_p=0.0001),
+        replace(PLAIN, min_p=0.1),
+        replace(PLAIN, min_p=1.0),
+        replace(PLAIN, top_p=0.0),
+        replace(PLAIN, typical_p=0.5),
+        replace(PLAIN, typical_p=0.5, top_p=0.8, min_p=0.01),
+    ],
+)
+def test_what_is_kept_of_a_large_vocabulary_is_what_a_full_sort_keeps(
+    sampling: Sampling, size: int, peaked: bool
+) -> None:
+    logits = spread(size, seed=size, peaked=peaked)
+    values, ids = logits.sort(descending=True, stable=True)
+    kept = top_k(Candidates(ids, values), sampling.top_k)
+    if sampling.typical_p < 1:
+        kept = typical(kept, sampling.typical_p)
+    kept = min_p(top_p(kept, sampling.top_p), sampling.min_p)
+    found = narrowed(logits, sampling)
+    # One at the edge may fall on either side: sums are rounded in another order.
+    assert abs(len(found.ids) - len(kept.ids)) <= 1
+    both = min(len(found.ids), len(kept.ids))
+    assert torch.equal(found.ids[:both], kept.ids[:both])
+    expected = temperature(kept, sampling.temperature).probabilities[:both]
+    assert torch.allclose(found.probabilities[:both], expected, atol=1e-5)
+
+
+def test_ties_are_kept_by_the_lowest_ids() -> None:
+    logits = torch.zeros(70_000)
+    logits[::7] = 1.0
+    assert narrowed(logits, replace(PLAIN, top_k=5)).ids.tolist() == [0, 7, 14, 21, 28]
+
+
+def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
+    logits = torch.full((60_000,), -20.0)
+    logits[[5, 59_999]] = torch.tensor([3.0, 4.0]).log()
+    logits[30_000] = -torch.inf
+    sampler = Sampler(replace(PLAIN, seed=5))
+    counts = Counter(sampler.draw(logits, []) for _ in range(2_000))
+    assert abs(counts[5] / 2_000 - 3 / 7) < 0.045  # four standard deviations
+    assert counts[5] + counts[59_999] > 1_990

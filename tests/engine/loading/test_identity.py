@@ -1,0 +1,125 @@
+"""Hashes of files: right, remembered while the files stay as they are, and never longer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import tiny
+from engine import Cancelled, snapshots_folder
+from engine.loading.identity import sha256, stamps
+from engine_bench import Bench
+
+OLD = 1_600_000_000_000_000_000  # nanoseconds: long settled
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "hashes.json"
+
+
+def written(path: Path, contents: bytes, modified_ns: int = OLD) -> Path:
+    path.write_bytes(contents)
+    os.utime(path, ns=(modified_ns, modified_ns))
+    return path
+
+
+def test_one_file_has_its_own_hash_and_several_one_of_all(tmp_path: Path, memory: Path) -> None:
+    one, two = written(tmp_path / "1", b"one" * 500_000), written(tmp_path / "2", b"two")
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (one, two)]
+    assert sha256([one], memory) == hashes[0]
+    both = sha256([one, two], memory)
+    assert both == hashlib.sha256("".join(hashes).encode()).hexdigest()
+    assert sha256([two, one], memory) != both
+
+
+def test_a_file_that_stays_as_it_is_is_not_read_again(tmp_path: Path, memory: Path) -> None:
+    path = written(tmp_path / "model", b"weights")
+    first = sha256([path], memory)
+
+    def refuse() -> None:
+        raise Cancelled
+
+    assert sha256([path], memory, refuse) == first
+
+
+@pytest.mark.parametrize("change", ["contents", "size", "time", "another file"])
+def test_a_file_that_changed_is_read_again(change: str, tmp_path: Path, memory: Path) -> None:
+    path = written(tmp_path / "model", b"weights")
+    before, first = stamps([path]), sha256([path], memory)
+    match change:
+        case "contents":
+            written(path, b"Weights", OLD + 1)
+        case "size":
+            written(path, b"weights and more")
+        case "time":
+            os.utime(path, ns=(OLD + 1, OLD + 1))
+        case _:  # of the same size and time, put in its place
+            os.replace(written(tmp_path / "other", b"WEIGHTS"), path)
+    assert stamps([path]) != before
+    assert sha256([path], memory) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (sha256([path], memory) == first) == (change == "time")
+
+
+def test_a_file_that_was_written_just_now_is_not_remembered(tmp_path: Path, memory: Path) -> None:
+    (path := tmp_path / "model").write_bytes(b"weights")
+    sha256([path], memory)
+    assert not memory.exists()
+
+
+@pytest.mark.parametrize(
+    "contents",
+    ["", "[]", "{", "[" * 100_000, '{"PATH": 3}', '{"PATH": [1, 2, 3, "x"]}', "\ud800", "1" * 5000],
+)
+def test_a_spoiled_memory_is_forgotten(contents: str, tmp_path: Path, memory: Path) -> None:
+    path = written(tmp_path / "model", b"weights")
+    memory.parent.mkdir()
+    memory.write_text(contents.replace("PATH", str(path)), encoding="utf-8", errors="surrogatepass")
+    wanted = hashlib.sha256(b"weights").hexdigest()
+    assert sha256([path], memory) == wanted
+    assert json.loads(memory.read_text())[str(path)][3] == wanted
+
+
+def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    path = written(tmp_path / "model", b"weights")
+    assert sha256([path], path / "hashes.json")
+    assert sha256([path], tmp_path)
+
+
+def test_the_memory_does_not_grow_without_end(tmp_path: Path, memory: Path) -> None:
+    for number in range(300):
+        sha256([written(tmp_path / str(number), bytes([number % 256]))], memory)
+    held = json.loads(memory.read_text())
+    assert len(held) == 256
+    assert str(tmp_path / "299") in held
+    assert not list(memory.parent.glob(".*"))
+
+
+def test_hashing_can_be_cancelled(tmp_path: Path, memory: Path) -> None:
+    def cancel() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        sha256([written(tmp_path / "model", b"weights")], memory, cancel)
+    with pytest.raises(FileNotFoundError):
+        sha256([tmp_path / "nowhere"], memory)
+
+
+def test_a_model_is_hashed_only_for_a_saved_session_that_may_help(tmp_path: Path) -> None:
+    bench = Bench()
+    bench.load(tiny.write(tmp_path / "first.gguf", context=1024))
+    bench.ask(1, "something worth keeping", max_tokens=3)
+    bench.save(2)
+    other = tiny.write(tmp_path / "other.gguf", seed=5, context=1024)
+    os.utime(other, ns=(OLD, OLD))
+    memory = snapshots_folder().parent / "hashes.json"
+    bench.load(other, request=3)
+    bench.ask(4, "never said before, and of some length all the same", max_tokens=3)
+    assert not memory.exists()
+    bench.bring(5, "something worth keeping, and more")
+    assert str(other) in memory.read_text()
+    bench.engine.stop()

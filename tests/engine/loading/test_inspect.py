@@ -1,0 +1,255 @@
+"""Facts of a model file before it is loaded: right where it is sound, one sentence where it is not."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+import torch
+
+import tiny
+from engine import DEFAULT_CACHE, CacheType, ModelFacts, ModelShape, inspect_model, predict_memory
+from engine.host.device import available_memory
+from engine.loading.loader import load
+from gguf_bytes import F32, STRING, U32, entry, model, tensor, text
+
+ARCHITECTURES = ("llama", "qwen3", "gemma3")
+
+
+def refused(path: Path) -> ModelFacts:
+    """The facts of a file that cannot be run, checked to say why and what to do."""
+    facts = inspect_model(path)
+    assert facts.problem.endswith(".")
+    assert facts.remedy.endswith(".")
+    assert "\n" not in facts.problem + facts.remedy
+    return facts
+
+
+# --- sound files --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_models_facts_are_those_it_has_when_it_is_loaded(
+    tmp_path: Path, architecture: str
+) -> None:
+    path = tiny.write(tmp_path / "tiny-Q8_0.gguf", architecture=architecture, format="Q8_0")
+    facts = inspect_model(path)
+    loaded = load(path, cache=DEFAULT_CACHE)
+    assert facts.path == loaded.path
+    assert (facts.name, facts.architecture) == ("tiny", architecture)
+    assert (facts.layout, facts.format) == (loaded.layout, "Q8_0")
+    assert (facts.parameters, facts.file_bytes) == (loaded.parameters, path.stat().st_size)
+    assert (facts.context_model, facts.context, facts.most_context) == (256, 256, 256)
+    assert facts.memory_bytes == loaded.plan.total_bytes
+    assert facts.memory_bytes == facts.weights_bytes + facts.cache_bytes + facts.scratch_bytes
+    assert facts.fits
+    assert (facts.problem, facts.remedy) == ("", "")
+    assert facts.has_template
+
+
+def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
+    assert not inspect_model(tiny.write(tmp_path / "m.gguf", template=None)).has_template
+
+
+def test_the_context_asked_for_is_the_one_counted(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "m.gguf")
+    short, long = inspect_model(path, 128), inspect_model(path, 16_384)
+    assert (short.context, long.context) == (128, 16_384)
+    assert long.cache_bytes == 128 * short.cache_bytes
+    layer = (long.cache_bytes - short.cache_bytes) // 2
+    assert long.scratch_bytes - short.scratch_bytes >= layer  # held twice while it grows
+    assert long.context_model == 256
+
+
+def test_what_the_loaded_model_gives_back_counts_as_available(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "m.gguf")
+    more = inspect_model(path, reclaimable=1 << 40).available_bytes
+    assert more - inspect_model(path).available_bytes == pytest.approx(1 << 40, rel=0.1)
+
+
+def test_any_part_of_a_split_model_stands_for_the_whole(tmp_path: Path) -> None:
+    whole = tiny.write(tmp_path / "whole.gguf")
+    first, *_, last = split(whole, tmp_path / "model.gguf")
+    facts = inspect_model(last)
+    assert replace(facts, available_bytes=0) == replace(inspect_model(first), available_bytes=0)
+    assert facts.path == first
+    assert facts.name == "model"
+    assert facts.problem == ""
+    assert facts.parameters == inspect_model(whole).parameters
+    assert facts.file_bytes == sum(part.stat().st_size for part in tmp_path.glob("model-*"))
+    last.unlink()
+    assert last.name in refused(first).problem
+
+
+def split(whole: Path, path: Path) -> list[Path]:
+    """The same model in several parts."""
+    reader = gguf.GGUFReader(whole)
+    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=6)
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.architecture")):
+            kind, *inner = field.types
+            writer.add_key_value(field.name, field.contents(), kind, inner[-1] if inner else None)
+    for found in reader.tensors:
+        writer.add_tensor(found.name, found.data, raw_dtype=found.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return sorted(path.parent.glob(f"{path.stem}-*-of-*.gguf"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no holes by themselves")
+def test_a_model_of_a_tebibyte_is_measured_without_reading_it(tmp_path: Path) -> None:
+    sizes = {
+        "block_count": 1, "context_length": 256, "embedding_length": 64, "feed_forward_length": 64,
+        "attention.head_count": 1,
+    }  # fmt: skip
+    keys = [entry(f"llama.{key}", U32, struct.pack("<I", size)) for key, size in sizes.items()]
+    keys.append(entry("general.architecture", STRING, text("llama")))
+    keys.append(entry("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)))
+    keys.append(entry("tokenizer.ggml.model", STRING, text("llama")))
+    shapes = {"token_embd": (64, 1 << 32), "output_norm": (64,)} | {
+        f"blk.0.{name}": (64, 64)
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    }
+    shapes |= {"blk.0.attn_norm": (64,), "blk.0.ffn_norm": (64,)}
+    tensors: list[bytes] = []
+    end = 0
+    for name, shape in shapes.items():
+        tensors.append(tensor(f"{name}.weight", *shape, offset=end))
+        end += 4 * shape[0] * (shape[1] if shape[1:] else 1)
+    path = tmp_path / "huge.gguf"
+    path.write_bytes(model(*keys, tensors=tuple(tensors), data=b"\0"))
+    os.truncate(path, path.stat().st_size + end)
+    facts = refused(path)
+    assert "needs 1237.0 GB" in facts.problem
+    assert facts.memory_bytes > facts.weights_bytes > 1 << 40
+    assert not facts.fits
+    assert facts.most_context == 0
+    assert facts.parameters > 1 << 38
+
+
+def test_a_context_too_large_for_the_machine_is_refused_with_what_would_fit(tmp_path: Path) -> None:
+    facts = inspect_model(tiny.write(tmp_path / "m.gguf"), context=1 << 34)
+    assert not facts.fits
+    assert 256 < facts.most_context < 1 << 34
+    assert f"at most {facts.most_context:,} tokens" in facts.remedy
+    assert inspect_model(tmp_path / "m.gguf", facts.most_context // 2).fits
+
+
+def test_a_model_in_use_is_not_disturbed(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "m.gguf")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        inspect_model(path)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+# --- files that cannot be run -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "named"),
+    [
+        ({"general.type": "adapter", "adapter.type": "lora"}, "is an adapter"),
+        ({"general.type": "mmproj"}, "sees pictures"),
+        ({"general.architecture": "clip", "general.type": None}, "sees pictures"),
+        ({"general.type": "imatrix"}, "make smaller models"),
+        ({"general.architecture": "mamba"}, "'mamba'"),
+        ({"general.architecture": None}, "'general.architecture'"),
+        ({"llama.feed_forward_length": 77}, "ffn_gate"),
+        ({"llama.block_count": 1}, "blk.1"),
+        ({"llama.rope.scaling.type": "ntk"}, "'ntk'"),
+        ({"tokenizer.ggml.model": "t5"}, "'t5'"),
+        ({"tokenizer.ggml.pre": "unheard-of"}, "'unheard-of'"),
+        ({"tokenizer.ggml.tokens": [str(number) for number in range(999)]}, "999 tokens"),
+    ],
+)
+def test_what_cannot_be_run_is_named(tmp_path: Path, metadata: dict[str, Any], named: str) -> None:
+    path = tiny.write(tmp_path / "m.gguf", metadata=metadata)
+    facts = refused(path)
+    assert named in facts.problem
+    assert facts.file_bytes == path.stat().st_size
+    with pytest.raises(Exception, match=named):
+        load(path)
+
+
+def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
+    reader = gguf.GGUFReader(tiny.write(tmp_path / "m.gguf"))
+    writer = gguf.GGUFWriter(tmp_path / "vocabulary.gguf", "llama")
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.architecture")):
+            kind, *inner = field.types
+            writer.add_key_value(field.name, field.contents(), kind, inner[-1] if inner else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert "a vocabulary and no model" in refused(tmp_path / "vocabulary.gguf").problem
+
+
+def test_what_is_no_model_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "web.gguf").write_text("<!DOCTYPE html><html>")
+    (tmp_path / "empty.gguf").touch()
+    assert "web page" in refused(tmp_path / "web.gguf").problem
+    assert "empty" in refused(tmp_path / "empty.gguf").problem
+    assert "no file" in refused(tmp_path / "nowhere.gguf").problem
+    assert "not a file" in refused(tmp_path).problem
+
+
+def test_a_file_cut_anywhere_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    whole = tiny.write(tmp_path / "m.gguf", layers=1).read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for length in range(0, len(whole), 997):
+        cut.write_bytes(whole[:length])
+        refused(cut)
+
+
+# --- models that are not here -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache", CacheType)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_catalogs_row_is_predicted_as_the_file_is(
+    tmp_path: Path, architecture: str, cache: CacheType
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", architecture=architecture, format="Q4_K", layers=3)
+    facts = inspect_model(path, 1_000, cache)
+    row = ModelShape(
+        architecture=architecture,
+        layers=3,
+        width=256,
+        heads=4,
+        kv_heads=2,
+        head_width=64,
+        feed_forward=256,
+        vocabulary=_embedding_rows(path),
+        context=256,
+        format="Q4_K",
+        parameters=facts.parameters,
+    )
+    plan = predict_memory(row, 1_000, cache)
+    assert (plan.context, plan.cache_bytes) == (facts.context, facts.cache_bytes)
+    assert plan.scratch_bytes == facts.scratch_bytes
+    assert plan.weights_bytes == pytest.approx(facts.weights_bytes, rel=0.1)
+    assert plan.fits
+    assert plan.available_bytes == pytest.approx(available_memory(), rel=0.2)
+
+
+def test_a_recipe_counts_as_the_format_it_is_named_for(tmp_path: Path) -> None:
+    row = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K", 1 << 30)
+    recipe = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K_M", 1 << 30)
+    assert predict_memory(row).weights_bytes == predict_memory(recipe).weights_bytes
+
+
+def _embedding_rows(path: Path) -> int:
+    table = next(t for t in gguf.GGUFReader(path).tensors if t.name == "token_embd.weight")
+    return int(table.shape[1])

@@ -1,0 +1,118 @@
+"""Loading: what is kept of the choices, what is refused before memory is taken, what comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tiny
+from engine.errors import Cancelled, OutOfMemory, RequestError
+from engine.gguf.reader import GGUFFile
+from engine.host.device import give_back_memory, resident_memory
+from engine.inference.generate import Answer
+from engine.loading.loader import load
+from engine.messages import CacheType, Sampling
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tiny.write(tmp_path / "tiny.gguf", format="Q8_0")
+
+
+@pytest.mark.parametrize("cache", CacheType)
+def test_the_type_of_cache_is_kept_and_planned_for(path: Path, cache: CacheType) -> None:
+    loaded = load(path, context=64, cache=cache)
+    assert loaded.cache is cache
+    session = loaded.new_session()
+    for _ in session.read(range(3, 60)):
+        pass
+    assert session.cache_bytes <= loaded.plan.cache_bytes
+
+
+def test_a_smaller_type_of_cache_is_planned_smaller(path: Path) -> None:
+    sizes = [load(path, cache=cache).plan.cache_bytes for cache in CacheType]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_a_context_beyond_the_models_own_is_held_when_asked_for(path: Path) -> None:
+    loaded = load(path, context=1_000)
+    assert (loaded.config.context, loaded.plan.context) == (256, 1_000)
+    session = loaded.new_session()
+    for _ in session.read([5] * 1_000):
+        pass
+    assert len(session.tokens) == session.context == 1_000
+
+
+def test_a_context_below_none_is_refused(path: Path) -> None:
+    with pytest.raises(RequestError, match="-1 tokens"):
+        load(path, context=-1)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_dropped(path: Path) -> None:
+    dropped: list[str] = []
+    with pytest.raises(OutOfMemory, match="tokens needs"):
+        load(path, context=1 << 34, before_weights=lambda: dropped.append("the old model"))
+    assert dropped == []
+
+
+def test_a_misshapen_tensor_is_refused_before_anything_is_dropped(tmp_path: Path) -> None:
+    faulty = tiny.write(tmp_path / "m.gguf", metadata={"llama.feed_forward_length": 77})
+    dropped: list[str] = []
+    with pytest.raises(Exception, match="ffn_gate"):
+        load(faulty, before_weights=lambda: dropped.append("the old model"))
+    assert dropped == []
+
+
+def test_progress_counts_every_byte_of_the_tensors(path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    load(path, progress=lambda done, total: seen.append((done, total)))
+    with GGUFFile.open(path) as file:
+        total = sum(info.size_bytes for info in file.tensors.values())
+    assert seen[-1] == (total, total)
+    assert seen == sorted(seen)
+    assert len(seen) == 21
+
+
+def test_a_load_is_cancelled_between_tensors(path: Path) -> None:
+    seen: list[int] = []
+
+    def checkpoint() -> None:
+        if len(seen) == 4:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        load(path, progress=lambda done, total: seen.append(done), checkpoint=checkpoint)
+    assert len(seen) == 4
+
+
+def test_what_a_file_has_let_go_can_be_read_again(path: Path) -> None:
+    with GGUFFile.open(path) as file:
+        for name in file.tensors:
+            before = bytes(file.data(name))
+            file.let_go(name)
+            assert bytes(file.data(name)) == before
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
+def test_dropping_a_model_gives_its_memory_back(model: str, request: pytest.FixtureRequest) -> None:
+    path: Path = request.getfixturevalue(model)
+    give_back_memory()
+    before = resident_memory()
+    held = _held_after_an_answer(path)
+    give_back_memory()
+    assert held - before > 0.9 * path.stat().st_size
+    assert resident_memory() - before < 60 * MB
+
+
+def _held_after_an_answer(path: Path) -> int:
+    loaded = load(path, context=512)
+    session = loaded.new_session()
+    prompt = loaded.tokenizer.encode("Tell me of the sea.")
+    answer = Answer(session, loaded.tokenizer, prompt, Sampling(seed=1), max_tokens=8)
+    assert len(list(answer.events())) > 1
+    return resident_memory()

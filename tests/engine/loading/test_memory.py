@@ -1,0 +1,139 @@
+"""Plans of memory: what fits, which context is chosen, and what is said when nothing helps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.loading.memory import (
+    MemoryPlan,
+    ModelShape,
+    Needs,
+    plan_memory,
+    refusal,
+    scratch_bytes,
+    vocabulary_bytes,
+)
+
+GB = 10**9
+
+SHAPE = ModelShape(
+    architecture="llama",
+    layers=30,
+    width=576,
+    heads=9,
+    kv_heads=3,
+    head_width=64,
+    feed_forward=1_536,
+    vocabulary=49_152,
+    context=8_192,
+    format="Q4_1",
+    parameters=134_515_008,
+)
+
+
+def needs(scratch_per_token: int = 0) -> Needs:
+    return Needs(4 * GB, 100_000, lambda context: GB // 10 + scratch_per_token * context)
+
+
+def plan(
+    available: int = 16 * GB, wanted: int = 0, model: int = 32_768, takes: Needs | None = None
+) -> MemoryPlan:
+    return plan_memory(
+        takes or needs(), context_wanted=wanted, context_model=model, available=available
+    )
+
+
+def test_a_model_that_fits_keeps_its_own_context() -> None:
+    found = plan()
+    assert found.context == found.most_context == 32_768
+    assert found.cache_bytes == 32_768 * 100_000
+    assert found.total_bytes == 4 * GB + found.cache_bytes + GB // 10
+    assert found.available_bytes == 16 * GB
+    assert found.fits
+    assert refusal(found, 0) is None
+
+
+def test_the_context_is_halved_until_everything_fits_nine_tenths() -> None:
+    found = plan(6 * GB)
+    assert found.context == 8_192
+    assert found.total_bytes <= 0.9 * 6 * GB
+    assert plan(found.total_bytes * 10 // 9 + 1).context == 8_192
+    assert plan(found.total_bytes * 10 // 9 - 1).context == 4_096
+
+
+def test_the_context_is_not_lowered_below_512_tokens() -> None:
+    least = 4 * GB + GB // 10 + 512 * 100_000
+    assert plan(least * 10 // 9 + 1).context == 512
+    assert plan(least * 10 // 9 + 1).fits
+    assert not plan(least * 10 // 9 - 1).fits
+
+
+def test_an_odd_context_stops_at_512_too() -> None:
+    least = 4 * GB + GB // 10 + 512 * 100_000
+    assert plan(least * 10 // 9 + 1, model=1_000).context == 512
+
+
+def test_a_model_with_a_short_context_keeps_it() -> None:
+    assert plan(model=128).context == 128
+
+
+def test_weights_that_do_not_fit_are_refused_with_figures() -> None:
+    refused = refusal(plan(2 * GB), 0)
+    assert refused is not None
+    assert "4.2 GB" in str(refused)
+    assert "2.0 GB of memory are free" in str(refused)
+    assert "smaller model" in refused.remedy
+    assert plan(2 * GB).most_context == 0
+
+
+def test_a_context_asked_for_is_kept() -> None:
+    assert plan(wanted=1_000).context == 1_000
+
+
+def test_a_context_beyond_the_models_own_is_kept_when_asked_for() -> None:
+    found = plan(wanted=16_384, model=8_192)
+    assert found.context == found.most_context == 16_384
+
+
+def test_a_context_asked_for_that_does_not_fit_is_refused_with_what_would() -> None:
+    refused = refusal(plan(6 * GB, wanted=32_768), 32_768)
+    assert refused is not None
+    assert "A context of 32,768 tokens needs 7.4 GB" in str(refused)
+    assert "6.0 GB of memory are free" in str(refused)
+    assert "at most 13,000 tokens" in refused.remedy
+    assert plan(6 * GB, wanted=13_000).fits
+    assert not plan(6 * GB, wanted=13_001).fits
+
+
+def test_scratch_that_grows_with_the_context_counts() -> None:
+    found = plan(6 * GB, takes=needs(scratch_per_token=100_000))
+    assert found.context == 4_096
+    assert found.scratch_bytes == GB // 10 + 4_096 * 100_000
+    assert found.most_context == 6_500
+
+
+def test_a_vocabulary_takes_what_its_kind_takes() -> None:
+    byte_level = vocabulary_bytes(49_152, 48_900, sentencepiece=False)
+    assert byte_level == pytest.approx(24.5e6, rel=0.05)  # measured on SmolLM2's
+    sentencepiece = vocabulary_bytes(262_144, 0, sentencepiece=True)
+    assert sentencepiece == pytest.approx(58e6, rel=0.05)  # measured on gemma 3's
+
+
+def test_scratch_grows_with_the_chunk_with_each_width_and_with_attention() -> None:
+    before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
+    assert scratch_bytes(SHAPE, 512, 10_000_000, 0) > before
+    assert scratch_bytes(SHAPE, 256, 20_000_000, 0) > before
+    for name in ("width", "heads", "kv_heads", "feed_forward", "vocabulary"):
+        wider = replace(SHAPE, **{name: 8 * getattr(SHAPE, name)})
+        assert scratch_bytes(wider, 256, 10_000_000, 0) > before, name
+
+
+def test_a_layers_weights_are_those_of_its_products() -> None:
+    assert SHAPE.layer_weights == 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1_536
+
+
+def test_the_layer_a_cache_holds_twice_while_it_grows_or_is_saved_is_planned_for() -> None:
+    before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
+    assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 5_000_000

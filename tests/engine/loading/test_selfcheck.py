@@ -1,0 +1,377 @@
+"""The check of kernels at load: what is wrong is not used, memory stays planned, answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import oracle
+import tiny
+from engine.errors import OutOfMemory
+from engine.gguf.reader import GGUFFile
+from engine.loading.loader import LoadedModel, load
+from engine.loading.preflight import identify
+from engine.loading.selfcheck import Faults, find_faults
+from engine.messages import CacheType, SlowPart, SlowReason
+from engine.models.config import read_config
+from engine.models.layers import Decoder, Experts
+from engine.models.weights import Weights
+from engine.state.kv_cache import Cache
+from kernels import ops
+from kernels.dispatch import BACKENDS
+from kernels.program import Add, Program, Recorded
+from kernels.weight import Storage, Weight
+
+pytestmark = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")
+
+EXPERTS = next(name for name in oracle.CASES if "moe" in name)
+
+
+class Kernels:
+    """The table of native kernels, to be spoiled."""
+
+    def __init__(self) -> None:
+        self.table = BACKENDS["cpu"]
+        self.before = dict(self.table)
+
+    def __getitem__(self, key: tuple[str, str]) -> Callable[..., Any]:
+        return self.table[key]
+
+    def __setitem__(self, key: tuple[str, str], kernel: Callable[..., Any]) -> None:
+        self.table[key] = kernel
+        with ops.only("cpu"):
+            pass  # which forgets the kernels that were found before
+
+
+@pytest.fixture
+def kernels() -> Iterator[Kernels]:
+    """As they were before, after the test."""
+    kernels = Kernels()
+    yield kernels
+    for key, kernel in kernels.before.items():
+        kernels[key] = kernel
+
+
+def logits(model: LoadedModel) -> Tensor:
+    session = model.new_session()
+    (hidden,) = session.read([5, 6, 7, 8])
+    return session.logits(hidden)
+
+
+def decoder_logits(decoder: Decoder, file: GGUFFile) -> Tensor:
+    config = read_config(file)
+    cache = Cache(config.layers, config.kv_heads, config.head_width, 8)
+    return decoder.logits(decoder.hidden(torch.tensor([5, 6, 7, 8]), cache))
+
+
+def near(found: Tensor, wanted: Tensor) -> bool:
+    """As near as products of 8-bit activations come to those of floats."""
+    return float((found - wanted).abs().max()) < 0.1 * float(wanted.abs().max())
+
+
+def written(name: str, path: Path) -> Path:
+    """A recorded model of another family as a file."""
+    state = oracle.recorded(name)
+    del state["tokens"], state["logits"]
+    return oracle.write_gguf(oracle.CASES[name], state, path)
+
+
+def checked(file: GGUFFile) -> tuple[Faults, Decoder, Weights]:
+    """The check of a model that has no vocabulary."""
+    build, config = identify(file)
+    weights = Weights(file)
+    decoder = build(file, weights, config.context)
+    return find_faults(config, decoder, weights), decoder, weights
+
+
+def spoil_products(kernels: Kernels, format: str, factor: float) -> None:
+    right = kernels["linear", format]
+
+    def wrong(x: Tensor, weight: Weight) -> Tensor:
+        y = right(x, weight)
+        return y if weight.layout == "file" else y * factor
+
+    kernels["linear", format] = wrong
+
+
+def spoil_packing(kernels: Kernels, format: str, stored: bytes) -> None:
+    """Pack the weight whose bytes in the file are `stored` with its rows in another order."""
+    right = kernels["prepare", format]
+
+    def wrong(weight: Weight, *callbacks: object) -> Weight:
+        if weight.data.view(torch.uint8).numpy().tobytes() != stored:
+            return right(weight, *callbacks)
+        return right(Weight(weight.data.roll(1, 0), weight.format, weight.shape), *callbacks)
+
+    kernels["prepare", format] = wrong
+
+
+# --- what is sound ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["Q4_K", "Q1_0", "F16"])
+def test_sound_kernels_are_kept(format: str, tmp_path: Path) -> None:
+    model = load(tiny.write(tmp_path / "m.gguf", format=format))
+    assert model.slow == ()
+    assert "reference" not in model.kernels.values()
+    assert model.new_session().is_recorded
+
+
+@pytest.mark.parametrize("name", list(oracle.CASES))
+def test_no_architecture_is_suspected(name: str, tmp_path: Path) -> None:
+    """Whatever its parts are called in the file: fused, tied, experts, positions."""
+    with GGUFFile.open(written(name, tmp_path / "m.gguf")) as file:
+        assert checked(file)[0].errors == {}
+
+
+# --- kernels that are wrong ---------------------------------------------------------------------
+
+
+def test_a_product_that_is_wrong_is_not_used(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0")
+    wanted = logits(load(path))
+    spoil_products(kernels, "Q4_0", 1.1)
+    model = load(path)
+    assert "linear on Q4_0 is wrong" in caplog.text
+    assert model.slow == (SlowPart(SlowReason.WRONG_KERNEL, "linear Q4_0"),)
+    on_reference = {op for op, backend in model.kernels.items() if backend == "reference"}
+    assert on_reference == {"linear Q4_0", "embed Q4_0"}
+    assert near(logits(model), wanted)
+
+
+def test_weights_that_are_packed_wrongly_are_found(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", format="Q8_0")
+    with GGUFFile.open(path) as file:
+        spoil_packing(kernels, "Q8_0", bytes(file.data("token_embd.weight")))
+    assert SlowPart(SlowReason.WRONG_KERNEL, "embed Q8_0") in load(path).slow
+    assert "embed on Q8_0 is wrong" in caplog.text
+
+
+@pytest.mark.parametrize("layer", [0, 3, 6])
+def test_first_middle_and_last_layer_are_tried(
+    layer: int,
+    kernels: Kernels,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", format="Q8_0", layers=7)
+    with GGUFFile.open(path) as file:
+        spoil_packing(kernels, "Q8_0", bytes(file.data(f"blk.{layer}.ffn_up.weight")))
+    assert SlowPart(SlowReason.WRONG_KERNEL, "linear Q8_0") in load(path).slow
+    assert "linear on Q8_0 is wrong" in caplog.text
+
+
+def test_experts_are_tried(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All are packed wrongly, so it does not matter which of them the tokens pass."""
+    with GGUFFile.open(written(EXPERTS, tmp_path / "m.gguf")) as file:
+        info = file.tensors["blk.0.ffn_down_exps.weight"]
+        format, shape = info.format.name, info.shape[1:]
+        _, sound, _ = checked(file)
+        right = kernels["prepare", format]
+
+        def wrong(weight: Weight, *callbacks: object) -> Weight:
+            if weight.shape != shape:
+                return right(weight, *callbacks)
+            return right(Weight(weight.data.roll(1, 0), weight.format, weight.shape), *callbacks)
+
+        kernels["prepare", format] = wrong
+        faults, decoder, weights = checked(file)
+        assert isinstance(decoder.blocks[0].mlp, Experts)
+        assert faults.slow == (SlowPart(SlowReason.WRONG_KERNEL, f"linear {format}"),)
+        again = identify(file)[0](file, weights.reread({format: Storage.FILE}), 256)
+        one, other = (decoder_logits(each, file) for each in (again, sound))
+        assert near(one, other)
+
+
+@pytest.mark.parametrize("op", ["rms_norm", "rope", "attention", "gated"])
+def test_other_ops_are_tried_too(
+    op: str,
+    kernels: Kernels,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    right = kernels[op, "F32"]
+    path = tiny.write(tmp_path / "m.gguf", architecture="qwen3")
+    wanted = logits(load(path))
+
+    def wrong(*operands: object) -> Tensor:
+        y = right(*operands)
+        return torch.where(torch.arange(y.shape[-1]) == y.shape[-1] - 1, torch.nan, y)
+
+    kernels[op, "F32"] = wrong
+    model = load(path)
+    assert model.slow == (SlowPart(SlowReason.WRONG_KERNEL, op),)
+    assert model.kernels[op] == "reference"
+    assert model.kernels["linear F32"] != "reference"
+    assert torch.allclose(logits(model), wanted, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_recorded_program_that_is_wrong_is_not_used(
+    layer: int,
+    kernels: Kernels,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its ops one by one are right, so no kernel is to blame, and they are what runs."""
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=3)
+    wanted = logits(load(path))
+    right = kernels["record", "F32"]
+
+    def wrong(program: Program) -> Recorded:
+        body = list(program.body)
+        end = (*program.layers[1:], len(body))[layer]
+        last = max(at for at in range(end) if isinstance(body[at], Add))
+        body[last] = replace(body[last], scale=1.01)
+        return right(replace(program, body=tuple(body)))
+
+    kernels["record", "F32"] = wrong
+    model = load(path)
+    assert model.slow == (SlowPart(SlowReason.WRONG_PROGRAM, "program"),)
+    assert "reference" not in model.kernels.values()
+    assert not model.new_session().is_recorded
+    assert near(logits(model), wanted)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def held(model: LoadedModel) -> int:
+    """Bytes of the weights of all products, as they are held."""
+    blocks = sum(block.size_bytes for block in model.decoder.blocks)
+    return blocks + model.decoder.embedding.size_bytes + model.decoder.head.weight.size_bytes
+
+
+@pytest.fixture
+def one_bit(tmp_path: Path) -> Path:
+    """A model of which floats would be 28 times as large."""
+    return tiny.write(
+        tmp_path / "m.gguf", format="Q1_0", hidden=1024, ffn=4096, layers=4, vocabulary=20_000
+    )
+
+
+def test_decoded_weights_are_planned_for(
+    one_bit: Path, kernels: Kernels, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = load(one_bit, context=64)
+    spoil_products(kernels, "Q1_0", 1.1)
+    model = load(one_bit, context=64)
+    assert model.plan.context == before.plan.context
+    assert held(model) > 20 * held(before)
+    assert held(model) <= model.plan.weights_bytes
+    assert model.plan.fits
+
+
+def test_what_does_not_fit_decoded_is_held_as_the_file_has_it(
+    one_bit: Path,
+    kernels: Kernels,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = load(one_bit, context=64)
+    wanted = logits(before)
+    free = int(1.3 * before.plan.total_bytes) + ops.DECODING_BYTES
+    monkeypatch.setattr("engine.loading.preflight.available_memory", lambda: free)
+    spoil_products(kernels, "Q1_0", 1.1)
+    model = load(one_bit, context=64)
+    assert held(model) <= model.plan.weights_bytes <= 1.1 * before.plan.weights_bytes
+    assert model.plan.total_bytes <= 0.9 * free
+    assert near(logits(model), wanted)
+
+
+def test_what_does_not_fit_at_all_is_refused_in_a_sentence(
+    one_bit: Path,
+    kernels: Kernels,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    needed = load(one_bit, context=64).plan.total_bytes
+    monkeypatch.setattr(
+        "engine.loading.preflight.available_memory", lambda: int(needed / 0.9) + 1000
+    )
+    spoil_products(kernels, "Q1_0", 1.1)
+    with pytest.raises(OutOfMemory, match="GB of memory are free"):
+        load(one_bit, context=64)
+
+
+def test_only_weights_of_the_format_are_read_again(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", format="Q4_0")
+    prepared: list[str] = []
+    for format in ("Q4_0", "F32"):
+        right = kernels["prepare", format]
+
+        def counted(weight: Weight, *callbacks: object, right: object = right) -> Weight:
+            prepared.append(weight.format.name)
+            return right(weight, *callbacks)
+
+        kernels["prepare", format] = counted
+    load(path)
+    once = prepared.count("F32")
+    spoil_products(kernels, "Q4_0", 1.1)
+    prepared.clear()
+    load(path)
+    assert prepared.count("F32") == once
+
+
+def test_attention_on_the_reference_is_planned_for(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny.write(tmp_path / "m.gguf", context=4096)
+    before = load(path, cache=CacheType.Q8_0).plan.scratch_bytes
+    right = kernels["attention", "F32"]
+    kernels["attention", "F32"] = lambda *operands: right(*operands) * 1.1
+    assert load(path, cache=CacheType.Q8_0).plan.scratch_bytes > before
+
+
+# --- models loaded later ------------------------------------------------------------------------
+
+
+def test_another_format_is_recorded_after_one_was_refused(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil_products(kernels, "Q4_0", 1.1)
+    refused = load(tiny.write(tmp_path / "a.gguf", format="Q4_0"))
+    other = load(tiny.write(tmp_path / "b.gguf", format="Q8_0"))
+    assert other.slow == ()
+    assert other.new_session().is_recorded
+    assert not refused.new_session().is_recorded
+
+
+def test_a_model_is_not_judged_by_another_ones_check(
+    kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kernel may be wrong for one shape only."""
+    path = tiny.write(tmp_path / "m.gguf")
+    right = kernels["rms_norm", "F32"]
+    kernels["rms_norm", "F32"] = lambda *operands: right(*operands) * 1.1
+    refused = load(path)
+    wrong = kernels["rms_norm", "F32"]
+    kernels["rms_norm", "F32"] = right
+    sound = load(path)
+    assert refused.slow
+    assert sound.slow == ()
+    assert sound.new_session().is_recorded
+    kernels["rms_norm", "F32"] = wrong
+    assert near(logits(refused), logits(sound))
+
+
+def test_watching_ends_with_the_block() -> None:
+    seen: list[str] = []
+    with ops.watched(lambda op, operands, result: seen.append(op)):
+        ops.softcap(torch.ones(3), 2.0)
+    ops.softcap(torch.ones(3), 2.0)
+    assert seen == ["softcap"]

@@ -1,0 +1,268 @@
+"""A recorded program says what the decoder computes, to the bit, and a session runs either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny
+import tiny_lora
+from engine import CacheType, Cancelled
+from engine.inference.session import Session
+from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
+from engine.models.layers import Decoder
+from engine.models.recording import record
+from engine.state.kv_cache import Cache
+from interpreter import Interpreter
+from kernels import ops, program
+from kernels.program import Program
+from sessions import open_session
+
+ARCHITECTURES = ("llama", "qwen3", "gemma3")
+CAP = {"gemma3.final_logit_softcapping": 5.0}
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    architecture: str = request.param
+    # Seven layers, so that gemma's sixth looks everywhere and the others do not.
+    return tiny.write(
+        tmp_path_factory.mktemp("model") / "tiny.gguf",
+        architecture=architecture,
+        layers=7 if architecture == "gemma3" else 2,
+        metadata=CAP if architecture == "gemma3" else {},
+    )
+
+
+@pytest.fixture(scope="module")
+def decoder(path: Path) -> Decoder:
+    return open_session(path).model
+
+
+def adapters(path: Path, decoder: Decoder, folder: Path) -> Stack:
+    """A stack of two, one of which changes embedding and head too."""
+    targets = (*tiny_lora.EVERY, "token_embd", "output")
+    files = [
+        tiny_lora.write(folder / f"{seed}.gguf", path, seed=seed, targets=some)
+        for seed, some in enumerate((tiny_lora.EVERY, targets))
+    ]
+    return Stack([(load_adapter(file, decoder.base), 0.5) for file in files])
+
+
+def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Interpreter]:
+    """One that runs ops one by one, one that runs what was recorded, and what runs it."""
+    made: list[Interpreter] = []
+
+    def recorder(recorded: Program) -> Interpreter:
+        made.append(Interpreter(recorded))
+        return made[-1]
+
+    blocks = decoder.blocks
+    heads = blocks[0].attention.key.weight.shape[0] // blocks[0].attention.head_width
+    caches = [
+        Cache(len(blocks), heads, blocks[0].attention.head_width, 256, type) for _ in range(2)
+    ]
+    plain = Session(decoder, caches[0], lambda _: None)
+    return plain, Session(decoder, caches[1], recorder), made[0]
+
+
+def held(session: Session) -> Iterator[torch.Tensor]:
+    return session.cache.tensors(session.cache.length)
+
+
+@pytest.mark.parametrize("type", list(CacheType))
+def test_recorded_passes_equal_the_decoder_bit_for_bit(decoder: Decoder, type: CacheType) -> None:
+    plain, recorded, interpreter = sessions(decoder, type)
+    tokens = [(7 * at + 3) % 200 for at in range(60)]
+    for piece in (tokens[:37], tokens[37:38], tokens[38:]):
+        ours = [plain.logits(hidden) for hidden in plain.read(piece)]
+        theirs = [recorded.logits(hidden) for hidden in recorded.read(piece)]
+        assert torch.equal(torch.cat(ours), torch.cat(theirs))
+    for token in tokens[:5]:
+        assert torch.equal(plain.step(token), recorded.step(token))
+    assert interpreter.steps == 5
+    assert plain.tokens == recorded.tokens
+    assert plain.cache.length == recorded.cache.length == 65
+    for one, other in zip(held(plain), held(recorded), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> None:
+    stack = adapters(path, decoder, tmp_path)
+    plain, recorded, before = sessions(decoder, CacheType.F32)
+    unchanged = plain.step(5)
+    assert torch.equal(recorded.step(5), unchanged)
+    assert plain.set_stack(stack) == recorded.set_stack(stack) == 1
+    changed = recorded.step(5)
+    assert torch.equal(plain.step(5), changed)
+    assert not torch.equal(changed, unchanged)
+    assert before.steps == 1  # the stack was recorded anew
+    recorded.set_stack(NO_ADAPTERS)
+    assert torch.equal(recorded.step(5), unchanged)
+
+
+def test_a_program_names_its_layers_and_every_width(decoder: Decoder) -> None:
+    recorded = record(decoder)
+    kinds = [type(recorded.body[at]) for at in recorded.layers]
+    assert kinds == [program.Norm] * len(decoder.blocks)
+    attending = [one for one in recorded.body if isinstance(one, program.Attend)]
+    assert [one.layer for one in attending] == list(range(len(decoder.blocks)))
+    assert recorded.widths[recorded.hidden] == decoder.embedding.columns
+    assert recorded.widths[recorded.logits] == decoder.head.weight.shape[0]
+    assert not [one for one in recorded.body if isinstance(one, program.Linear) and one.changes]
+
+
+def test_a_pass_given_up_between_layers_changes_nothing(decoder: Decoder) -> None:
+    plain, recorded, _ = sessions(decoder, CacheType.F32)
+    plain.step(4)
+    recorded.step(4)
+    looks: list[int] = []
+
+    def give_up() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        list(recorded.read([9, 8, 7], give_up))
+    assert recorded.tokens == [4]
+    assert recorded.cache.length == 1
+    assert torch.equal(recorded.step(6), plain.step(6))
+
+
+def test_a_step_given_up_changes_nothing(decoder: Decoder) -> None:
+    _, recorded, interpreter = sessions(decoder, CacheType.F32)
+
+    def give_up() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        recorded.step(4, give_up)
+    assert (recorded.tokens, recorded.cache.length, interpreter.steps) == ([], 0, 0)
+
+
+def test_trim_and_read_again_equals_fresh(decoder: Decoder) -> None:
+    plain, recorded, _ = sessions(decoder, CacheType.F16)
+    for token in (3, 4, 5, 6, 7):
+        plain.step(token)
+    for token in (3, 4, 9, 9, 9, 9):
+        recorded.step(token)
+    recorded.trim(2)
+    for token in (5, 6, 7):
+        recorded.step(token)
+    assert plain.last_logits is not None
+    assert recorded.last_logits is not None
+    assert torch.equal(plain.last_logits, recorded.last_logits)
+
+
+# --- backends that record ------------------------------------------------------------------------
+
+RECORDING = [name for name in ops.BACKENDS if name != "reference"]
+
+
+@contextmanager
+def threads_set(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    ops.set_threads(threads)
+    try:
+        yield
+    finally:
+        ops.set_threads(before)
+
+
+def both(decoder: Decoder, type: CacheType) -> tuple[Session, Session]:
+    """One that runs ops one by one, and one that runs what the backend in use has recorded."""
+    plain, _, _ = sessions(decoder, type)
+    assert ops.record(record(decoder)) is not None
+    return plain, Session(decoder, plain.cache.fresh())
+
+
+def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
+    """Chunks, a single token, a chunk behind others, and steps."""
+    tokens = [(37 * at + 11) % vocabulary for at in range(120)]
+    for piece in (tokens[:70], tokens[70:71], tokens[71:]):
+        for one, other in zip(plain.read(piece), recorded.read(piece), strict=True):
+            assert torch.equal(one, other)
+            logits = plain.logits_after(one)
+            assert torch.equal(logits, recorded.logits_after(other))
+    for _ in range(12):
+        token = int(logits.argmax())
+        logits = plain.step(token)
+        assert torch.equal(logits, recorded.step(token))
+    for one, other in zip(held(plain), held(recorded), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("type", list(CacheType))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_backend_records_the_bits_of_its_ops(
+    path: Path, backend: str, type: CacheType, threads: int
+) -> None:
+    with ops.only(backend), threads_set(threads):
+        same_bits(*both(open_session(path).model, type), vocabulary=200)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("format", ["F16", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "Q1_0"])
+def test_packed_weights_are_recorded_with_the_bits_of_their_ops(
+    backend: str, format: str, tmp_path: Path
+) -> None:
+    file = tiny.write(tmp_path / "tiny.gguf", format=format, kv_heads=1)
+    with ops.only(backend):
+        same_bits(*both(open_session(file).model, CacheType.F16), vocabulary=200)
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize(("format", "hidden", "ffn"), [("F16", 256, 6_176), ("Q1_0", 1_024, 256)])
+def test_large_products_have_the_same_bits_on_any_number_of_threads(
+    backend: str, format: str, hidden: int, ffn: int, tmp_path: Path
+) -> None:
+    """Megabytes, in rows that fill no group: their last ones go to whoever is done first."""
+    file = tiny.write(
+        tmp_path / "tiny.gguf", format=format, hidden=hidden, ffn=ffn, vocabulary=46_003
+    )
+    answers: list[list[int]] = []
+    with ops.only(backend):
+        decoder = open_session(file).model
+        for threads in (1, 2, 3):
+            with threads_set(threads):
+                plain, recorded = both(decoder, CacheType.F16)
+                same_bits(plain, recorded, vocabulary=40_000)
+                answers.append(recorded.tokens)
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("backend", RECORDING)
+def test_a_backend_records_adapters_or_leaves_them(
+    path: Path, backend: str, tmp_path: Path
+) -> None:
+    with ops.only(backend):
+        decoder = open_session(path).model
+        plain, recorded = both(decoder, CacheType.F32)
+        stack = adapters(path, decoder, tmp_path)
+        for session in (plain, recorded):
+            session.set_stack(stack)
+        same_bits(plain, recorded, vocabulary=200)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("backend", RECORDING)
+@pytest.mark.parametrize("name", ["starter_model", "gemma_model"])
+def test_real_models_are_recorded_with_the_bits_of_their_ops(
+    backend: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    file: Path = request.getfixturevalue(name)
+    with ops.only(backend):
+        decoder = open_session(file).model
+        answers: list[list[int]] = []
+        for threads in (1, 2):
+            with threads_set(threads):
+                plain, recorded = both(decoder, CacheType.F16)
+                same_bits(plain, recorded, vocabulary=40_000)
+                answers.append(recorded.tokens)
+        assert answers[0] == answers[1]

@@ -1,0 +1,61 @@
+"""The stream of one reply: whole characters only, nothing lost, bytes of no character shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.tokenizer.stream import TextStream
+
+
+def streamed(pieces: list[bytes]) -> list[str]:
+    stream = TextStream(lambda token: pieces[token])
+    return [*(stream.push(token) for token in range(len(pieces))), stream.flush()]
+
+
+def test_a_character_split_over_tokens_comes_with_its_last_byte() -> None:
+    assert streamed([b"\xf0\x9f", b"\x98", b"\x81!"]) == ["", "", "😁!", ""]
+
+
+def test_every_push_gives_what_is_complete() -> None:
+    assert streamed([b"a\xe6", b"\x97\xa5b", b"c"]) == ["a", "日b", "c", ""]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ([b"\xff", b"a"], "\ufffda"),
+        ([b"\xe6\x97", b"a"], "\ufffda"),
+        ([b"ok", b"\xf0\x9f"], "ok\ufffd"),
+        ([b"\x80"], "\ufffd"),
+        ([b"\xed\xa0\x80"], "\ufffd" * 3),
+    ],
+)
+def test_bytes_of_no_character_become_a_replacement(pieces: list[bytes], text: str) -> None:
+    assert "".join(streamed(pieces)) == text
+
+
+def test_a_stream_can_be_used_again_after_flush() -> None:
+    pieces = [b"\xf0\x9f", b"a"]
+    stream = TextStream(lambda token: pieces[token])
+    assert stream.push(0) + stream.flush() == "\ufffd"
+    assert stream.push(1) == "a"
+
+
+@given(st.text(), st.lists(st.integers(1, 5)))
+def test_any_cut_of_any_text_comes_back_whole(text: str, cuts: list[int]) -> None:
+    data = text.encode()
+    pieces: list[bytes] = []
+    for cut in cuts:
+        pieces.append(data[:cut])
+        data = data[cut:]
+    pieces.append(data)
+    pushed = streamed(pieces)
+    assert "".join(pushed) == text
+    assert "\ufffd" not in "".join(pushed).replace("\ufffd", "", text.count("\ufffd"))
+
+
+@given(st.lists(st.binary(max_size=4), max_size=20))
+def test_any_bytes_come_as_the_whole_would(pieces: list[bytes]) -> None:
+    assert "".join(streamed(pieces)) == b"".join(pieces).decode("utf-8", "replace")

@@ -1,0 +1,312 @@
+"""Native norms, rotations, gates, caps and cache rows, on every instruction set.
+
+Outputs lie inside memory filled with NaN, so what a kernel leaves out or writes too much of shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.messages import CacheType
+from engine.state.kv_cache import Cache
+from kernels import reference
+from kernels.cpu import library, program, weights
+from kernels.cpu.schema import NativeActivation
+from kernels.formats import by_name
+from kernels.program import Activation, Attend, Embed, Program, Room, Rows
+from kernels.weight import Weight
+
+pytestmark = pytest.mark.usefixtures("instruction_set")
+
+GUARD = 64  # floats before and after a result
+WIDTHS = (1, 3, 15, 16, 17, 64, 80, 100, 576, 2049)
+COUNTS = (1, 7, 16, 33, 1000, 70_001)
+NAN, INF = math.nan, math.inf
+SPECIAL = (0.0, -0.0, INF, -INF, NAN, 1e38, -1e38, 1e20, -1e20, 89.0, -89.0, 104.0, -104.0, 1e-30)
+CACHE_DTYPES = {type: Cache.held_type(type) for type in CacheType}
+ACTIVATIONS = {one: NativeActivation[one.name] for one in Activation}
+BITS = {4: torch.int32, 2: torch.int16, 1: torch.int8}
+
+pointer = library.pointer
+
+
+class Result:
+    """A tensor [shape] f32 of NaN with guards around it."""
+
+    def __init__(self, *shape: int) -> None:
+        size = math.prod(shape)
+        self._memory = torch.full((size + 2 * GUARD,), NAN)
+        self.tensor = self._memory[GUARD : GUARD + size].view(shape)
+        self.address = self._memory.data_ptr() + 4 * GUARD
+
+    def checked(self) -> Tensor:
+        """What was written, once nothing around it was."""
+        assert self._memory[:GUARD].isnan().all()
+        assert self._memory[-GUARD:].isnan().all()
+        return self.tensor
+
+
+def assert_close(got: Tensor, wanted: Tensor, relative: float, absolute: float = 1e-37) -> None:
+    """Each number by itself; `wanted` is in double precision."""
+    error = (got.double() - wanted).abs()
+    allowed = wanted.abs() * relative + absolute
+    worst = int((error - allowed).argmax())
+    assert (error <= allowed).all(), (got.view(-1)[worst], wanted.view(-1)[worst])
+
+
+# --- norm ---------------------------------------------------------------------------------------
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    y = Result(*x.shape)
+    library.call("rms_norm", pointer(x), pointer(weight), epsilon, *x.shape, y.address)
+    return y.checked()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("magnitude", [1.0, 1e-3, 3e4])
+def test_norm_equals_the_reference(width: int, magnitude: float, random: torch.Generator) -> None:
+    for tokens in (1, 3, 40):
+        x = torch.randn(tokens, width, generator=random) * magnitude
+        weight = torch.randn(width, generator=random)
+        wanted = reference.rms_norm(x.double(), weight.double(), 1e-6)
+        assert_close(norm(x, weight, 1e-6), wanted, 1e-6)
+
+
+def test_norm_in_place_and_token_by_token_gives_the_same_bits(random: torch.Generator) -> None:
+    x, weight = torch.randn(37, 147, generator=random), torch.randn(147, generator=random)
+    together = norm(x, weight, 1e-5)
+    assert torch.equal(torch.cat([norm(row[None], weight, 1e-5) for row in x]), together)
+    library.call("rms_norm", pointer(x), pointer(weight), 1e-5, *x.shape, pointer(x))
+    assert torch.equal(x, together)
+
+
+# --- rotation -----------------------------------------------------------------------------------
+
+
+def turned(x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool) -> Tensor:
+    y = Result(*x.shape)
+    places = pointer(positions, torch.int64)
+    sizes = (*x.shape, len(frequencies), int(interleaved))
+    library.call("rope", pointer(x), places, pointer(frequencies), *sizes, 1.25, y.address)
+    return y.checked()
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "neighbours"])
+@pytest.mark.parametrize(
+    ("width", "pairs"), [(2, 1), (64, 32), (80, 40), (80, 20), (34, 17), (256, 96), (5, 1), (7, 0)]
+)
+def test_rotation_equals_the_reference(
+    width: int, pairs: int, interleaved: bool, random: torch.Generator
+) -> None:
+    x = torch.randn(9, 3, width, generator=random)
+    positions = torch.randint(0, 3000, (9,), generator=random)
+    frequencies = torch.rand(pairs, generator=random)
+    wanted = reference.rope(x, positions, frequencies, interleaved, 1.25)
+    assert_close(turned(x, positions, frequencies, interleaved), wanted.double(), 0, 3e-6)
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "neighbours"])
+def test_rotation_in_place_gives_the_same_bits(interleaved: bool, random: torch.Generator) -> None:
+    x, frequencies = torch.randn(5, 2, 70, generator=random), torch.rand(33, generator=random)
+    positions = torch.arange(100, 105)
+    wanted = turned(x, positions, frequencies, interleaved)
+    places, sizes = pointer(positions, torch.int64), (*x.shape, 33, int(interleaved))
+    library.call("rope", pointer(x), places, pointer(frequencies), *sizes, 1.25, pointer(x))
+    assert torch.equal(x, wanted)
+
+
+# --- gates and caps -----------------------------------------------------------------------------
+
+
+def gate(x: Tensor, up: Tensor, activation: Activation) -> Tensor:
+    y = Result(len(x))
+    kind = ACTIVATIONS[activation]
+    library.call("gated", pointer(x), pointer(up), len(x), kind, y.address)
+    return y.checked()
+
+
+def cap(x: Tensor, most: float) -> Tensor:
+    y = Result(len(x))
+    library.call("softcap", pointer(x), most, len(x), y.address)
+    return y.checked()
+
+
+def silu(x: Tensor) -> Tensor:
+    return x / (1 + torch.exp(-x))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x / 2 * (1 + tanh u) without the difference that leaves nothing of small results."""
+    u = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return x / (1 + torch.exp(-2 * u))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_gates_equal_their_formulas(count: int, random: torch.Generator) -> None:
+    x, up = torch.randn(2, count, generator=random) * 3
+    exact = x.double()
+    assert_close(gate(x, up, Activation.SILU), silu(exact) * up.double(), 1e-6)
+    # The exponent is a cube here, and rounding it weighs more the larger it is.
+    assert_close(gate(x, up, Activation.GELU_TANH), gelu_tanh(exact) * up.double(), 2e-5, 1e-30)
+
+
+def test_gates_are_right_over_the_whole_range() -> None:
+    x, one = torch.linspace(-85, 120, 40_001), torch.ones(40_001)
+    assert_close(gate(x, one, Activation.SILU), silu(x.double()), 1e-6)
+    x = torch.linspace(-3, 50, 40_001)
+    assert_close(gate(x, one, Activation.GELU_TANH), gelu_tanh(x.double()), 2e-6)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gates_take_infinities_and_nan_as_the_reference_does(activation: Activation) -> None:
+    x = torch.tensor(SPECIAL)
+    for up in (torch.ones(len(x)), torch.full((len(x),), -2.0)):
+        wanted = reference.gated(x, up, activation)
+        got = gate(x, up, activation)
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-30, equal_nan=True)
+
+
+@pytest.mark.parametrize("most", [30.0, 0.5, 50.0])
+def test_cap_equals_its_formula(most: float, random: torch.Generator) -> None:
+    for count in COUNTS:
+        x = torch.randn(count, generator=random) * most
+        x[::3] *= 1e-4  # where a difference of large numbers would leave nothing
+        assert_close(cap(x, most), torch.tanh(x.double() / most) * most, 1e-6)
+    got = cap(torch.tensor(SPECIAL), most)
+    wanted = reference.softcap(torch.tensor(SPECIAL), most)
+    torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0, equal_nan=True)
+    assert got[~got.isnan()].abs().max() <= most
+
+
+ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": lambda x: gate(x, torch.ones_like(x), Activation.SILU),
+    "gelu_tanh": lambda x: gate(x, torch.ones_like(x), Activation.GELU_TANH),
+    "softcap": lambda x: cap(x, 30.0),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elements_do_not_depend_on_where_a_tensor_is_cut(
+    name: str, random: torch.Generator
+) -> None:
+    x = torch.randn(300, generator=random) * 5
+    whole = ELEMENTWISE[name](x)
+    for first, end in ((0, 1), (1, 300), (3, 20), (17, 33), (100, 131), (299, 300)):
+        assert torch.equal(ELEMENTWISE[name](x[first:end].clone()), whole[first:end])
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_elements_do_not_depend_on_threads(threads: int, random: torch.Generator) -> None:
+    x = torch.randn(200_003, generator=random) * 5
+    library.set_threads(1)
+    alone = [run(x) for run in ELEMENTWISE.values()]
+    library.set_threads(threads)
+    assert all(torch.equal(run(x), y) for run, y in zip(ELEMENTWISE.values(), alone, strict=True))
+
+
+# --- cache rows ---------------------------------------------------------------------------------
+
+
+def cached(x: Tensor, type: CacheType, position: int, capacity: int) -> list[Tensor]:
+    """x [T, K, C] as a recorded pass holds it: all rows [K, capacity, ...], the others of ones.
+
+    The pass looks its values up in a table that holds them, turns no channel, and attends.
+    """
+    tokens, heads, width = x.shape
+    table = Weight(x.reshape(tokens, -1).view(torch.uint8), by_name("F32"), (tokens, heads * width))
+    held = CACHE_DTYPES[type]
+    keys, values = (_ones(heads, capacity, width, held) for _ in "kv")
+    packed, still = weights.prepare(table), torch.ones(0)  # no frequencies: no rotation
+    names = ("q", "k", "v", "y")
+    body = (
+        *(Embed(packed, name) for name in names[:3]),
+        Attend(*names, 0, width, None, None, 0.0, still, False, 1.0, scale=1.0),
+    )
+    widths = dict.fromkeys((*names, "logits"), heads * width)
+    recorded = program.record(Program(body, (0,), (), "y", "logits", widths))
+    assert recorded
+    recorded.hidden(range(tokens), Room(1, capacity, (keys,), (values,)), position)
+    for one, other in zip(_parts(keys), _parts(values), strict=True):
+        bits = BITS[one.itemsize]
+        assert torch.equal(one.view(bits), other.view(bits))
+    return _parts(keys)
+
+
+def _ones(heads: int, capacity: int, width: int, dtype: torch.dtype) -> Rows:
+    data = torch.ones(heads, capacity, width, dtype=dtype)
+    blocks = -(-width // 32)
+    coded = dtype is torch.int8
+    return Rows(data, torch.ones(heads, capacity, blocks, dtype=torch.float16) if coded else None)
+
+
+def _parts(rows: Rows) -> list[Tensor]:
+    return [rows.data] if rows.scales is None else [rows.data, rows.scales]
+
+
+def held(x: Tensor, type: CacheType) -> list[Tensor]:
+    """x [T, K, C] as the engine's cache holds it: [K, T, ...]."""
+    tokens, heads, width = x.shape
+    cache = Cache(1, heads, width, tokens, type)
+    cache.write(0, x, x)
+    cache.advance(tokens)
+    parts = list(cache.tensors(tokens))
+    return parts[: len(parts) // 2]  # keys
+
+
+def hostile_rows(tokens: int, width: int, random: torch.Generator) -> Tensor:
+    """[tokens, 2, width]: zeros, numbers far too large or small for halves, infinities, ties."""
+    x = torch.randn(tokens, 2, width, generator=random)
+    x *= 10.0 ** torch.randint(-12, 9, (tokens, 2, 1), generator=random)
+    x[0] = 0.0
+    x[1, 0, 0], x[1, 1, -1] = INF, -INF
+    x[2] = torch.randint(-254, 255, (2, width), generator=random) / 2  # halves of a step
+    x[2, :, 0] = 127.0
+    x[3] = torch.randint(0, 4, (2, width), generator=random) * 2.0**-25  # below the least half
+    return x
+
+
+@pytest.mark.parametrize("type", CACHE_DTYPES)
+@pytest.mark.parametrize("width", [1, 16, 31, 32, 33, 48, 80, 100, 128])
+def test_cache_holds_the_bits_the_engine_would(
+    type: CacheType, width: int, random: torch.Generator
+) -> None:
+    x = hostile_rows(40, width, random)
+    for native, engine in zip(cached(x, type, 3, 50), held(x, type), strict=True):
+        bits = BITS[native.itemsize]
+        assert torch.equal(native[:, 3:43].contiguous().view(bits), engine.contiguous().view(bits))
+        assert (native[:, :3] == 1).all()  # rows before and after stay
+        assert (native[:, 43:] == 1).all()
+
+
+@pytest.mark.parametrize("type", CACHE_DTYPES)
+def test_nan_is_not_lost_on_the_way_into_a_cache(type: CacheType) -> None:
+    x = torch.ones(1, 1, 100)
+    x[0, 0, 70] = NAN
+    native, engine = cached(x, type, 0, 1), held(x, type)
+    for got, wanted in zip(native, engine, strict=True):
+        assert torch.equal(got.isnan(), wanted.isnan())
+        assert torch.equal(got.nan_to_num(), wanted.nan_to_num())
+    assert any(part.isnan().any() for part in native)
+
+
+def test_norm_of_zeros_and_of_nan(random: torch.Generator) -> None:
+    weight = torch.randn(50, generator=random)
+    assert torch.equal(norm(torch.zeros(1, 50), weight, 1e-5).abs(), torch.zeros(1, 50))
+    x = torch.randn(2, 50, generator=random)
+    x[0, 49] = NAN
+    got = norm(x, weight, 1e-5)
+    assert got[0].isnan().all()
+    assert not got[1].isnan().any()
+
+
+def test_gated_reference_is_what_the_formula_here_says(random: torch.Generator) -> None:
+    x = torch.randn(1000, generator=random, dtype=torch.float64)
+    torch.testing.assert_close(gelu_tanh(x), functional.gelu(x, approximate="tanh"))
+    torch.testing.assert_close(silu(x), functional.silu(x))

@@ -1,0 +1,333 @@
+"""Scenes of the page of models, for tests/pictures/shots.py: the page over states filled for the occasion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent
+from PySide6.QtWidgets import QApplication
+
+from app.downloads import catalog
+from app.downloads.queue import Download, Phase, Source
+from app.library.offers import RUNS
+from app.net.hub import Repository
+from app.settings.model_settings import ModelDefaults, in_settings
+from app.settings.table import Settings
+from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.library import (
+    CatalogRow,
+    DefaultsView,
+    FileState,
+    FolderRow,
+    Hub,
+    HubPhase,
+    InstalledRow,
+    LibraryState,
+    Line,
+    Memory,
+    Offer,
+    Place,
+)
+from app.ui.library.page import LibraryPage
+from engine import ModelLoaded
+from stage import Stage, flush, wait_for_workers
+
+OWN = Path("/home/ada/.local/share/Tokonoma/models")
+DRIVE = Path("/media/ada/Models")
+STARTER = OWN / "SmolLM2-135M-Instruct.Q4_1.gguf"
+ROOM = 6_200_000_000
+LoadedScene = Callable[[State, LibraryState, LibraryPage], None]
+
+
+def installed(
+    file: str,
+    name: str,
+    layout: str,
+    form: str,
+    size: int,
+    needed: int,
+    place: Place = Place.OWN,
+    folder: Path = OWN,
+) -> InstalledRow:
+    memory = Memory(needed, ROOM, 8192, size, needed - size, 0)
+    return InstalledRow(
+        folder / file, name, size, place, FileState.GOOD, layout, form, "llama", 135_000_000, 8192,
+        memory,
+    )  # fmt: skip
+
+
+SMOL = installed(
+    STARTER.name, "SmolLM2 135M Instruct", "4-bit with minimum, groups of 32", "Q4_1",
+    98_362_432, 310_000_000,
+)  # fmt: skip
+BONSAI = installed(
+    "Bonsai-8B-Q1_0.gguf", "Bonsai 8B", "1-bit, groups of 128", "Q1_0", 1_160_000_000, 2_130_000_000
+)
+QWEN = installed(
+    "Qwen3-8B-Q4_K_M.gguf", "Qwen3 8B", "4-bit, groups of 32 in blocks of 256", "Q4_K",
+    5_030_000_000, 5_300_000_000, Place.FOLDER, DRIVE,
+)  # fmt: skip
+
+
+def in_use(row: InstalledRow) -> ModelStatus:
+    loaded = ModelLoaded(
+        1, row.path, row.name, "llama", row.layout, row.parameters, 8192, row.size_bytes,
+        310_000_000, "reference", (), 0.8, resident_bytes=418_000_000,
+    )  # fmt: skip
+    return ModelStatus(ModelPhase.READY, row.path, row.name, loaded=loaded)
+
+
+def offered() -> list[CatalogRow]:
+    rows = []
+    for model in catalog.load():
+        trouble = catalog.problem(model, RUNS)
+        needed = int(model.size_bytes * 1.15) + 280_000_000
+        memory = Memory(needed, ROOM, 8192, model.size_bytes) if not trouble else None
+        here = STARTER if "SmolLM2-135M" in model.file else None
+        offer = Offer(model.source, model.name, model.layout, model.format, problem=trouble, memory=memory, here=here)  # fmt: skip
+        rows.append(CatalogRow(model, offer))
+    return rows
+
+
+def download(
+    number: int, file: str, phase: Phase, done: int, whole: int, **values: object
+) -> Download:
+    plain: dict[str, object] = {
+        "id": number, "url": f"https://huggingface.co/owner/name/resolve/main/{file}", "file": file,
+        "path": OWN / file, "repository": "owner/name", "size_bytes": whole, "done_bytes": done,
+        "bytes_per_second": 0.0, "seconds_left": None, "phase": phase, "note": "", "error": "",
+        "remedy": "", "sha256": "",
+    }  # fmt: skip
+    return Download(**{**plain, **values})  # type: ignore[arg-type]
+
+
+def folders(*more: FolderRow) -> list[FolderRow]:
+    return [FolderRow(OWN, True, True, 2), *more]
+
+
+# --- scenes -------------------------------------------------------------------------------------
+
+
+def library_empty(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library.set_installed([])
+    library.set_catalog(offered())
+    library.set_folders(folders(), 41_300_000_000)
+
+
+def library_full(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library.set_installed([SMOL, BONSAI, replace(QWEN, own_settings=True)])
+    library.set_catalog(offered())
+    library.set_folders(folders(FolderRow(DRIVE, False, True, 1)), 41_300_000_000)
+    state.set_model(in_use(SMOL))
+
+
+def library_end(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    library.set_folders(
+        folders(
+            FolderRow(DRIVE, False, True, 1),
+            FolderRow(Path("/run/media/ada/Backup drive/models"), False, False),
+        ),
+        41_300_000_000,
+    )
+    page.refresh()
+    page.list.scroll_to("folders")
+
+
+def library_loading(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    state.set_model(
+        ModelStatus(ModelPhase.LOADING, BONSAI.path, BONSAI.name, 430_000_000, 1_160_000_000)
+    )
+
+
+def library_downloading(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    library.set_downloads(
+        [
+            download(
+                1, "Qwen3-4B-Q4_K_M.gguf", Phase.RUNNING, 1_210_000_000, 2_500_000_000,
+                bytes_per_second=14.2e6, seconds_left=91.0,
+            ),
+            download(2, "Bonsai-4B-Q1_0.gguf", Phase.PAUSED, 90_000_000, 572_270_624),
+            download(
+                3, "gemma-3-1b-it-Q4_K_M.gguf", Phase.WAITING, 310_000_000, 806_000_000,
+                note="The connection was lost. Trying again in 8 s.",
+            ),
+            download(4, "SmolLM2-360M-Instruct-Q8_0.gguf", Phase.VERIFYING, 386e6, 386_000_000),
+            download(5, "Llama-3.2-1B-Instruct-Q4_K_M.gguf", Phase.QUEUED, 0, 807_694_464),
+        ]
+    )  # fmt: skip
+
+
+def library_failed(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    library.set_downloads(
+        [
+            download(
+                1, "Qwen3-4B-Q4_K_M.gguf", Phase.FAILED, 1_210_000_000, 2_500_000_000,
+                error="What arrived is not the file that was described: its SHA-256 differs.",
+                remedy="It was removed; try again, or choose another file.",
+            )
+        ]
+    )  # fmt: skip
+    bad = InstalledRow(
+        OWN / "half-Q4_0.gguf", "half", 40_000_000, Place.FILE, FileState.BAD, "", "", "", 0, 0, None,
+        "The file half-Q4_0.gguf ends in the middle of tensor blk.7.ffn_up.weight.",
+        "Download it again; the copy is not complete.",
+    )  # fmt: skip
+    gone = InstalledRow(DRIVE / "Mistral-7B.gguf", "Mistral 7B", 0, Place.FILE, FileState.MISSING)
+    library.set_installed([SMOL, bad, gone, BONSAI])
+    library.set_line(
+        Line(
+            "Qwen3 8B needs 5.0 GB, but the disk has room for only 3.1 GB.",
+            "Delete models you no longer use, or choose a smaller one.",
+            trouble=True,
+        )
+    )
+
+
+def library_deleted(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    library.set_installed([SMOL, QWEN])
+    library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", "", "Undo"))
+
+
+def library_unloaded(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    state.set_model(ModelStatus(freed_bytes=612_000_000))
+    library.set_line(Line("Unloaded, 612 MB given back."))
+
+
+def library_search(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    page.search.setText("qwen3")
+
+
+def hub_answer() -> Hub:
+    repositories = [
+        ("Qwen/Qwen3-8B-GGUF", 1_204_118, False, "apache-2.0", 5),
+        ("unsloth/Qwen3-8B-GGUF", 412_771, False, "apache-2.0", 24),
+        ("somebody/Qwen3-8B-private-tune-with-a-very-long-name-GGUF", 812, True, "other", 3),
+    ]
+    results = tuple(
+        Repository(id=name, downloads=many, likes=0, gated=gated, licence=licence, files=files, updated="2026-05-01")
+        for name, many, gated, licence, files in repositories
+    )  # fmt: skip
+    files = [
+        ("Q4_K_M", "4-bit", 5_027_783_488, "", True),
+        ("Q5_K_M", "5-bit", 5_851_112_224, "", False),
+        ("Q8_0", "8-bit", 8_709_518_112, "", False),
+        ("Q4_0_8_8", "4-bit", 4_700_000_000, "This version does not run the layout Q4_0_8_8 yet.", False),
+    ]  # fmt: skip
+    offers = tuple(
+        Offer(
+            Source("Qwen/Qwen3-8B-GGUF", "main", f"Qwen3-8B-{form}.gguf", size),
+            "Qwen3 8B", words, form, best, trouble, Memory(size, ROOM, at_least=True),
+        )
+        for form, words, size, trouble, best in files
+    )  # fmt: skip
+    return Hub(
+        HubPhase.ANSWERED, "qwen3 8b", results,
+        open="Qwen/Qwen3-8B-GGUF", open_phase=HubPhase.ANSWERED, files=offers,
+    )  # fmt: skip
+
+
+def library_hub(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    page.search.setText("qwen3 8b")
+    library.set_hub(hub_answer())
+
+
+def library_offline(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    page.search.setText("qwen3")
+    library.set_hub(
+        Hub(
+            HubPhase.FAILED, "qwen3",
+            error="huggingface.co cannot be reached.",
+            remedy="Check the connection to the network, then try again.",
+        )
+    )  # fmt: skip
+
+
+def library_defaults(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    library.set_defaults(
+        DefaultsView(
+            BONSAI.path, BONSAI.name, ModelDefaults(context=16_384, temperature=0.5),
+            in_settings(Settings()), 32_768, Memory(5_100_000_000, ROOM, 16_384),
+        )
+    )  # fmt: skip
+
+
+def library_narrow(state: State, library: LibraryState, page: LibraryPage) -> None:
+    page.window().resize(420, 820)
+    library_downloading(state, library, page)
+
+
+def library_names(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    long = "Very-Long-Model-Name-With-Many-Parts-And-A-Date-2026-05-01-instruct-distilled-and-merged-v12"
+    library.set_installed(
+        [
+            replace(SMOL, path=OWN / "a.gguf", name="نموذج صغير للمحادثة باللغة العربية"),
+            replace(BONSAI, path=OWN / "b.gguf", name="通义千问 三 八十亿 参数 指令 微调"),
+            replace(QWEN, path=OWN / "c.gguf", name=long.replace("-", " ")),
+            replace(SMOL, path=OWN / "d.gguf", name="👩🏽‍🔬 Model 🌲 <b>bold</b> & more"),
+        ]
+    )
+    library.set_downloads(
+        [download(1, f"{long}-Q4_K_M.gguf", Phase.RUNNING, 5e8, 25e8, bytes_per_second=3.4e6, seconds_left=590.0)]
+    )  # fmt: skip
+
+
+def library_dragging(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(BONSAI.path))])
+    event = QDragEnterEvent(
+        QPoint(400, 300), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )  # fmt: skip
+    QApplication.sendEvent(page, event)
+
+
+def library_keyboard(state: State, library: LibraryState, page: LibraryPage) -> None:
+    library_full(state, library, page)
+    page.refresh()
+    page.window().activateWindow()
+    page.list.setFocus(Qt.FocusReason.TabFocusReason)
+
+
+def wait_for_files(stage: Stage) -> None:
+    """Until the thread of files has done what it was given so far."""
+    wait_for_workers(stage.controller)
+    flush()
+
+
+def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
+    """The scene in the whole window, once the real library has looked round and is quiet."""
+
+    def play(stage: Stage) -> None:
+        stage.start()
+        stage.window.open_library()
+        for _ in range(3):  # each answer may ask for more
+            wait_for_files(stage)
+        scene(stage.states.chat, stage.states.library, stage.window.library)
+        flush()
+
+    return play
+
+
+LIBRARY_SCENES: tuple[LoadedScene, ...] = (
+    library_empty, library_full, library_end, library_loading, library_downloading, library_failed,
+    library_deleted, library_unloaded, library_search, library_hub, library_offline,
+    library_defaults, library_narrow, library_names, library_dragging, library_keyboard,
+)  # fmt: skip
+SCENES: dict[str, Callable[[Stage], None]] = {
+    scene.__name__: on_stage(scene) for scene in LIBRARY_SCENES
+}

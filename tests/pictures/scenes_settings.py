@@ -1,0 +1,208 @@
+"""Scenes of the settings page and of the line about saved reading, for tests/pictures/shots.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtWidgets import QApplication
+
+from app.state.snapshots import Resume, ResumePhase, SavedReading
+from app.ui.settings.page import ABOUT, Preferences
+from engine import LoadSnapshot
+from fakes import MODEL
+from stage import Stage, flush, until
+
+Scene = Callable[[Stage], None]
+
+CHANGED: dict[str, object] = {
+    "system_prompt": "Answer in short sentences.\nWhere a number matters, give its unit.",
+    "temperature": 0.2,
+    "context": 16_384,
+    "cache": "q8_0",
+    "hub_endpoint": "https://mirror.example/hub",
+    "proxy": "http://proxy.example:3128",
+}
+
+
+def page(stage: Stage, **changed: object) -> Preferences:
+    """The page, in the place of the conversation."""
+    stage.ready(MODEL)
+    stage.controller.change_settings(**changed)
+    stage.window.open_settings()
+    stage.settle()
+    stage.states.sessions.set_saved(SavedReading(1_236_000_000))
+    flush()
+    assert stage.window.preferences is not None
+    return stage.window.preferences
+
+
+def _scroll_to(preferences: Preferences, group: str) -> None:
+    """Scroll a section to the top."""
+    QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+    view = preferences.view
+    top = preferences.headings[group].mapTo(view.viewport(), QPoint(0, 0)).y()
+    view.verticalScrollBar().setValue(view.verticalScrollBar().value() + top)
+
+
+def settings_look(stage: Stage) -> None:
+    page(stage)
+
+
+def settings_model(stage: Stage) -> None:
+    _scroll_to(page(stage), "Model")
+
+
+def settings_storage(stage: Stage) -> None:
+    _scroll_to(page(stage), "Storage")
+
+
+def settings_about(stage: Stage) -> None:
+    _scroll_to(page(stage), ABOUT)
+
+
+def settings_changed(stage: Stage) -> None:
+    page(stage, **CHANGED)
+
+
+def settings_changed_below(stage: Stage) -> None:
+    preferences = page(stage, **CHANGED)
+    preferences.rows["threads"].field.picked.emit(2)
+    _scroll_to(preferences, "Model")
+
+
+def settings_wrong_proxy(stage: Stage) -> None:
+    preferences = page(stage)
+    _scroll_to(preferences, "Downloads")
+    _type(preferences, "hub_endpoint", "http://mirror.example")
+    _type(preferences, "proxy", "socks5://proxy.example:1080")
+    _type(preferences, "context", "many")
+
+
+def settings_nothing_saved(stage: Stage) -> None:
+    preferences = page(stage)
+    stage.states.sessions.set_saved(
+        SavedReading(
+            0,
+            error="There is no room on the disk for 412 MB.",
+            remedy="Free some space, or give saved reading less.",
+        )
+    )
+    _scroll_to(preferences, "Storage")
+
+
+def settings_focus(stage: Stage) -> None:
+    preferences = page(stage)
+    stage.window.activateWindow()
+    preferences.rows["theme"].field.buttons["system"].setFocus(Qt.FocusReason.TabFocusReason)
+    flush()
+
+
+def settings_licences(stage: Stage) -> None:
+    page(stage).show_licences()
+    flush()
+
+
+def settings_narrow(stage: Stage) -> None:
+    _narrow(stage)
+    page(stage, **CHANGED)
+
+
+def settings_narrow_below(stage: Stage) -> None:
+    _narrow(stage)
+    page(stage, **CHANGED).show_section("Downloads")
+    flush()
+
+
+def settings_narrow_storage(stage: Stage) -> None:
+    _narrow(stage)
+    _scroll_to(page(stage), "Storage")
+    flush()
+
+
+def settings_arabic(stage: Stage) -> None:
+    page(stage, system_prompt="أجب بجمل قصيرة.\n用简短的句子回答。")
+
+
+def resume_ready(stage: Stage) -> None:
+    _resume(stage, Resume(1, ResumePhase.DONE, 4096, 4096, 4096, 0.21))
+
+
+def resume_restoring(stage: Stage) -> None:
+    _resume(stage, Resume(1))
+    until(lambda: bool(stage.window.chat.resume_line.text))
+
+
+def resume_part(stage: Stage) -> None:
+    _resume(stage, Resume(1, ResumePhase.DONE, 3000, 3000, 4096, 0.21, 3.4))
+
+
+def resume_refused(stage: Stage) -> None:
+    _resume(stage, _REFUSED)
+
+
+def resume_refused_narrow(stage: Stage) -> None:
+    _narrow(stage)
+    _resume(stage, _REFUSED)
+
+
+_REFUSED = Resume(
+    1,
+    ResumePhase.DONE,
+    0,
+    0,
+    4096,
+    0.0,
+    12.3,
+    "What was saved of this conversation was read by another model.",
+)
+
+
+def _resume(stage: Stage, resume: Resume) -> None:
+    """An opened conversation with the line over its composer."""
+    stage.ready(MODEL)
+    stage.controller.open_conversation(1)
+    stage.settle()
+    until(lambda: stage.engine.count(LoadSnapshot) == 1)
+    stage.states.sessions.set_resume(None)
+    stage.states.sessions.set_resume(resume)
+    flush()
+
+
+def _narrow(stage: Stage) -> None:
+    stage.window.resize(420, 720)
+    stage.window.set_sidebar(False)
+
+
+def _type(preferences: Preferences, name: str, text: str) -> None:
+    line = preferences.rows[name].field.line
+    line.setText(text)
+    line.setModified(True)
+    line.editingFinished.emit()
+    flush()
+
+
+SCENES: dict[str, Scene] = {
+    scene.__name__: scene
+    for scene in (
+        settings_look,
+        settings_model,
+        settings_storage,
+        settings_about,
+        settings_changed,
+        settings_changed_below,
+        settings_wrong_proxy,
+        settings_nothing_saved,
+        settings_focus,
+        settings_licences,
+        settings_narrow,
+        settings_narrow_below,
+        settings_narrow_storage,
+        settings_arabic,
+        resume_ready,
+        resume_restoring,
+        resume_part,
+        resume_refused,
+        resume_refused_narrow,
+    )
+}

@@ -1,0 +1,88 @@
+"""Renders every screen and card of the app to build/shots/<name>-<theme>.png, to be looked at.
+
+Runs offscreen, over the fake engine and a store filled for the occasion. The scaled pictures come
+from a second process, because Qt reads the scale once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from PySide6.QtWidgets import QApplication
+
+import scenes_adapters
+import scenes_chat
+import scenes_library
+import scenes_settings
+from scenes_chat import Scene, fill
+from stage import Stage
+
+OUT = Path(__file__).parents[2] / "build" / "shots"
+SCENES: dict[str, Scene] = {
+    **scenes_chat.SCENES,
+    **scenes_library.SCENES,
+    **scenes_adapters.SCENES,
+    **scenes_settings.SCENES,
+}
+HIGH_CONTRAST = (
+    "empty",
+    "long_answer",
+    "several_selected",
+    "picker",
+    "loading",
+    "adapters_stacked",
+    "adapters_failed",
+)
+SCALED = ("empty", "long_answer", "picker")
+
+
+def shoot(name: str, theme: str, suffix: str = "") -> None:
+    """One picture."""
+    with tempfile.TemporaryDirectory(prefix="tokonoma-shot-") as home:
+        os.environ["TOKONOMA_HOME"] = home
+        folder = Path(home)
+        fill(folder)
+        stage = Stage(folder, theme=theme)
+        try:
+            SCENES[name](stage)
+            stage.rest()
+            stage.window.grab().save(str(OUT / f"{name}-{theme.replace(' ', '-')}{suffix}.png"))
+        finally:
+            stage.close()
+
+
+def main() -> int:
+    """Take the pictures, or those whose names are given."""
+    parser = argparse.ArgumentParser(description="Render every screen to build/shots.")
+    parser.add_argument("scenes", nargs="*", help="only these")
+    parser.add_argument("--scaled", action="store_true", help="only the pictures at this scale")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    application = QApplication(sys.argv[:1])
+    application.setCursorFlashTime(0)
+    if options.scaled:
+        for name in SCALED:
+            shoot(name, "light", "@1.5x")
+        return 0
+    for name in options.scenes or SCENES:
+        for theme in ("light", "dark", *(["high contrast"] if name in HIGH_CONTRAST else [])):
+            shoot(name, theme)
+    if not options.scenes:
+        environment = {**os.environ, "QT_SCALE_FACTOR": "1.5"}
+        subprocess.run([sys.executable, __file__, "--scaled"], env=environment, check=True)
+    print(f"The pictures are in {OUT}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

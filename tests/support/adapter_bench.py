@@ -1,0 +1,118 @@
+"""The panel of adapters in a window over a fake engine, and the hands of a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QPoint, QPointF, QPropertyAnimation, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QWidget,
+)
+
+from adapter_stage import AdapterStage
+from app.ui.adapters.panel import AdapterPanel
+from app.ui.theme.palette import LIGHT
+from app.ui.theme.theme import Theme
+from app.wiring import connect_adapters
+from stage import flush, until
+
+
+class Host(QWidget):
+    """A window with a page that can be typed in, and the panel at its right."""
+
+    def __init__(self, panel: AdapterPanel) -> None:
+        super().__init__()
+        self.page = QLineEdit()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.page, 1)
+        layout.addWidget(panel)
+        self.resize(1000, 700)
+
+
+class Bench(AdapterStage):
+    """The controller part, and the panel over it in a window."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        self.theme = Theme(application, "light")
+        self.panel = AdapterPanel(self.state, self.shown)
+        self.window = Host(self.panel)
+        connect_adapters(self.panel, self.adapters)
+        self.panel.apply_palette(LIGHT)
+        self.window.show()
+        self.window.activateWindow()
+        self.window.page.setFocus()
+        self.settle()
+
+    @property
+    def sliding(self) -> bool:
+        running = QPropertyAnimation.State.Running
+        found = self.window.findChildren(QPropertyAnimation)
+        return any(each.state() is running for each in found)
+
+    def rest(self) -> None:
+        """Wait until nothing moves any more."""
+        until(lambda: not self.sliding)
+        flush()
+
+    def open(self, *paths: Path) -> None:
+        """Open the panel over these adapters, all of which fit."""
+        self.load()
+        for path in paths:
+            self.adapters.add(path)
+            self.play()
+        self.panel.open()
+        self.rest()
+
+    def finish(self) -> None:
+        self.window.close()  # what was typed and not entered counts now
+        self.window.deleteLater()
+        flush()
+        self.close()
+        self.theme.deleteLater()
+        flush()
+
+
+def names(bench: Bench) -> list[str]:
+    return [row.name.text() for row in bench.panel.list.rows]
+
+
+def menu_of(bench: Bench) -> QMenu:
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    return menu
+
+
+def choose(bench: Bench, words: str) -> None:
+    """Use an entry of the menu that is open."""
+    menu = menu_of(bench)
+    action = next(action for action in menu.actions() if action.text() == words)
+    assert action.isEnabled()
+    action.trigger()
+    menu.close()
+    flush()
+
+
+def drag_in(panel: AdapterPanel, *paths: Path) -> bool:
+    """Drop files onto the panel; whether they were taken."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    copy, left = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(QPoint(40, 40), copy, data, left, none)
+    enter.ignore()
+    QApplication.sendEvent(panel.sheet, enter)
+    if not enter.isAccepted():
+        return False
+    QApplication.sendEvent(panel.sheet, QDropEvent(QPointF(40, 40), copy, data, left, none))
+    flush()
+    return True

@@ -1,0 +1,224 @@
+"""Adapters over a fake engine and a real store: the controller part alone, and what engines say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from app.chat.adapters import Adapters
+from app.chat.planner import Branch
+from app.chat.runner import Runner
+from app.engines.client import EngineLink
+from app.settings.table import Settings
+from app.state.adapters import AdapterState
+from app.state.chat import Generation, ModelPhase, ModelStatus, State
+from app.store.store import Message, MessageState, Store
+from app.store.writer import Archive
+from app.system.worker import BackgroundWorker
+from engine import (
+    AdapterInfo,
+    AdaptersSet,
+    AdapterUse,
+    Event,
+    Failed,
+    Generate,
+    LoadModel,
+    ModelLoaded,
+    Role,
+    SetAdapters,
+    Turn,
+)
+from fakes import MODEL, FakeEngine
+from stage import flush, reraise, until, wait_for_workers
+
+FOLDER = Path("/home/mika/adapters")
+PIRATE = FOLDER / "pirate-speech.gguf"
+FORMAL = FOLDER / "formal-german"
+SHORT = FOLDER / "short_answers.gguf"
+WRONG = "The adapter formal-german is for a model of width 2,048, this one has 576."
+REMEDY = "Choose one made for SmolLM2 135M."
+DIGEST = "5f3a" * 16
+
+
+def grant(engine: FakeEngine, request: SetAdapters | None = None) -> None:
+    """The engine takes the stack it was last asked for, or that of `request`."""
+    asked = request or engine.last(SetAdapters)
+    assert isinstance(asked, SetAdapters)
+    infos = tuple(
+        AdapterInfo(use.path, use.path.stem, DIGEST, "GGUF", 16, 210, 4_882_432, use.strength)
+        for use in asked.adapters
+    )
+    engine.deliver(AdaptersSet(asked.request, infos, True, 128))
+
+
+def refuse(engine: FakeEngine, request: SetAdapters | None = None, message: str = WRONG) -> None:
+    """The engine keeps the stack it has."""
+    asked = request or engine.last(SetAdapters)
+    engine.deliver(Failed(asked.request, message, REMEDY))
+
+
+class AdapterStage:
+    """What `app.chat.controller` will hold of adapters, with an engine that does what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = State()
+        self.shown = AdapterState()
+        self.archive = Archive(folder / "conversations.sqlite")
+        self.engines: list[FakeEngine] = []
+        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.files = BackgroundWorker("files", self.link)
+        self.runner = Runner(self.state, self.archive, self.link, Settings)
+        self.adapters = Adapters(
+            self.state, self.shown, self.archive, self.link, self.runner, self.files
+        )
+        self.settled = 0
+        self._answered = 0  # the newest request the engine has answered
+        self._closed = False
+        self.shown.settled.connect(self._count)
+        self.adapters.read()
+
+    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
+        self.engines.append(FakeEngine(deliver))
+        return self.engines[-1]
+
+    def _count(self) -> None:
+        self.settled += 1
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case AdaptersSet():
+                    self.adapters.on_adapters_set(event)
+                case Failed():
+                    assert self.adapters.on_failed(event)
+                case ModelLoaded():
+                    status = ModelStatus(ModelPhase.READY, event.path, event.name, loaded=event)
+                    self.state.set_model(status)
+                case _:
+                    raise AssertionError(event)
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[0]
+
+    @property
+    def asked(self) -> list[tuple[AdapterUse, ...]]:
+        """Every stack the engine was asked for."""
+        return [each.adapters for each in self.engine.commands if isinstance(each, SetAdapters)]
+
+    def load(self) -> None:
+        """Another model is loaded."""
+        self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
+        self.link.send(lambda number: LoadModel(number, MODEL))
+        self.engine.finish_load()
+        self.drain()
+
+    def ensure(self, conversation: int | None, *, bare: bool = False) -> bool:
+        """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
+        adapters = self.adapters.aim(conversation, bare=bare)
+        turns = (Turn(Role.USER, "Hello"),)
+        return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
+
+    def drain(self) -> None:
+        """Show what the engine has delivered."""
+        self.link.drain()
+        flush()
+
+    def settle(self) -> None:
+        """Wait until store and files are done with what they were given."""
+        wait_for_workers(self.link)
+        done: list[int] = []
+        self.archive.flush(done.append)
+        until(lambda: bool(done))
+        flush()
+
+    def grant(self) -> None:
+        """The engine takes the stack it was last asked for."""
+        (request,) = self._waiting()
+        self._answered = request.request
+        grant(self.engine, request)
+        self.drain()
+
+    def refuse(self, message: str = WRONG) -> None:
+        """The engine refuses the stack it was last asked for."""
+        (request,) = self._waiting()
+        self._answered = request.request
+        refuse(self.engine, request, message)
+        self.drain()
+
+    def play(self, bad: Collection[Path] = ()) -> tuple[AdapterUse, ...]:
+        """Let the engine answer all it is asked, refusing some files; returns its stack then."""
+        has = self.shown.applied
+        while waiting := self._waiting():
+            assert len(self.asked) < 2000, "it never ends"
+            request = waiting[0]
+            self._answered = request.request
+            if any(use.path in bad for use in request.adapters):
+                refuse(self.engine, request)
+            else:
+                has = request.adapters
+                grant(self.engine, request)
+            self.drain()
+        return has
+
+    def _waiting(self) -> list[SetAdapters]:
+        commands = self.engine.commands
+        asked = [each for each in commands if isinstance(each, SetAdapters)]
+        return [each for each in asked if each.request > self._answered]
+
+    def write(self, conversation: int, message: int = 1) -> None:
+        """An answer is being written in a conversation."""
+        self.state.set_generation(Generation(99, conversation, message))
+
+    def close(self) -> None:
+        """End the store's thread; closing twice is allowed."""
+        if self._closed:
+            return
+        self._closed = True
+        self.adapters.settle()
+        self.archive.close()
+        self.files.close()
+        for part in (self.runner, self.link, self.archive, self.shown, self.state):
+            part.deleteLater()
+        flush()
+
+
+def start_again(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
+    """Close the app and start it again."""
+    stage.close()
+    made = AdapterStage(tmp_path)
+    made.settle()
+    return made
+
+
+def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
+    """A conversation begins with its first message, as the controller has it."""
+    archive = stage.archive
+    archive.write(
+        lambda store: archive.conversations.pair(number, store.create_conversation(title).id)
+    )
+    stage.adapters.begin(number)
+    stage.state.show(number, [])
+    return number
+
+
+def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
+    """An answer that is asked for, as the controller makes it."""
+    archive = stage.archive
+
+    def write(store: Store) -> None:
+        stored = archive.conversations.stored(conversation)
+        made = store.add_message(stored, None, Role.ASSISTANT, "", MessageState.STREAMING)
+        archive.messages.pair(number, made.id)
+
+    archive.write(write)
+    streaming = MessageState.STREAMING
+    stage.state.add(
+        Message(number, conversation, None, Role.ASSISTANT, "", streaming, 0, "", "", 0, 0, 0, 1, 1)
+    )
+    return number
+
+
+def uses(*pairs: tuple[Path, float]) -> tuple[AdapterUse, ...]:
+    return tuple(AdapterUse(path, strength) for path, strength in pairs)

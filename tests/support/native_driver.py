@@ -1,0 +1,385 @@
+"""Cases for tests/native/driver.cpp: operands and what must come out, sent to it and read back.
+
+The driver runs kernels in a process of its own: where reading too far ends it, under a sanitizer, or
+on another processor that is emulated.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import Tensor
+
+import blocks
+from kernels import reference
+from kernels.formats import Format, decode_rows
+from kernels.program import Activation
+from kernels.quantized_kv import hadamard
+from rotation import rotation
+
+DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
+TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
+COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # of formats whose block is one weight
+COUNTS = (1, 2, 15, 16, 17, 63, 65, 300, 5000)
+_QUANTIZED = {row.name for row in blocks.PACKED.values()} - {
+    "F32",
+    "F16",
+    "BF16",
+    "F8_E4M3",
+    "F8_E5M2",
+}
+_ROUNDED_WIDE = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}
+# A whole layer, rounded in the same places: half of them agree to 1e-13, but a number on the edge
+# that goes to the other code has moved the logits by up to 2e-4.
+_LAYER = 5e-3
+EXACT = 1e-10  # normalized squared error where only the order of additions differs
+WHOLE = 1e-6  # where queries and weights become integers, over 8-bit codes
+
+
+class Op(IntEnum):
+    """enum Op of driver.cpp."""
+
+    LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN = range(8)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: parameters and operands as driver.cpp lists them."""
+
+    op: Op
+    name: str  # what is special about it, for a failure
+    parameters: tuple[int | float, ...]
+    operands: tuple[Tensor | None, ...]
+    wanted: Tensor  # f64
+    tolerance: float  # of the squared error, of `energy`
+    energy: float = 0.0  # 0: the square of what is wanted
+
+    def check(self, result: bytes) -> None:
+        """Compare what the driver wrote with what is wanted."""
+        found = torch.frombuffer(bytearray(result), dtype=torch.float32).double()
+        wanted = self.wanted.flatten()
+        assert found.shape == wanted.shape, self.name
+        energy = self.energy or float(wanted.square().sum())
+        error = float((found - wanted).square().sum())
+        assert error <= self.tolerance * energy, f"{self.name}: {error / (energy or 1)}"
+
+
+def instruction_sets(program: Sequence[str | Path]) -> list[str]:
+    """The names of those the program can use, in the order of their numbers."""
+    said = subprocess.run([*program, "--names"], capture_output=True, text=True, check=True)
+    return said.stdout.split()
+
+
+def run(
+    program: Sequence[str | Path], isa: int, threads: int, cases: Sequence[Case], folder: Path
+) -> list[bytes]:
+    """Run all cases in one process and check every result; returns them."""
+    sent, received = folder / "cases", folder / "results"
+    sent.write_bytes(b"".join(_encoded(case, isa, threads) for case in cases))
+    ran = subprocess.run(
+        [*program, sent, received], capture_output=True, text=True, errors="replace", check=False
+    )
+    # How far it came says which case ended it: results are written one by one.
+    results = list(_decoded(received.read_bytes()))
+    ended = cases[len(results)].name if len(results) < len(cases) else "the end"
+    assert ran.returncode == 0, f"status {ran.returncode} at {ended} or later: {ran.stderr}"
+    assert len(results) == len(cases)
+    for case, (status, result) in zip(cases, results, strict=True):
+        assert status == 0, f"{case.name}: status {status}"
+        case.check(result)
+    return [result for _, result in results]
+
+
+def _encoded(case: Case, isa: int, threads: int) -> bytes:
+    numbers = [
+        struct.unpack("<I", struct.pack("<f", value))[0] if isinstance(value, float) else value
+        for value in case.parameters
+    ]
+    head = [int(case.op), isa, threads, len(numbers), *numbers, len(case.operands)]
+    parts = [struct.pack(f"<{len(head)}q", *head)]
+    for operand in case.operands:
+        data = b"" if operand is None else operand.contiguous().numpy().tobytes()
+        parts += [struct.pack("<q", len(data)), data]
+    return b"".join(parts)
+
+
+def _decoded(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 16 <= len(data):
+        status, size = struct.unpack_from("<2q", data, at)
+        if at + 16 + size > len(data):
+            return
+        yield status, data[at + 16 : at + 16 + size]
+        at += 16 + size
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+class Maker:
+    """Makes cases from one source of random numbers."""
+
+    def __init__(self, random: torch.Generator) -> None:
+        self._random = random
+        self._pick = Random(random.initial_seed())
+
+    def some(self, each: int) -> list[Case]:
+        """`each` cases of every format and of every other op."""
+        ops = (self.rms_norm, self.rope, self.gated, self.softcap, self.attention)
+        made = [self.linear(format) for format in blocks.PACKED.values() for _ in range(each)]
+        made += [
+            one(format) for one in (self.rows_of, self.run) for format in blocks.PACKED.values()
+        ]
+        return made + [op() for op in ops for _ in range(3 * each)]
+
+    def linear(self, format: Format) -> Case:
+        tokens = self._pick.choice(TOKENS)
+        rows, columns, data, dense = self._matrix(format)
+        x = self._normal(tokens, columns)
+        exact = x.double()
+        return Case(
+            Op.LINEAR,
+            f"linear {format.name} [{tokens}, {columns}] x [{rows}, {columns}]",
+            (format.id, rows, columns, tokens),
+            (data, x),
+            exact @ dense.T,
+            # A mean of few results may be several times what it is of many.
+            format.tolerance * (1 + 40 / (tokens * rows)),
+            float((exact.square() @ dense.square().T).sum()) or 1.0,
+        )
+
+    def rows_of(self, format: Format) -> Case:
+        rows, columns, data, dense = self._matrix(format)
+        ids = torch.randint(0, rows, (self._pick.choice((1, 5)),), generator=self._random)
+        name = f"rows_of {format.name} [{rows}, {columns}]"
+        parameters = format.id, rows, columns, len(ids)
+        return Case(Op.ROWS_OF, name, parameters, (data, ids), dense[ids], 0.0)
+
+    def rms_norm(self) -> Case:
+        tokens, width = self._pick.choice(TOKENS), self._pick.choice(COUNTS)
+        x, weight = self._normal(tokens, width), self._normal(width)
+        wanted = reference.rms_norm(x.double(), weight.double(), 1e-5)
+        operands = x, weight
+        return Case(
+            Op.RMS_NORM,
+            f"rms_norm [{tokens}, {width}]",
+            (tokens, width, 1e-5),
+            operands,
+            wanted,
+            EXACT,
+        )
+
+    def rope(self) -> Case:
+        tokens, heads = self._pick.choice(TOKENS), self._pick.choice((1, 3, 9))
+        width = self._pick.choice((2, 6, 32, 64, 80, 128))
+        pairs, interleaved = self._pick.choice((width // 2, 1)), self._pick.choice((0, 1))
+        x, frequencies = self._normal(tokens, heads, width), self._normal(pairs)
+        positions = torch.randint(0, 200, (tokens,), generator=self._random)
+        return Case(
+            Op.ROPE,
+            f"rope [{tokens}, {heads}, {width}] {pairs} pairs, interleaved {interleaved}",
+            (tokens, heads, width, pairs, interleaved, 1.25),
+            (x, positions, frequencies),
+            reference.rope(x, positions, frequencies, bool(interleaved), 1.25).double(),
+            EXACT,
+        )
+
+    def gated(self) -> Case:
+        count, kind = self._pick.choice(COUNTS), self._pick.choice((0, 1))
+        gate, up = self._normal(count), self._normal(count)
+        wanted = reference.gated(gate.double(), up.double(), list(Activation)[kind])
+        return Case(Op.GATED, f"gated [{count}]", (count, kind), (gate, up), wanted, EXACT)
+
+    def softcap(self) -> Case:
+        count = self._pick.choice(COUNTS)
+        x = self._normal(count) * 40
+        wanted = reference.softcap(x.double(), 30.0)
+        return Case(Op.SOFTCAP, f"softcap [{count}]", (count, 30.0), (x,), wanted, EXACT)
+
+    def attention(self) -> Case:
+        tokens, position = self._pick.choice((1, 2, 5, 40)), self._pick.choice((0, 1, 31, 300))
+        kv_heads, group = self._pick.choice((1, 2)), self._pick.choice((1, 3, 8))
+        width, type = self._pick.choice((16, 20, 64, 80)), self._pick.choice((0, 1, 2))
+        window, cap = self._pick.choice((0, 1, 17)), self._pick.choice((0.0, 5.0))
+        sinks = self._normal(kv_heads * group) if self._pick.choice((False, True)) else None
+        positions, heads = position + tokens, kv_heads * group
+        q, k, v = (
+            self._normal(n, h, width) for n, h in ((tokens, heads), *2 * [(positions, kv_heads)])
+        )
+        capacity = positions + self._pick.choice((0, 3))
+        scale = 1 / math.sqrt(width)
+        sizes = tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity
+        wanted = _attended(
+            q, *(_held(rows, type) for rows in (k, v)), position, scale, window, cap, sinks
+        )
+        return Case(
+            Op.ATTENTION,
+            f"attention {sizes}, sinks {sinks is not None}",
+            sizes,
+            (q, *_cached(k, type, capacity), *_cached(v, type, capacity), sinks),
+            wanted,
+            WHOLE if type == 2 and tokens == 1 else EXACT,
+        )
+
+    def run(self, format: Format) -> Case:
+        """A layer and its head as one recorded program: some tokens together, then one alone."""
+        width, heads, kv_heads, head_width, inner, vocabulary = 256, 4, 2, 64, 512, 80
+        type, tokens = self._pick.choice((0, 1, 2)), self._pick.choice((2, 7, 14))
+        query, key = heads * head_width, kv_heads * head_width
+        shapes = ((vocabulary, width), (query, width), (key, width), (key, width), (width, query))
+        shapes += ((inner, width), (inner, width), (width, inner))
+        data = [blocks.even_blocks(format, n * d // format.block, self._random) for n, d in shapes]
+        dense = [
+            decode_rows(each.view(n, -1), format, d)
+            for each, (n, d) in zip(data, shapes, strict=True)
+        ]
+        # Values of a few units, which a cache of halves can hold whatever the format's are.
+        norms = self._normal(3, width) / (float(dense[3].square().mean().sqrt()) * width**0.5)
+        # Small, so that no query is all for one key: roundings of x would then choose which.
+        heads_norms = [0.3 * torch.rand(head_width, generator=self._random) for _ in "qk"]
+        frequencies = torch.rand(head_width // 2, generator=self._random)
+        ids = torch.randint(0, vocabulary, (tokens,), generator=self._random)
+        group = 0 if format.name not in _QUANTIZED else 32 if format.name in _ROUNDED_WIDE else 16
+        wanted = _layer(dense, norms, heads_norms, frequencies, ids, type, group)
+        cap = 3 * float(wanted.square().mean().sqrt())
+        sizes = width, heads, kv_heads, head_width, inner, vocabulary, type, tokens
+        return Case(
+            Op.RUN,
+            f"run {format.name} {tokens} tokens, cache {type}",
+            (format.id, 0, 0, *sizes, cap),
+            (*data, norms, *heads_norms, frequencies, ids),
+            reference.softcap(wanted, cap),
+            _LAYER if type == 2 or group else 1e-6,
+        )
+
+    def _matrix(self, format: Format) -> tuple[int, int, Tensor, Tensor]:
+        """Rows, columns, the bytes of a file, and the weights in double precision."""
+        rows = self._pick.choice(ROWS)
+        columns = (
+            self._pick.choice(COLUMNS)
+            if format.block == 1
+            else format.block * self._pick.choice(BLOCKS)
+        )
+        made = blocks.even_blocks(format, (rows + 1) * columns // format.block, self._random)
+        data = made.view(rows + 1, -1)[1:]  # the first block is all zero
+        return rows, columns, data, decode_rows(data.contiguous(), format, columns).double()
+
+    def _normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._random)
+
+
+def _layer(
+    dense: list[Tensor],
+    norms: Tensor,
+    head_norms: list[Tensor],
+    frequencies: Tensor,
+    ids: Tensor,
+    type: int,
+    group: int,
+) -> Tensor:
+    """Logits f64 [T, V] of one layer with the matrices `dense`, as driver.cpp records it.
+
+    What goes into a product is rounded to 8 bits, `group` numbers at once; 0: not at all. Without
+    that, a layer whose softmax is near a choice would differ by any amount.
+    """
+    table, query, key, value, output, gate, up, down = (each.double() for each in dense)
+    tokens, head_width = len(ids), len(head_norms[0])
+    x, positions = table[ids], torch.arange(tokens)
+    normed = _rounded(reference.rms_norm(x, norms[0].double(), 1e-5), group)
+    q, k = (
+        reference.rope(
+            reference.rms_norm(
+                (normed @ weight.T).view(tokens, -1, head_width), norm.double(), 1e-5
+            ),
+            positions,
+            frequencies,
+            False,
+            1.0,
+        )
+        for weight, norm in zip((query, key), head_norms, strict=True)
+    )
+    v = (normed @ value.T).view(tokens, -1, head_width)
+    held = (_held(rows.float(), type) for rows in (k, v))
+    x = x + _rounded(_attended(q, *held, 0, 0.125, 0, 0.0, None), group) @ output.T
+    normed = _rounded(reference.rms_norm(x, norms[1].double(), 1e-5), group)
+    inner = reference.gated(normed @ gate.T, normed @ up.T, Activation.SILU)
+    x = x + _rounded(inner, group) @ down.T
+    return _rounded(reference.rms_norm(x, norms[2].double(), 1e-5), group) @ table.T
+
+
+def _rounded(x: Tensor, group: int) -> Tensor:
+    """As kernels of packed formats see activations: codes of 8 bits times a scale of each group."""
+    if not group:
+        return x
+    parts = x.float().unflatten(-1, (-1, group))
+    scales = parts.abs().amax(-1, keepdim=True) / 127
+    codes = (parts * torch.where(scales > 0, 1 / scales, 0.0)).round()
+    return (codes * scales).flatten(-2).double()
+
+
+def _held(rows: Tensor, type: int) -> Tensor:
+    """Keys or values [S, K, C] as a cache of that type gives them back, f64."""
+    if type == 0:
+        return rows.double()
+    if type == 1:
+        return rows.to(torch.float16).double()
+    codes, scales = _quantized(rows)
+    each = scales.float().repeat_interleave(32, -1)[..., : rows.shape[-1]]
+    return (codes * each).double() @ rotation(rows.shape[-1])
+
+
+def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [S, K, C] → codes of 8 bits [S, K, C] f32, and scales [S, K, ceil(C / 32)] f16."""
+    width = rows.shape[-1]
+    rotated = hadamard(rows)  # whose bits decide which code a number becomes
+    padded = torch.nn.functional.pad(rotated, (0, -width % 32)).unflatten(-1, (-1, 32))
+    scales = (padded.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
+    steps = torch.where(scales > 0, 1 / scales.float(), 0.0)
+    codes = (padded * steps).round().clamp(-127, 127)
+    return codes.flatten(-2)[..., :width], scales.squeeze(-1)
+
+
+def _cached(rows: Tensor, type: int, capacity: int) -> tuple[Tensor, Tensor | None]:
+    """Rows [S, K, C] as a cache [K, capacity, ...] holds them; what is behind them is no number."""
+    if type < 2:
+        return _with_capacity(rows.to((torch.float32, torch.float16)[type]), capacity), None
+    codes, scales = _quantized(rows)
+    return _with_capacity(codes.to(torch.int8), capacity, -1), _with_capacity(scales, capacity)
+
+
+def _with_capacity(rows: Tensor, capacity: int, behind: float = math.nan) -> Tensor:
+    spare = rows.new_full((capacity - len(rows), *rows.shape[1:]), behind)
+    return torch.cat((rows, spare)).transpose(0, 1)
+
+
+def _attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    position: int,
+    scale: float,
+    window: int,
+    cap: float,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Attention by its definition, in double precision: [T, H*C]."""
+    tokens, heads = q.shape[:2]
+    group = heads // k.shape[1]
+    at = torch.arange(position, position + tokens)[:, None]
+    key = torch.arange(k.shape[0])
+    seen = (key <= at) & ((at - key < window) if window else torch.ones((), dtype=torch.bool))
+    scores = torch.einsum("thc,shc->hts", q.double(), k.repeat_interleave(group, 1)) * scale
+    scores = cap * torch.tanh(scores / cap) if cap else scores
+    scores = scores.masked_fill(~seen, -math.inf)
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.double()[:, None, None].expand(-1, tokens, 1)), dim=-1)
+    weights = scores.softmax(-1)[..., : k.shape[0]]
+    return torch.einsum("hts,shc->thc", weights, v.repeat_interleave(group, 1)).reshape(tokens, -1)

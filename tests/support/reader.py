@@ -1,0 +1,106 @@
+"""A transcript on the screen, and the hands of a reader: for the tests of the transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QWheelEvent
+from pytestqt.qtbot import QtBot
+
+from app.store.store import Message, MessageState
+from app.ui.theme.theme import load_fonts
+from app.ui.transcript.view import Transcript
+from engine import Role
+
+LONG = "\n\n".join(
+    f"Paragraph {n} of a long answer, with enough words for a line." for n in range(60)
+)
+CODE = "Run this:\n\n```python\ndef f(x):\n    return x + 1  # one more\n```\n\nDone."
+
+
+def message(
+    number: int,
+    text: str,
+    *,
+    own: bool = False,
+    state: MessageState = MessageState.COMPLETE,
+    sibling: int = 1,
+    siblings: int = 1,
+    error: str = "",
+) -> Message:
+    role = Role.USER if own else Role.ASSISTANT
+    return Message(
+        number, 1, None, role, text, state, 0.0, "model", error, 0, 0, 6.0, sibling, siblings
+    )
+
+
+def streaming(number: int) -> Message:
+    return message(number, "", state=MessageState.STREAMING)
+
+
+def laid_out(view: Transcript, qtbot: QtBot) -> None:
+    qtbot.waitUntil(lambda: not view.working, timeout=5000)
+
+
+def stream_in(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
+    """Send text in small pieces and wait until all of it is there."""
+    index = view.stack.index_of(number)
+    assert index is not None
+    shown = view.stack.views[index]
+    wanted = shown.message.text + text
+    for at in range(0, len(text), 20):
+        view.append_text(number, text[at : at + 20])
+    qtbot.waitUntil(lambda: shown.message.text == wanted, timeout=5000)
+
+
+def part_point(view: Transcript, index: int, part: int, x: float, y: float) -> QPoint:
+    place = view.stack.views[index].parts[part]
+    top = view.places.message_top(index)
+    return QPoint(round(view.places.column_left() + place.x + x), round(top + place.y + y))
+
+
+def tool_point(view: Transcript, index: int, name: str) -> QPoint:
+    tools, areas = view.tools.shown(index)
+    area = next(area for tool, area in zip(tools, areas, strict=True) if tool.name == name)
+    left, top = view.places.column_left(), view.places.message_top(index)
+    return (area.center() + QPointF(left, top)).toPoint()
+
+
+def click(qtbot: QtBot, view: Transcript, point: QPoint) -> None:
+    qtbot.mouseMove(view.viewport(), point)
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=point)
+
+
+def drag(qtbot: QtBot, view: Transcript, start: QPoint, end: QPoint) -> None:
+    port = view.viewport()
+    qtbot.mousePress(port, Qt.MouseButton.LeftButton, pos=start)
+    view.pointer.drag(QPointF(end))
+    qtbot.mouseRelease(port, Qt.MouseButton.LeftButton, pos=end)
+
+
+def clipboard() -> str:
+    return QGuiApplication.clipboard().text()
+
+
+def wheel(view: Transcript, pixels: int) -> None:
+    middle = QPointF(view.viewport().rect().center())
+    buttons, keys = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    phase = Qt.ScrollPhase.NoScrollPhase
+    event = QWheelEvent(
+        middle, middle, QPoint(0, pixels), QPoint(0, pixels), buttons, keys, phase, False
+    )
+    view.wheelEvent(event)
+
+
+@contextmanager
+def open_transcript(qtbot: QtBot) -> Iterator[Transcript]:
+    """A transcript in a window of its own."""
+    load_fonts()
+    transcript = Transcript()
+    qtbot.addWidget(transcript)
+    transcript.resize(700, 500)
+    transcript.show()
+    yield transcript
+    transcript.close()

@@ -1,0 +1,206 @@
+"""Sessions over a fake engine and a real store, and the hands of a person: for the tests of app.chat.snapshots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QTimer
+
+from app.chat.planner import Branch
+from app.chat.prompts import turns_of
+from app.chat.runner import Runner
+from app.chat.snapshots import OPEN_MILLISECONDS, Sessions
+from app.engines.client import EngineLink
+from app.settings.table import Settings
+from app.state.chat import Generation, ModelPhase, ModelStatus, State
+from app.state.snapshots import Resume, SessionState
+from app.store.store import Message, MessageState, Store
+from app.store.writer import Archive
+from app.system.worker import BackgroundWorker
+from engine import (
+    AdaptersSet,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadSnapshot,
+    ModelLoaded,
+    Role,
+    SaveSnapshot,
+    SnapshotLoaded,
+    SnapshotSaved,
+)
+from fakes import MODEL, FakeEngine
+from stage import flush, reraise, until, wait_for_workers
+
+LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
+SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
+
+
+class Desk:
+    """Sessions over a fake engine and a real store with three conversations of two turns each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(system_prompt="Be brief.")
+        self.size = 700
+        self.disk_answers = threading.Event()  # while not set, measuring takes
+        self.disk_answers.set()
+        self.deletes: list[tuple[str, ...] | None] = []
+        self.delete_error: OSError | None = None
+        self.state, self.shown = State(), SessionState()
+        self.archive = Archive(folder / "conversations.sqlite")
+        self.engines: list[FakeEngine] = []
+        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
+        self.files = BackgroundWorker("files", self.link)
+        self.sessions = Sessions(
+            self.state,
+            self.shown,
+            self.archive,
+            self.link,
+            self.runner,
+            self.files,
+            lambda: self.settings,
+            size=self._measure,
+            delete=self._delete,
+        )
+        self.taken: list[bool] = []
+        self.resumes: list[Resume | None] = []
+        self.shown.resume_changed.connect(lambda: self.resumes.append(self.shown.resume))
+        self._last = 0
+        self.ids = self.stored(self._make)
+
+    def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
+        self.engines.append(FakeEngine(deliver))
+        return self.engines[-1]
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case SnapshotLoaded():
+                    self.taken.append(self.sessions.on_snapshot_loaded(event))
+                case SnapshotSaved():
+                    self.taken.append(self.sessions.on_snapshot_saved(event))
+                case Failed():
+                    self.taken.append(self.sessions.on_failed(event))
+                case AdaptersSet():
+                    self.sessions.on_adapters_set(event)
+                case _:
+                    pass
+
+    def _measure(self) -> int:
+        assert self.disk_answers.wait(60)
+        return self.size
+
+    def _delete(self, names: Sequence[str] | None) -> int:
+        if self.delete_error:
+            raise self.delete_error
+        self.deletes.append(None if names is None else tuple(names))
+        freed, self.size = self.size, 0
+        return freed
+
+    def _make(self, store: Store) -> list[int]:
+        ids = []
+        for name in ("first", "second", "third"):
+            made = store.create_conversation(name)
+            own = store.add_message(made.id, None, Role.USER, f"{name} question")
+            store.add_message(
+                made.id, own.id, Role.ASSISTANT, f"{name} answer", MessageState.COMPLETE
+            )
+            ids.append(made.id)
+        return ids
+
+    # --- hands ------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[0]
+
+    @property
+    def commands(self) -> list[object]:
+        return [c for c in self.engine.commands if isinstance(c, SESSION_COMMANDS)]
+
+    def stored(self, look: Callable[[Store], list[int]]) -> list[int]:
+        found: list[list[int]] = []
+        self.archive.read(look, found.append)
+        until(lambda: bool(found))
+        return found[0]
+
+    def settle(self) -> None:
+        """Wait for the store, the engine's events, and for a restore that is about to begin."""
+        for _ in range(2):  # what the store answers may have more for the files to do
+            done: list[int] = []
+            self.archive.flush(done.append)
+            until(lambda done=done: bool(done))
+            wait_for_workers(self.link)
+        self.link.drain()
+        until(lambda: not any(t.isActive() for t in self.timers(OPEN_MILLISECONDS)))
+        flush()
+
+    def timers(self, interval: int) -> list[QTimer]:
+        return [t for t in self.link.findChildren(QTimer) if t.interval() == interval]
+
+    def load_model(self) -> None:
+        loaded = replace(LOADED)  # another value, as every load gives
+        self.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=loaded))
+
+    def branch(self, conversation: int) -> Sequence[Message]:
+        if conversation not in self.state.branches:
+            found: list[list[Message]] = []
+            self.archive.read(
+                lambda store: self.archive.here(store.branch(conversation)), found.append
+            )
+            until(lambda: bool(found))
+            for message in found[0]:
+                self.state.add(message)
+        return self.state.branches[conversation]
+
+    def open(self, conversation: int | None) -> None:
+        if conversation is None:
+            self.state.show(None)
+        else:
+            self.state.show(conversation, self.branch(conversation))
+
+    def ask(self, conversation: int, text: str = "And then?") -> None:
+        """An answer begins, as `app.chat.answers` begins one."""
+        self.add(conversation, Role.USER, text)
+        turns = turns_of(self.state.branches[conversation], self.settings.system_prompt)
+        answer = self.add(conversation, Role.ASSISTANT, "")
+        messages = tuple(each.id for each in self.state.branches[conversation])
+        branch = Branch(conversation, messages)
+        request = self.runner.answer(branch, (), Generate(0, turns))
+        self.state.set_generation(Generation(request, conversation, answer))
+
+    def add(self, conversation: int, role: Role, text: str) -> int:
+        self._last -= 1
+        parent = self.branch(conversation)[-1].id if self.branch(conversation) else None
+        message = Message(
+            self._last, conversation, parent, role, text, MessageState.COMPLETE, 0.0, "",
+            "", 0, 0, 0.0, 1, 1,
+        )  # fmt: skip
+        self.state.add(message)
+        return self._last
+
+    def end_answer(self) -> None:
+        generation = self.state.generation
+        assert generation is not None
+        self.state.add_text(generation.conversation, generation.message, "So it was.")
+        self.engine.deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
+        self.state.set_generation(None)
+
+    def answer(self, conversation: int) -> None:
+        self.ask(conversation)
+        self.end_answer()
+
+    def close(self) -> None:
+        self.link.drain()
+        self.archive.close()
+        self.files.close()
+        for each in (self.runner, self.link, self.archive, self.state, self.shown):
+            each.deleteLater()
+        flush()

@@ -1,0 +1,32 @@
+"""Everything a store holds, read as the window reads it: for tests that compare whole stores."""
+
+from __future__ import annotations
+
+from app.store.store import Message, Store
+
+
+def tree(store: Store, conversation_id: int) -> dict[int, Message]:
+    """Every message of a conversation by its number, of all branches; the shown one stays."""
+    shown = store.branch(conversation_id)
+    found: dict[int, Message] = {}
+    todo = list(shown)
+    while todo:
+        message = todo.pop()
+        if message.id in found:
+            continue
+        found[message.id] = message
+        for place in range(1, message.siblings + 1):
+            if place != message.sibling:
+                todo += store.select_sibling(message.id, place - message.sibling)
+    if len(found) > len(shown):
+        store.select_sibling(shown[-1].id, 0)
+    return found
+
+
+def all_messages(store: Store) -> dict[int, Message]:
+    """Every message of all conversations in the list."""
+    return {
+        number: message
+        for conversation in store.conversations()
+        for number, message in tree(store, conversation.id).items()
+    }

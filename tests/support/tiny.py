@@ -1,0 +1,460 @@
+"""Writes tiny GGUF models from fixed seeds: real keys, real tokenizers, random weights.
+
+Every test that needs a model file makes one here, in a few milliseconds; the same arguments give
+the same bytes. The weights are scaled so that activations stay near one and the next token depends
+on the layers; what such a model says is noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
+from numpy.typing import NDArray
+
+from engine.gguf.reader import GGUFFile
+from kernels.formats import Format, by_name
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6  # tokenizer.ggml.token_type
+_MERGES = 48
+_TEXT = (
+    "the quick brown fox jumps over the lazy dog and then the dog sleeps under the old tree; "
+    "hello there, how are you today? one two three four five, this is the answer to that question."
+)
+_FILE_TYPES = {
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
+    "Q3_K": 12, "Q4_K": 14, "Q5_K": 16, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32,
+    "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38, "Q1_0": 40, "Q2_0": 41,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the tensors' shapes follow from."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    context: int
+
+
+def write(
+    path: Path,
+    *,
+    architecture: str = "llama",
+    format: str = "F32",
+    layers: int = 2,
+    hidden: int = 0,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 0,
+    ffn: int = 0,
+    context: int = 256,
+    seed: int = 0,
+    tied: bool = False,
+    template: str | None = CHATML,
+    tokenizer: str | None = "",
+    vocabulary: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a model of `architecture` (llama, qwen3, gemma3) whose matrices are in `format`.
+
+    Widths of 0 become 64, 16 and 128 (`hidden`, `head_dim`, `ffn`), or 256, 64 and 256 for formats
+    of large blocks. `tokenizer` is "bpe", "spm" or None; "" is "spm" for gemma3, else "bpe".
+    `vocabulary` is padded up to with tokens that are never used. `metadata` replaces or adds
+    keys; None as a value removes one. gemma3 is always tied.
+    """
+    row = by_name(format)
+    wide = row.block > 32
+    sizes = Sizes(
+        layers,
+        hidden or (256 if wide else 64),
+        heads,
+        kv_heads,
+        head_dim or (64 if wide else 16),
+        ffn or (256 if wide else 128),
+        context,
+    )
+    kind = ("spm" if architecture == "gemma3" else "bpe") if tokenizer == "" else tokenizer
+    words = _vocabulary(kind, architecture, template)
+    vocabulary = _padded(words, vocabulary)
+    keys = _keys(architecture, format, sizes, vocabulary) | words
+    for key, value in (metadata or {}).items():
+        keys[key] = value
+    writer = GGUFWriter(path, architecture)
+    writer.kv_data[0].clear()
+    for key, value in keys.items():
+        if value is not None:
+            _add(writer, key, value)
+    random = np.random.default_rng(seed)
+    tied = tied or architecture == "gemma3"
+    for name, shape, spread in _tensors(architecture, sizes, vocabulary, tied):
+        _add_tensor(writer, random, name, shape, spread, row)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def rewrite(source: Path, path: Path, changes: Mapping[str, Any]) -> Path:
+    """The same model with other values of some keys; None as a value removes one."""
+    with GGUFFile.open(source) as file:
+        writer = GGUFWriter(path, "")
+        writer.kv_data[0].clear()
+        for key, value in (dict(file.metadata) | dict(changes)).items():
+            if value is not None:
+                _add(writer, key, value)
+        for info in file.tensors.values():
+            raw = np.frombuffer(file.data(info.name), np.int8).reshape(*info.shape[:-1], -1)
+            writer.add_tensor(info.name, raw, raw_shape=info.shape, raw_dtype=info.format.id)  # type: ignore[arg-type]
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return path
+
+
+# --- metadata -----------------------------------------------------------------------------------
+
+
+def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict[str, Any]:
+    """The keys real files of each architecture have, in llama.cpp's spelling."""
+    a = architecture
+    keys: dict[str, Any] = {
+        "general.architecture": a,
+        "general.type": "model",
+        "general.name": f"tiny {a} {format}",
+        "general.file_type": _FILE_TYPES.get(format),
+        "general.quantization_version": 2,
+        # The 8-bit floats' numbers mean them only in files of the program that invented them.
+        "oxibonsai.quant_format": format if format.startswith(("F8_", "TQ2_0_G")) else None,
+        f"{a}.block_count": sizes.layers,
+        f"{a}.context_length": sizes.context,
+        f"{a}.embedding_length": sizes.hidden,
+        f"{a}.feed_forward_length": sizes.ffn,
+        f"{a}.attention.head_count": sizes.heads,
+        f"{a}.attention.head_count_kv": sizes.kv_heads,
+        f"{a}.attention.layer_norm_rms_epsilon": 1e-5 if a == "llama" else 1e-6,
+        f"{a}.rope.freq_base": 10_000.0 if a == "llama" else 1_000_000.0,
+    }
+    if a == "llama":
+        keys[f"{a}.rope.dimension_count"] = sizes.head_dim
+        keys[f"{a}.vocab_size"] = vocabulary
+    # A llama file names its head width only where it is not hidden / heads.
+    if a != "llama" or sizes.head_dim * sizes.heads != sizes.hidden:
+        keys[f"{a}.attention.key_length"] = sizes.head_dim
+        keys[f"{a}.attention.value_length"] = sizes.head_dim
+    if a == "gemma3":
+        keys[f"{a}.attention.sliding_window"] = 32
+    return keys
+
+
+def _add(writer: GGUFWriter, key: str, value: Any) -> None:
+    of = _kind(value[0]) if isinstance(value, list) else None
+    if of is GGUFValueType.UINT32:  # lists hold signed numbers: llama.cpp insists on it
+        of = GGUFValueType.INT32
+    writer.add_key_value(key, value, _kind(value), of)
+
+
+def _kind(value: Any) -> GGUFValueType:
+    """As converters store it: unsigned unless negative, single precision."""
+    if isinstance(value, list):
+        return GGUFValueType.ARRAY
+    if isinstance(value, bool):
+        return GGUFValueType.BOOL
+    if isinstance(value, int):
+        return GGUFValueType.UINT32 if value >= 0 else GGUFValueType.INT32
+    return GGUFValueType.FLOAT32 if isinstance(value, float) else GGUFValueType.STRING
+
+
+# --- tokenizers ---------------------------------------------------------------------------------
+
+
+def _vocabulary(kind: str | None, architecture: str, template: str | None) -> dict[str, Any]:
+    if kind is None:
+        return {}
+    keys = bpe(architecture) if kind == "bpe" else _spm()
+    return keys if template is None else keys | {"tokenizer.chat_template": template}
+
+
+def _padded(words: dict[str, Any], wanted: int) -> int:
+    """Pad the token lists to `wanted`; returns how many tokens there are, or rows without any."""
+    if not words:
+        return wanted or 320
+    tokens = words["tokenizer.ggml.tokens"]
+    missing = range(len(tokens), wanted)
+    tokens += [f"[PAD{number}]" for number in missing]
+    words["tokenizer.ggml.token_type"] += [UNUSED for _ in missing]
+    if "tokenizer.ggml.scores" in words:
+        words["tokenizer.ggml.scores"] += [-float(number) for number in missing]
+    return len(tokens)
+
+
+def bpe(architecture: str) -> dict[str, Any]:
+    """Byte-level BPE: three control tokens, every byte, and merges learned from one sentence."""
+    controls = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    letters = byte_letters()
+    words = [
+        [letters[byte] for byte in word.encode()] for word in _TEXT.replace(" ", "\0 ").split("\0")
+    ]
+    merges = _learn(words)
+    tokens = controls + letters + [left + right for left, right in merges]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2" if architecture == "qwen3" else "smollm",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [CONTROL] * len(controls) + [NORMAL] * (len(tokens) - 3),
+        "tokenizer.ggml.merges": [f"{left} {right}" for left, right in merges],
+        "tokenizer.ggml.bos_token_id": 0 if architecture == "qwen3" else 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.padding_token_id": 2,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.add_space_prefix": False,
+    }
+
+
+def _spm() -> dict[str, Any]:
+    """SentencePiece: three control tokens, every byte, letters and merges with falling scores."""
+    controls = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+    words = [list("▁" + word) for word in _TEXT.split(" ")]
+    merges = _learn(words)
+    printable = [chr(code) for code in range(33, 127)]
+    pieces = [left + right for left, right in merges] + ["▁", "\n", *printable, "é", "ß", "猫"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokens = controls + bytes_ + pieces
+    fixed = len(controls) + len(bytes_)
+    types = [UNKNOWN] + [CONTROL] * (len(controls) - 1) + [BYTE] * 256 + [NORMAL] * len(pieces)
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [0.0] * fixed + [-float(rank) for rank in range(len(pieces))],
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.padding_token_id": 0,
+        "tokenizer.ggml.eot_token_id": 4,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": False,
+    }
+
+
+def byte_letters() -> list[str]:
+    """GPT-2's printable stand-in for each byte, by the byte's number."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return [chr(byte) if byte in shown else chr(256 + hidden.index(byte)) for byte in range(256)]
+
+
+def _learn(words: list[list[str]]) -> list[tuple[str, str]]:
+    """Merges by the usual training of BPE: the most frequent neighbours first, ties by spelling."""
+    merges: list[tuple[str, str]] = []
+    while len(merges) < _MERGES:
+        counts: dict[tuple[str, str], int] = {}
+        for word in words:
+            for pair in itertools.pairwise(word):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        merges.append(best)
+        words = [_merged(word, best) for word in words]
+    return merges
+
+
+def _merged(word: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
+    for piece in word:
+        if merged and (merged[-1], piece) == pair:
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    return merged
+
+
+# --- tensors ------------------------------------------------------------------------------------
+
+
+def _tensors(
+    architecture: str, sizes: Sizes, vocabulary: int, tied: bool
+) -> Iterator[tuple[str, tuple[int, ...], float]]:
+    """Names, shapes and spreads as llama.cpp orders them; spread 0 is a norm, all near one."""
+    embedding = 1 / math.sqrt(sizes.hidden)
+    yield "token_embd.weight", (vocabulary, sizes.hidden), embedding
+    for layer in range(sizes.layers):
+        for name, shape, spread in _layer(architecture, sizes):
+            yield f"blk.{layer}.{name}.weight", shape, spread
+    yield "output_norm.weight", (sizes.hidden,), 0.0
+    if not tied:
+        yield "output.weight", (vocabulary, sizes.hidden), embedding
+
+
+def _layer(architecture: str, sizes: Sizes) -> Iterator[tuple[str, tuple[int, ...], float]]:
+    hidden, ffn = sizes.hidden, sizes.ffn
+    query, key = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    yield "attn_norm", (hidden,), 0.0
+    yield "attn_q", (query, hidden), hidden**-0.5
+    yield "attn_k", (key, hidden), hidden**-0.5
+    yield "attn_v", (key, hidden), hidden**-0.5
+    yield "attn_output", (hidden, query), query**-0.5
+    if architecture != "llama":
+        yield "attn_q_norm", (sizes.head_dim,), 0.0
+        yield "attn_k_norm", (sizes.head_dim,), 0.0
+    yield "ffn_norm", (hidden,), 0.0
+    yield "ffn_gate", (ffn, hidden), hidden**-0.5
+    yield "ffn_up", (ffn, hidden), hidden**-0.5
+    yield "ffn_down", (hidden, ffn), ffn**-0.5
+    if architecture == "gemma3":
+        yield "post_attention_norm", (hidden,), 0.0
+        yield "post_ffw_norm", (hidden,), 0.0
+
+
+def _add_tensor(
+    writer: GGUFWriter,
+    random: np.random.Generator,
+    name: str,
+    shape: tuple[int, ...],
+    spread: float,
+    row: Format,
+) -> None:
+    if not spread:
+        norm = 1 + random.uniform(-0.1, 0.1, shape)
+        writer.add_tensor(name, norm.astype(np.float32))
+        return
+    row_bytes = row.row_bytes(shape[-1])
+    raw = _packed(random, shape, spread, row).reshape(*shape[:-1], row_bytes)
+    # A dtype of int8 keeps the writer from taking `shape` for a shape in bytes.
+    number = 42 if row.name == "TQ2_0_G128" else row.id
+    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=number)  # type: ignore[arg-type]
+
+
+def _packed(
+    random: np.random.Generator, shape: tuple[int, ...], spread: float, row: Format
+) -> NDArray[np.uint8]:
+    """Random weights about zero in the format of `row`, the bytes of all blocks in their order."""
+    count = math.prod(shape) // row.block
+    if row.name in _SCALES:
+        return _codes_and_scales(random, count, spread, row)
+    if row.name in ("Q2_0", "PQ2_0"):
+        # PrismML's weights are ternary: the fourth code does not occur.
+        chances = (0.4, 0.3, 0.2, 0.1) if row.name == "Q2_0" else (0.35, 0.3, 0.35, 0.0)
+        codes = random.choice(np.arange(4, dtype=np.uint8), (count, row.block), p=chances)
+        return np.hstack([_halves(random, count, spread), _neighbours(codes)])
+    if row.name == "TQ2_0_G128":
+        codes = random.integers(0, 3, (count, row.block), dtype=np.uint8)
+        return np.hstack([_neighbours(codes), _halves(random, count, spread)])
+    if row.name == "PTQ1_0":
+        digits = [random.integers(0, 243, (count, 24)), 3 * random.integers(0, 81, (count, 2))]
+        bytes_ = np.ceil(np.hstack(digits) * 256 / 243).astype(np.uint8)
+        return np.hstack([bytes_, _halves(random, count, spread)])
+    if row.name == "IQ1_M":
+        return _iq1_m(random, count, spread)
+    if row.name == "NVFP4":  # codes of 4-bit floats of about 2.8 under scales of 8 bits
+        codes = random.integers(0, 256, (count, 32), dtype=np.uint8)
+        scales = torch.from_numpy(random.uniform(0.75, 1.25, (count, 4)) * spread / 2.8)
+        return np.hstack([scales.to(torch.float8_e4m3fn).view(torch.uint8).numpy(), codes])
+    if row.name in ("Q8_1", "Q8_K"):
+        return _with_sums(random, count, spread, row)
+    if row.name in _FLOATS:
+        normal = torch.from_numpy(random.standard_normal((count, 32), np.float32))
+        codes = normal.to(_FLOATS[row.name]).view(torch.uint8).numpy()
+        return np.hstack([codes, _halves(random, count, spread)])
+    weights = random.standard_normal(shape, np.float32) * np.float32(spread)
+    if row.name == "Q1_0":
+        return _q1_0(weights)
+    return gguf.quantize(weights, GGMLQuantizationType(row.id)).view(np.uint8)
+
+
+_FLOATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+
+# Formats gguf-py cannot quantize to, but where any bytes are a valid block if the scales are: which
+# of a block's halves those are, and what they are to each other for the weights to lie about zero.
+_SCALES = {
+    "Q2_K": {-2: 1.0, -1: 1.5},
+    "Q3_K": {-1: 1.0},
+    "Q4_K": {0: 1.0, 1: 7.5},
+    "Q5_K": {0: 1.0, 1: 15.5},
+    "Q6_K": {-1: 1.0},
+    "IQ4_NL": {0: 1.0},
+    "IQ4_XS": {0: 1.0},
+    **{key: {0: 1.0} for key in ("IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")},
+}
+
+
+def _codes_and_scales(
+    random: np.random.Generator, count: int, spread: float, row: Format
+) -> NDArray[np.uint8]:
+    """Random codes and sub-scales under half-precision scales that give the spread asked for.
+
+    Each block has its own scale, so that a kernel that takes a neighbour's is found out.
+    """
+    blocks = random.integers(0, 256, (count, row.size), dtype=np.uint8)
+    halves = blocks.view("<f2")
+    for column, part in _SCALES[row.name].items():
+        halves[:, column] = part
+    unit = float(gguf.dequantize(blocks, GGMLQuantizationType(row.id)).std())
+    scales = random.uniform(0.75, 1.25, count) * spread / unit
+    for column in _SCALES[row.name]:
+        halves[:, column] = halves[:, column] * scales
+    return blocks
+
+
+def _halves(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
+    """Half-precision scales about `spread`: [count, 2]."""
+    scales = random.uniform(0.75, 1.25, (count, 1)) * spread
+    return scales.astype("<f2").view(np.uint8)
+
+
+def _neighbours(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Codes of two bits [n, w] → bytes of four neighbours each, lowest bits first: [n, w / 4]."""
+    four = codes.reshape(len(codes), -1, 4)
+    return (four << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
+
+
+def _iq1_m(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
+    """Random codes; the scale's four bits each lie on top of the four last 16-bit numbers."""
+    blocks = random.integers(0, 256, (count, 56), dtype=np.uint8)
+    # Entries have five eighths of weights that are not zero, times an odd number up to 15.
+    scale = (random.uniform(0.75, 1.25, count) * spread / 7.3).astype("<f2").view("<u2")
+    numbers = blocks[:, 48:].view("<u2")
+    for part in range(4):
+        numbers[:, part] = numbers[:, part] & 0x0FFF | (scale >> 4 * part & 15) << 12
+    return blocks
+
+
+def _with_sums(
+    random: np.random.Generator, count: int, spread: float, row: Format
+) -> NDArray[np.uint8]:
+    """Signed bytes under a scale, with the sums that ggml's products want."""
+    codes = np.clip(random.standard_normal((count, row.block)) * 40, -127, 127).astype(np.int8)
+    scale = random.uniform(0.75, 1.25, (count, 1)) * spread / 40
+    if row.name == "Q8_1":
+        sums = (scale * codes.sum(axis=1, keepdims=True)).astype("<f2").view(np.uint8)
+        return np.hstack([scale.astype("<f2").view(np.uint8), sums, codes.view(np.uint8)])
+    sums = codes.reshape(count, 16, 16).sum(axis=2, dtype="<i2").view(np.uint8)
+    return np.hstack([scale.astype("<f4").view(np.uint8), codes.view(np.uint8), sums])
+
+
+def _q1_0(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """The mean size of 128 weights as a half, then their signs, lowest bit first."""
+    groups = weights.reshape(-1, 128)
+    scale = np.abs(groups).mean(axis=1, keepdims=True).astype("<f2").view(np.uint8)
+    return np.hstack([scale, np.packbits(groups >= 0, axis=1, bitorder="little")])
