@@ -142,7 +142,7 @@ async def _session(
         controller.change_settings(window_geometry=window.geometry_text())
     instance.close()
     window.hide()
-    controller.leave()
+    controller.shut_down()
     forced = controller.quitting.forced
     await _in_time(controller.stop_engine, _FORCED_SECONDS if forced else None)
     controller.save()

@@ -50,7 +50,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         controller.change_settings(sidebar_open=wanted)
 
     def compare(message_id: int) -> None:
-        controller.regenerate(message_id, bare=True)
+        controller.regenerate(message_id, without_adapters=True)
 
     def wire_preferences(page: Preferences) -> None:
         connect_preferences(page, controller, window, theme)
@@ -109,15 +109,15 @@ def connect_library(
     library.unload_requested.connect(controller.unload_model)
 
     page.opened.connect(library.opened)
-    page.seen.connect(library.shelf.look_into)
+    page.seen.connect(library.model_index.inspect_files)
     page.download_requested.connect(library.download)
     page.pause_requested.connect(library.downloads.pause)
     page.resume_requested.connect(library.downloads.resume)
     page.cancel_requested.connect(library.cancel)
     page.retry_requested.connect(library.downloads.retry)
-    page.delete_requested.connect(library.shelf.delete)
-    page.unlink_requested.connect(library.shelf.unlink)
-    page.folder_removed.connect(library.shelf.remove_folder)
+    page.delete_requested.connect(library.model_index.delete)
+    page.unlink_requested.connect(library.model_index.unlink)
+    page.folder_removed.connect(library.model_index.remove_folder)
     page.files_dropped.connect(library.open_files)
     page.searched.connect(library.hub.search)
     page.link_submitted.connect(library.hub.submit_link)
@@ -138,7 +138,7 @@ def ask_for_folder(page: LibraryPage, library: Library) -> None:
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
 
     def add(name: str) -> None:
-        library.shelf.add_folder(Path(name))
+        library.model_index.add_folder(Path(name))
 
     dialog.fileSelected.connect(add)
     dialog.finished.connect(dialog.deleteLater)

@@ -20,7 +20,7 @@ import torch
 
 from engine.chat.template import opening_of, prompt_ids
 from engine.errors import AdapterError, ModelFileError
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
 from engine.inference.prompt import agreement, keep_held
 from engine.inference.session import Session
@@ -68,7 +68,7 @@ class _Kept:
     files: tuple[Stamp, ...]
 
 
-class Desk:
+class ModelHost:
     """A loaded model at work; used by the engine's thread only."""
 
     def __init__(
@@ -125,7 +125,9 @@ class Desk:
 
     def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
         # A pasted book takes seconds to cut into tokens.
-        return Beside(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(checkpoint)
+        return BackgroundTask(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(
+            checkpoint
+        )
 
     def _note_speed(self, finished: Finished) -> None:
         read = finished.prompt_tokens - finished.reused_tokens

@@ -46,7 +46,7 @@ from engine.snapshot.folder import snapshots_folder
 
 if TYPE_CHECKING:
     from engine.loading.loader import LoadedModel
-    from engine.model_host import Desk
+    from engine.model_host import ModelHost
     from engine.snapshot.saver import Saver
     from engine.snapshot.store import Snapshots
 
@@ -81,7 +81,7 @@ class Engine:
         self._running: Command | None = None  # the one being carried out
         self._cancelled: set[int] = set()  # of those that run or wait
         self._stopping = False
-        self._desk: Desk | None = None
+        self._host: ModelHost | None = None
         self._saver: Saver | None = None
         self._snapshots: Snapshots | None = None
 
@@ -220,7 +220,7 @@ class Engine:
 
     def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
         from engine.loading.loader import load
-        from engine.model_host import Desk
+        from engine.model_host import ModelHost
         from engine.snapshot.saver import Saver
         from engine.snapshot.store import Snapshots
 
@@ -236,7 +236,7 @@ class Engine:
             threads=command.threads,
             cache=command.cache,
             tokenizer_file=command.tokenizer,
-            reclaimable=0 if self._desk is None else self._desk.held_bytes,
+            reclaimable=0 if self._host is None else self._host.held_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,
             before_weights=unload,
@@ -244,13 +244,13 @@ class Engine:
         if self._saver is None or self._snapshots is None:
             self._saver = Saver(self._deliver)
             self._snapshots = Snapshots(snapshots_folder())
-        self._desk = Desk(model, files, self._snapshots, self._saver)
+        self._host = ModelHost(model, files, self._snapshots, self._saver)
         self._deliver(_loaded(command.request, model))
 
-    def _required(self) -> Desk:
-        if self._desk is None:
+    def _required(self) -> ModelHost:
+        if self._host is None:
             raise RequestError("No model is loaded.", "Choose a model first.")
-        return self._desk
+        return self._host
 
     def _unloaded(self, request: int) -> ModelUnloaded:
         """Drop the model, once its session is not being written any more."""
@@ -261,10 +261,10 @@ class Engine:
         return ModelUnloaded(request, max(before - after, 0), after)
 
     def _unload(self) -> None:
-        if self._desk is not None:
+        if self._host is not None:
             from kernels import ops
 
-            self._desk = None
+            self._host = None
             ops.release()
             give_back_memory()
 
@@ -286,26 +286,26 @@ class Engine:
 
     def _on_cancelled(self, command: Command) -> None:
         """The event that ends a command which changed nothing, or not all it was to."""
-        request, desk = command.request, self._desk
+        request, host = command.request, self._host
         match command:
             case Generate():  # cancelled before it began
-                held = 0 if desk is None else len(desk.session.tokens)
+                held = 0 if host is None else len(host.session.tokens)
                 self._deliver(_nothing_said(request, held))
             case SetAdapters():
                 unchanged = AdaptersSet(request, (), changed=False, forgotten_tokens=0)
-                self._deliver(unchanged if desk is None else desk.adapters(request))
+                self._deliver(unchanged if host is None else host.adapters(request))
             case LoadSnapshot():
                 self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
             case SaveSnapshot():
                 self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
-            case _ if desk is None:
+            case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # whatever model is still there; the window is told which
-                self._deliver(_loaded(request, desk.model))
+                self._deliver(_loaded(request, host.model))
 
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
-        if isinstance(command, LoadModel) and self._desk is None:
+        if isinstance(command, LoadModel) and self._host is None:
             self._deliver(ModelUnloaded(command.request, 0, resident_memory()))
             if self._is_cancelled(command.request):
                 return  # given up anyway: that was the last word

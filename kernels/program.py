@@ -26,7 +26,7 @@ class Activation(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class LoraDelta:
     """What adapters add to a product y of x: (x down^T * scales) up^T."""
 
     down: Weight  # F32 [R, in]; of an embedding the table [V, R] that is looked up
@@ -44,7 +44,7 @@ class Embed:
     table: Weight  # [V, D]
     out: str
     scale: float = 1.0
-    change: Change | None = None
+    change: LoraDelta | None = None
     positions: Weight | None = None  # [context, D]
 
 
@@ -67,7 +67,7 @@ class Linear:
     x: str
     weights: tuple[Weight, ...]  # [N, width of x] each
     outs: tuple[str, ...]
-    changes: tuple[Change | None, ...] = ()  # one for each of `outs`; empty: no adapter has any
+    changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no adapter has any
     biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: there is none
 
 
@@ -138,7 +138,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class LayerKV:
     """Keys or values of one layer: data [K, capacity, C] f32, f16 or i8, contiguous."""
 
     data: Tensor
@@ -146,13 +146,13 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class KVBuffers:
     """Where the keys and values of all layers lie; a larger one replaces it when it is full."""
 
     number: int  # no other room has it: what is known of a room stays true while it is the same
     capacity: int  # positions, in every layer
-    keys: tuple[Rows, ...]
-    values: tuple[Rows, ...]
+    keys: tuple[LayerKV, ...]
+    values: tuple[LayerKV, ...]
 
 
 class Recorded(Protocol):
@@ -161,14 +161,14 @@ class Recorded(Protocol):
     def hidden(
         self,
         tokens: Sequence[int],
-        room: Room,
+        kv: KVBuffers,
         position: int,
         checkpoint: Callable[[], None] = ...,
     ) -> Tensor:
         """Run the body: T tokens from `position` on → hidden states [T, D] f32.
 
-        Their keys and values are written to `room`, which has space for them and holds those of all
-        positions before. `checkpoint` is called at the layers and may raise; what `room` holds from
+        Their keys and values are written to `buffers_for`, which has space for them and holds those of all
+        positions before. `checkpoint` is called at the layers and may raise; what `buffers_for` holds from
         `position` on is then worth nothing.
         """
         ...
@@ -177,6 +177,6 @@ class Recorded(Protocol):
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
         ...
 
-    def step(self, token: int, room: Room, position: int) -> Tensor:
+    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
         """Both for one token, with the same bits → logits [V] f32."""
         ...

@@ -16,7 +16,7 @@ from PySide6.QtCore import QTimer
 
 from app.chat.planner import Uses
 from app.chat.runner import Runner
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.state.adapters import (
     STRONGEST,
     AdapterEntry,
@@ -59,7 +59,7 @@ class Adapters:
         state: State,
         adapter_state: AdapterState,
         archive: Archive,
-        link: EngineLink,
+        link: EngineRequests,
         runner: Runner,
         files: BackgroundWorker,
     ) -> None:
@@ -214,12 +214,12 @@ class Adapters:
         self._send()
         self._show_pending()
 
-    def aim(self, conversation_id: int | None, *, bare: bool = False) -> Uses:
-        """The stack that an answer of this conversation needs; a `bare` one wants no adapters.
+    def aim(self, conversation_id: int | None, *, without_adapters: bool = False) -> Uses:
+        """The stack that an answer of this conversation needs; a `without_adapters` one wants no adapters.
 
         What is sent to the engine from here on leads there, until another conversation is shown.
         """
-        self._aim = (conversation_id, bare)
+        self._aim = (conversation_id, without_adapters)
         return self._target()
 
     def mark(self, message_id: int) -> None:
@@ -247,7 +247,7 @@ class Adapters:
         self._applied, self._refused, self._fault = request.uses, None, ("", "")
         for use, info in zip(request.uses, event.adapters, strict=False):
             self._infos[use.path] = info
-        self._go_on()
+        self._start_next()
 
     def on_failed(self, event: Failed) -> bool:
         """The engine keeps the stack it had; False when the request is not about adapters."""
@@ -256,14 +256,14 @@ class Adapters:
             return False
         if self._state.model.phase is ModelPhase.READY:
             self._blame(request, event)
-        self._go_on()
+        self._start_next()
         return True
 
     # --- steps: the engine ----------------------------------------------------------------------
 
     def _wanted(self) -> Uses:
-        conversation_id, bare = self._aim
-        stack = () if bare else self._stacks.get(conversation_id, ())
+        conversation_id, without_adapters = self._aim
+        stack = () if without_adapters else self._stacks.get(conversation_id, ())
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
     def _target(self) -> Uses:
@@ -288,7 +288,7 @@ class Adapters:
         elif isinstance(step, Generate):
             self._began = self._applied
 
-    def _go_on(self) -> None:
+    def _start_next(self) -> None:
         """The engine has answered: ask for what is wanted by now, or say that all is settled."""
         if not self._requests:
             self._runner.set_adapters(self._applied, settled=True)
@@ -344,7 +344,7 @@ class Adapters:
 
     def _is_kept(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
         """Whether a load was given up, and the engine tells of the model it still has."""
-        if before is None or loaded is None or not self._link.gave_up(loaded.request):
+        if before is None or loaded is None or not self._link.is_cancelled(loaded.request):
             return False
         return is_same_load(before, loaded)
 

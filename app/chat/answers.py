@@ -15,7 +15,7 @@ from PySide6.QtCore import QTimer
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch
 from app.chat.runner import Runner
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, State
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
@@ -53,7 +53,7 @@ class _Job:
     message: int
     text: str  # that is there already
     command: Generate
-    bare: bool  # without the conversation's adapters
+    without_adapters: bool  # without the conversation's adapters
 
 
 class Answers:
@@ -63,7 +63,7 @@ class Answers:
         self,
         state: State,
         archive: Archive,
-        link: EngineLink,
+        link: EngineRequests,
         adapters: Adapters,
         runner: Runner,
     ) -> None:
@@ -87,24 +87,24 @@ class Answers:
         sampling: Sampling,
         most: int,
         *,
-        bare: bool = False,
+        without_adapters: bool = False,
         thinking: bool | None = None,
     ) -> None:
         """Write `message` as the answer to `turns` as soon as its turn comes.
 
-        A `bare` one is written without adapters, whatever the conversation has. `thinking` says
+        A `without_adapters` one is written without adapters, whatever the conversation has. `thinking` says
         whether the model is to think first; None leaves that to it.
         """
         ids = tuple(each.id for each in self._state.branches[message.conversation])
         branch = Branch(message.conversation, ids)
         command = Generate(0, turns, sampling, most, thinking=thinking)
         self._jobs.append(
-            _Job(branch, message.conversation, message.id, message.text, command, bare)
+            _Job(branch, message.conversation, message.id, message.text, command, without_adapters)
         )
         self._state.set_waiting(message.id, message.conversation, self._note())
-        self.go_on()
+        self.start_next()
 
-    def go_on(self) -> None:
+    def start_next(self) -> None:
         """Begin the next answer if one can be written; otherwise say what each waits for."""
         ready = self._state.model.phase is ModelPhase.READY
         if self._jobs and ready and self._state.generation is None:
@@ -258,7 +258,7 @@ class Answers:
 
     def _begin(self, job: _Job) -> None:
         """Have an answer written, unless its adapters are to be settled first."""
-        adapters = self._adapters.aim(job.conversation, bare=job.bare)
+        adapters = self._adapters.aim(job.conversation, without_adapters=job.without_adapters)
         request = self._runner.answer(job.branch, adapters, job.command)
         if not request:
             return
@@ -311,7 +311,7 @@ class Answers:
             )
             self._state.change(ended)
         self._state.set_generation(None)
-        self.go_on()
+        self.start_next()
 
     def _drop(self, job: _Job, state: MessageState, error: str = "") -> None:
         """Take an answer out of the queue before it began."""

@@ -24,7 +24,7 @@ from app.chat.prompts import turns_of
 from app.chat.quitting import LeftOutNotices, Quitting
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
-from app.engines.client import EngineLink, EngineMaker
+from app.engines.client import EngineMaker, EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, ModelPhase, Notice
@@ -73,7 +73,7 @@ class Controller(QObject):
         self.settings = settings
         self._settings_file = settings_file
         self._archive = archive
-        self._link = EngineLink(engine, self.receive, self._on_unhandled, self)
+        self._link = EngineRequests(engine, self.receive, self._on_unhandled, self)
         runner = Runner(state, archive, self._link, lambda: self.settings, self)
         # The user's files may lie on a drive that does not answer; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
@@ -91,7 +91,7 @@ class Controller(QObject):
         )
         self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
-        states.adapters.settled.connect(self._answers.go_on)
+        states.adapters.settled.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
@@ -123,7 +123,7 @@ class Controller(QObject):
 
     def close(self) -> None:
         """End the engine, save all it wrote, then close the store; may block."""
-        self.leave()
+        self.shut_down()
         self.stop_engine()
         self.save()
         self._archive.close()
@@ -133,10 +133,10 @@ class Controller(QObject):
         self.save()
         self.quitting.ask()
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """Stop the answer being written and the downloads, and have what was read saved."""
         self._answers.stop_writing()
-        self.sessions.leave()
+        self.sessions.shut_down()
         self.library.close()
         self._own_files.close()
 
@@ -265,14 +265,14 @@ class Controller(QObject):
         """Stop the answer of the shown conversation; what is there of it stays."""
         self._answers.stop(self.state.current)
 
-    def regenerate(self, message_id: int, *, bare: bool = False) -> None:
-        """Answer again, as a sibling of this answer; a `bare` one without adapters."""
+    def regenerate(self, message_id: int, *, without_adapters: bool = False) -> None:
+        """Answer again, as a sibling of this answer; a `without_adapters` one without adapters."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         self.state.cut(old.conversation, place)
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, "", old.siblings + 1)
-        self._answer(again, bare=bare)
+        self._answer(again, without_adapters=without_adapters)
 
     def edit(self, message_id: int, text: str) -> None:
         """Send another wording of an own message; the old one and its answers stay as a branch."""
@@ -328,17 +328,17 @@ class Controller(QObject):
     def load_model(self, path: Path) -> None:
         """Load a model file in place of the one that is loaded; an answer being written stops."""
         self._answers.stop_writing()
-        self.sessions.leave()
+        self.sessions.shut_down()
         self.state.set_notice("model", None)
         own = self.library.defaults.whole(path)
         cache = own.cache or DEFAULT_CACHE
         self.models.load(path, own.context or 0, self.settings.threads, cache)
-        self._answers.go_on()
+        self._answers.start_next()
 
     def unload_model(self) -> None:
         """Drop the loaded model; an answer being written stops."""
         self._answers.stop_writing()
-        self.sessions.leave()
+        self.sessions.shut_down()
         self.models.unload()
 
     # --- events ---------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Controller(QObject):
             self._on_load_failed(failed)
         elif not self.adapters.on_failed(failed):
             self.sessions.on_failed(failed)
-        self._answers.go_on()
+        self._answers.start_next()
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -372,7 +372,7 @@ class Controller(QObject):
                 self._on_loaded(event)
             case ModelUnloaded():
                 self.models.on_unloaded(event)
-                self._answers.go_on()
+                self._answers.start_next()
             case PromptProgress():
                 self._answers.on_prompt(event)
             case Text():
@@ -398,7 +398,7 @@ class Controller(QObject):
         path = self.state.model.path
         if self.state.model.phase is ModelPhase.READY and str(path) != self.settings.last_model:
             self.change_settings(last_model=str(path))
-        self._answers.go_on()
+        self._answers.start_next()
 
     def _on_failed(self, event: Failed) -> None:
         parts = (self._answers, self.adapters, self.sessions)
@@ -410,7 +410,7 @@ class Controller(QObject):
         self.state.set_notice("model", Notice(event.message, event.remedy, "Choose a model"))
         if self.state.model.phase is ModelPhase.FAILED:
             self._answers.fail_waiting(f"{event.message} {event.remedy}".strip())
-        self._answers.go_on()
+        self._answers.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -453,7 +453,7 @@ class Controller(QObject):
         self.state.add(message)
         return message
 
-    def _answer(self, message: Message, *, bare: bool = False) -> None:
+    def _answer(self, message: Message, *, without_adapters: bool = False) -> None:
         settings = self.library.defaults.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.ask(
@@ -461,7 +461,7 @@ class Controller(QObject):
             turns,
             sampling(settings),
             settings.max_tokens,
-            bare=bare,
+            without_adapters=without_adapters,
             thinking=thinking(settings),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.state.chat import ModelPhase, ModelStatus, State
 from engine import (
     AdaptersSet,
@@ -25,7 +25,7 @@ from engine import (
 class Models:
     """Loads one model at a time; a newer load gives up the one before it."""
 
-    def __init__(self, state: State, link: EngineLink) -> None:
+    def __init__(self, state: State, link: EngineRequests) -> None:
         self._state = state
         self._link = link
         self._request = 0  # the newest load's; 0: none is under way
@@ -106,7 +106,7 @@ class Models:
         if event.request == self._unloading and not self._request:
             self._unloading = 0
             self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
-        elif event.request == self._request and self._link.gave_up(event.request):
+        elif event.request == self._request and self._link.is_cancelled(event.request):
             self._request = 0
             self._state.set_model(ModelStatus())
         else:

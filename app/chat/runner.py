@@ -12,7 +12,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, Held, Step, Uses, Wanted, plan
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import State
 from app.store.writer import Archive
@@ -31,7 +31,7 @@ class Runner(QObject):
         self,
         state: State,
         archive: Archive,
-        link: EngineLink,
+        link: EngineRequests,
         settings: Callable[[], Settings],
         parent: QObject | None = None,
     ) -> None:

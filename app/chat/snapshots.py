@@ -15,7 +15,7 @@ from PySide6.QtCore import QTimer
 from app.chat.planner import Branch, Wanted
 from app.chat.prompts import turns_of
 from app.chat.runner import Runner
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
@@ -53,7 +53,7 @@ class Sessions:
         state: State,
         session_state: SessionState,
         archive: Archive,
-        link: EngineLink,
+        link: EngineRequests,
         runner: Runner,
         files: BackgroundWorker,
         settings: Callable[[], Settings],
@@ -91,7 +91,7 @@ class Sessions:
 
     # --- what others ask for --------------------------------------------------------------------
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """The model is about to go, or the app: save what the engine holds, the answer too.
 
         To be called after an answer being written was told to stop, and before the command that

@@ -56,12 +56,12 @@ class Downloads:
         self._free = free
         self._entries: dict[int, Entry] = {}
         self._threads: list[tuple[Entry, threading.Thread]] = []  # what works on which files
-        self._news: deque[Download] = deque()
+        self._pending: deque[Download] = deque()
         self._unsaved = False
         self._closing = False
         self._number = 0
         self._wake = threading.Condition(threading.RLock())
-        self._teller: threading.Thread | None = None
+        self._notifier: threading.Thread | None = None
 
     # --- what a caller may ask ------------------------------------------------------------------
 
@@ -75,8 +75,8 @@ class Downloads:
                     entry.phase = Phase.PAUSED
                 self._entries[entry.id] = entry
                 self._tell(entry)
-            self._teller = threading.Thread(target=self._loop, name="downloads", daemon=True)
-            self._teller.start()
+            self._notifier = threading.Thread(target=self._loop, name="downloads", daemon=True)
+            self._notifier.start()
 
     def add(self, source: Source) -> int:
         """Queue a download and return its number; one that is there already goes on instead.
@@ -169,11 +169,11 @@ class Downloads:
             threads = [thread for _, thread in self._threads]
             self._wake.notify_all()
         until = time.monotonic() + _CLOSE_SECONDS
-        for thread in [*threads, *([self._teller] if self._teller else [])]:
+        for thread in [*threads, *([self._notifier] if self._notifier else [])]:
             if thread is not threading.current_thread():
                 thread.join(max(until - time.monotonic(), 0.1))
         with self._wake:
-            if self._teller is not None:
+            if self._notifier is not None:
                 self._save()
 
     # --- the queue (with the lock held) ---------------------------------------------------------
@@ -186,7 +186,7 @@ class Downloads:
         self._tell(entry)
 
     def _tell(self, entry: Entry) -> None:
-        self._news.append(entry.snapshot(self._endpoint))
+        self._pending.append(entry.snapshot(self._endpoint))
         self._unsaved = True
         self._wake.notify_all()
 
@@ -237,7 +237,7 @@ class Downloads:
         while True:
             with self._wake:
                 self._start_queued()
-                if not self._news and not self._closing:
+                if not self._pending and not self._closing:
                     self._wake.wait(self._tick_seconds if self._threads else None)
                 now = time.monotonic()
                 if now - sampled >= self._tick_seconds:
@@ -245,8 +245,8 @@ class Downloads:
                     self._sample(now)
                 if self._unsaved:
                     self._save()
-                news, closing = list(self._news), self._closing
-                self._news.clear()
+                news, closing = list(self._pending), self._closing
+                self._pending.clear()
             for download in news:
                 self._changed(download)
             if closing and not news:
@@ -255,7 +255,7 @@ class Downloads:
     def _sample(self, now: float) -> None:
         for entry in self._entries.values():
             if entry.phase is Phase.RUNNING and entry.run is not None and entry.sample(now):
-                self._news.append(entry.snapshot(self._endpoint))
+                self._pending.append(entry.snapshot(self._endpoint))
 
     # --- a download's own thread ----------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class EngineClient(Protocol):
 EngineMaker = Callable[[Callable[[Event], None]], EngineClient]
 
 
-class EngineLink(QObject):
+class EngineRequests(QObject):
     """Sends commands; hands events over in batches, in order, on the window's thread."""
 
     def __init__(
@@ -106,7 +106,7 @@ class EngineLink(QObject):
             self._cancelled.add(request)
             self._engine.send(Cancel(request))
 
-    def gave_up(self, request: int) -> bool:
+    def is_cancelled(self, request: int) -> bool:
         """Whether this request was cancelled."""
         return request in self._cancelled
 

@@ -31,7 +31,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ScanResult:
     """What one look at all places found."""
 
     files: tuple[Found, ...]
@@ -39,7 +39,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class PutAway:
+class TrashedModel:
     """A deleted model that can still come back: its files, where they were and where they are."""
 
     path: Path
@@ -49,7 +49,7 @@ class PutAway:
     moves: tuple[tuple[Path, Path], ...]
 
 
-def look(places: Places) -> Look:
+def look(places: Places) -> ScanResult:
     """Every model of the app's own folder, of the added folders and files; may take long."""
     own = models_folder()
     present = {folder: folder.is_dir() for folder in places.folders}
@@ -63,10 +63,10 @@ def look(places: Places) -> Look:
         FolderRow(folder, False, there, _inside(folder, listed))
         for folder, there in present.items()
     ]
-    return Look(tuple(found), tuple(folders))
+    return ScanResult(tuple(found), tuple(folders))
 
 
-def put_away(path: Path, name: str, *, linked: bool) -> PutAway:
+def put_away(path: Path, name: str, *, linked: bool) -> TrashedModel:
     """Rename all files of a model so that nothing lists them. Raises OSError, having changed nothing."""
     parts = model_parts(path)
     size = sum(_size(part) for part in parts)
@@ -79,10 +79,10 @@ def put_away(path: Path, name: str, *, linked: bool) -> PutAway:
     except OSError:
         _move_back(moves)
         raise
-    return PutAway(path, name, size, linked, tuple(moves))
+    return TrashedModel(path, name, size, linked, tuple(moves))
 
 
-def bring_back(away: PutAway) -> None:
+def bring_back(away: TrashedModel) -> None:
     """Undo `put_away`. Raises OSError when a file cannot come back."""
     for place, aside in away.moves:
         if place.exists():
@@ -90,7 +90,7 @@ def bring_back(away: PutAway) -> None:
         aside.rename(place)
 
 
-def remove(away: PutAway) -> None:
+def remove(away: TrashedModel) -> None:
     """Delete what was put away, for good. Raises OSError."""
     for _, aside in away.moves:
         aside.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.library import files as library_files
 from app.library import folders as library_places
-from app.library.files import Found, Look, PutAway
+from app.library.files import Found, ScanResult, TrashedModel
 from app.library.folders import Places
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelFile, ModelPhase, State
@@ -31,7 +31,7 @@ _Known = tuple[_Key, ModelFacts]
 _Basis = tuple[Found, _Known | None, bool]  # what a row is made of
 
 
-class Shelf(QObject):
+class ModelIndex(QObject):
     """Keeps `LibraryState.installed` and `folders` true; `State.installed` too."""
 
     settled = Signal()  # the places were looked through
@@ -51,12 +51,12 @@ class Shelf(QObject):
         self._defaults = defaults  # of a model, every value set
         self._own_settings: Callable[[Path], bool] = lambda path: False
         self.places = Places()
-        self._look = Look((), ())
+        self._look = ScanResult((), ())
         self._facts: dict[Path, _Known] = {}
         self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
         self._wanted: list[Path] = []  # to be looked into, the most urgent last
         self._inspecting = False
-        self._deleted: list[PutAway] = []
+        self._deleted: list[TrashedModel] = []
         self._loaded: Path | None = None
         self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
         self._undo.timeout.connect(self._forget_deleted)
@@ -89,7 +89,7 @@ class Shelf(QObject):
         away = tuple(self._deleted)
         return lambda: _remove_all(away)
 
-    def _looked(self, look: Look) -> None:
+    def _looked(self, look: ScanResult) -> None:
         self._look = look
         listed = {found.path for found in look.files}
         self._facts = {path: facts for path, facts in self._facts.items() if path in listed}
@@ -160,7 +160,7 @@ class Shelf(QObject):
 
     # --- looking into files ---------------------------------------------------------------------
 
-    def look_into(self, paths: Sequence[Path]) -> None:
+    def inspect_files(self, paths: Sequence[Path]) -> None:
         """These rows can be seen: find out what is in their files, before any others."""
         fresh = [path for path in paths if not self._is_known(path)]
         self._wanted = fresh[::-1]
@@ -264,7 +264,7 @@ class Shelf(QObject):
             return
         linked = found.place is Place.FILE
 
-        def move() -> PutAway | OSError:
+        def move() -> TrashedModel | OSError:
             try:
                 return library_files.put_away(path, name, linked=linked)
             except OSError as error:
@@ -272,7 +272,7 @@ class Shelf(QObject):
 
         self._work.run(move, lambda result: self._on_put_away(result, path))
 
-    def _on_put_away(self, result: PutAway | OSError, path: Path) -> None:
+    def _on_put_away(self, result: TrashedModel | OSError, path: Path) -> None:
         if isinstance(result, OSError):
             self._library.set_line(
                 Line(
@@ -334,7 +334,7 @@ def memory_of(facts: ModelFacts) -> Memory | None:
     )
 
 
-def deleted_line(deleted: Sequence[PutAway]) -> Line:
+def deleted_line(deleted: Sequence[TrashedModel]) -> Line:
     """What the page says after deleting."""
     freed = size(sum(each.size_bytes for each in deleted))
     what = deleted[0].name if len(deleted) == 1 else f"{len(deleted)} models"
@@ -350,7 +350,7 @@ def tried(write: Callable[[], None]) -> JsonFileError | None:
     return None
 
 
-def _brought_back(away: PutAway) -> OSError | None:
+def _brought_back(away: TrashedModel) -> OSError | None:
     try:
         library_files.bring_back(away)
     except OSError as error:
@@ -358,7 +358,7 @@ def _brought_back(away: PutAway) -> OSError | None:
     return None
 
 
-def _remove_all(deleted: Sequence[PutAway]) -> None:
+def _remove_all(deleted: Sequence[TrashedModel]) -> None:
     """Delete for good; what resists is tried again by the next start."""
     for away in deleted:
         try:

@@ -16,7 +16,7 @@ from app.downloads.queue import Download, Downloads, Phase
 from app.downloads.transfer import Limits, free_bytes
 from app.library import folders as library_places
 from app.library.files import folder_of
-from app.library.index import Shelf
+from app.library.index import ModelIndex
 from app.library.recommended import Recommendations
 from app.library.search import HubPages
 from app.library.settings_editor import Defaults
@@ -62,16 +62,18 @@ class Library(QObject):
         self.defaults = Defaults(
             library, self._files, defaults_file or model_defaults.file(), settings, self
         )
-        self.shelf = Shelf(
+        self.model_index = ModelIndex(
             state, library, self._files, places_file or library_places.file(),
             self.defaults.whole, self,
         )  # fmt: skip
         self.downloads = Downloads(models_folder(), self._on_news, limits=self._limits, free=free)
-        self.hub = HubPages(library, self._here, self._is_coming, self.shelf.reclaimable, self)
-        self.catalog = Recommendations(
-            library, self._files, self._here, self._is_coming, self.shelf.reclaimable, self
+        self.hub = HubPages(
+            library, self._here, self._is_coming, self.model_index.reclaimable, self
         )
-        self._told = threading.Event()  # news is on its way to the window's thread
+        self.catalog = Recommendations(
+            library, self._files, self._here, self._is_coming, self.model_index.reclaimable, self
+        )
+        self._update_scheduled = threading.Event()  # news is on its way to the window's thread
         self._done: set[int] = set()  # downloads whose end was shown
         self._started = self._closed = False
         self._gather = QTimer(self, singleShot=True, interval=_GATHER_MILLISECONDS)
@@ -81,7 +83,7 @@ class Library(QObject):
     def _connect(self) -> None:
         self._news.connect(self._gather_news, Qt.ConnectionType.QueuedConnection)
         self._gather.timeout.connect(self._show_downloads)
-        self.shelf.settled.connect(self._settled)
+        self.model_index.settled.connect(self._settled)
         self.defaults.changed.connect(self._defaults_changed)
         self._state.model_changed.connect(self._model_changed)
 
@@ -90,14 +92,14 @@ class Library(QObject):
     def start(self) -> None:
         """Look through the folders and take up unfinished downloads, paused; after the first paint."""
         self._started = True
-        self.shelf.start(self.defaults.has_own)
+        self.model_index.start(self.defaults.has_own)
         self.downloads.start()
         self.catalog.start()
 
     def opened(self) -> None:
         """The page came into view: see what changed on the disk since."""
         if self._started:
-            self.shelf.refresh()
+            self.model_index.refresh()
             self.catalog.predict()
 
     def set_settings(self, settings: Settings) -> None:
@@ -120,7 +122,7 @@ class Library(QObject):
         self._gather.stop()
         self.hub.close()
         self.downloads.close()
-        self._files.close(self.shelf.last_words())
+        self._files.close(self.model_index.last_words())
 
     # --- intents --------------------------------------------------------------------------------
 
@@ -159,8 +161,8 @@ class Library(QObject):
     def open_files(self, paths: Sequence[Path]) -> None:
         """List dropped files where they lie, and look through dropped folders."""
         for folder in (path for path in paths if path.is_dir()):
-            self.shelf.add_folder(folder)
-        self.shelf.link([path for path in paths if not path.is_dir()])
+            self.model_index.add_folder(folder)
+        self.model_index.link([path for path in paths if not path.is_dir()])
 
     def act_on_line(self) -> None:
         """The person pressed the link of the line at the top."""
@@ -169,7 +171,7 @@ class Library(QObject):
         if line is None:
             return
         if line.action == "Undo":
-            self.shelf.undo_delete()
+            self.model_index.undo_delete()
         elif line.action == "Unload":
             self.unload_requested.emit()
         elif line.action == "Use" and line.about is not None:
@@ -183,8 +185,8 @@ class Library(QObject):
 
     def _on_news(self, download: Download) -> None:
         """On a thread of the downloads: one signal stands for all news until it is seen."""
-        if not self._told.is_set():
-            self._told.set()
+        if not self._update_scheduled.is_set():
+            self._update_scheduled.set()
             self._news.emit()
 
     def _gather_news(self) -> None:
@@ -192,14 +194,14 @@ class Library(QObject):
             self._gather.start()
 
     def _show_downloads(self) -> None:
-        self._told.clear()
+        self._update_scheduled.clear()
         downloads = self.downloads.all()
         self.state.set_downloads(downloads)
         fresh = [
             each for each in downloads if each.phase is Phase.DONE and each.id not in self._done
         ]
         if fresh:
-            self.shelf.refresh()
+            self.model_index.refresh()
         for each in fresh:
             self._done.add(each.id)
             self._welcome(each)
@@ -217,7 +219,7 @@ class Library(QObject):
             else:
                 self.state.set_line(Line(f"{name} is here.", "", "Use", about=path))
 
-        reclaimable = self.shelf.reclaimable()
+        reclaimable = self.model_index.reclaimable()
         context = self.defaults.whole(path).context or 0
         self._files.run(lambda: inspect_model(path, context, reclaimable=reclaimable), inspected)
 
@@ -240,7 +242,7 @@ class Library(QObject):
 
     def _settled(self) -> None:
         """The folders were looked through."""
-        self.state.set_folders(self.shelf.folders, self._room())
+        self.state.set_folders(self.model_index.folders, self._room())
         self._offers_changed()
 
     def _offers_changed(self) -> None:
@@ -248,12 +250,12 @@ class Library(QObject):
         self.hub.refresh()
 
     def _defaults_changed(self, path: Path) -> None:
-        self.shelf.show()
-        self.shelf.look_into([path])
+        self.model_index.show()
+        self.model_index.inspect_files([path])
 
     def _model_changed(self) -> None:
         model = self._state.model
-        self.defaults.reclaimable = self.shelf.reclaimable()
+        self.defaults.reclaimable = self.model_index.reclaimable()
         if model.phase is ModelPhase.NONE and model.freed_bytes > 0:
             self.state.set_line(Line(f"Unloaded, {size(model.freed_bytes)} given back."))
         elif model.phase is ModelPhase.LOADING:
@@ -261,7 +263,7 @@ class Library(QObject):
             if line is not None and line.action in ("", "Use", "Unload") and not line.trouble:
                 self.state.set_line(None)
         if model.phase is ModelPhase.READY:
-            self.shelf.remember_used()
+            self.model_index.remember_used()
 
     def _room(self) -> int:
         """Bytes the disk of the app's own folder still takes."""

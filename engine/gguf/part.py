@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.tensor_info import Marks, TensorInfo, format_of, marks_of, padded, place
-from engine.gguf.two_bit import Told, settle
+from engine.gguf.two_bit import LayoutEvidence, resolve_layout
 from engine.gguf.values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
 
 _ALIGNMENT_KEY = "general.alignment"
@@ -41,7 +41,7 @@ class Part:
     entries: dict[str, slice]  # bytes of each key with its value, as they are stored
     tensors: list[TensorInfo]  # in the order their bytes lie
     marks: Marks
-    two_bit: Told | None  # of its 2-bit tensors, where there are any
+    two_bit: LayoutEvidence | None  # of its 2-bit tensors, where there are any
 
     def close(self) -> None:
         """Unmap the file; where a view of it is still alive, the last view does so instead."""
@@ -73,7 +73,7 @@ def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
         marks = marks or marks_of(metadata)
         infos = [_read_tensor(cursor, number, index, marks) for number in range(tensor_count)]
         start = padded(cursor.position, alignment)
-        infos, two_bit = settle(infos, marks, buffer, start, alignment)
+        infos, two_bit = resolve_layout(infos, marks, buffer, start, alignment)
         tensors = place(infos, start, cursor.end, alignment)
     except BaseException:
         buffer.close()

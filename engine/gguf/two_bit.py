@@ -43,16 +43,16 @@ LAYOUTS = {layout.name: layout for layout in (G64, G128, G128_LAST)}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LayoutEvidence:
     """What the 2-bit tensors of a file are, and how that is known."""
 
     layout: Layout
     by: str  # in words, after "told by"
 
 
-def settle(
+def resolve_layout(
     infos: Sequence[TensorInfo], marks: Marks, data: mmap.mmap, start: int, alignment: int
-) -> tuple[list[TensorInfo], Told | None]:
+) -> tuple[list[TensorInfo], LayoutEvidence | None]:
     """The tensors with the layout their 2-bit ones have; their data begins at byte `start`.
 
     Raises UnsupportedModel or ModelFileError where the layout cannot be told, and where the
@@ -64,24 +64,28 @@ def settle(
     with memoryview(data) as view:
         block, whole = _block(infos, len(view) - start, alignment)
         order = _order(two_bit, view, start) if block == G128.format.block else None
-    told = _told(marks, block, order)
+    told = _evidence(marks, block, order)
     chosen = _asked_for(block, order, told) or told
     if chosen is None and not whole:
-        chosen = Told(G128, "nothing")  # that it is cut short will be said of it
+        chosen = LayoutEvidence(G128, "nothing")  # that it is cut short will be said of it
     if chosen is None:
         raise _cannot_tell(two_bit[0])
     return [_as(info, chosen.layout) for info in infos], chosen
 
 
-def _told(marks: Marks, block: int, order: Layout | None) -> Told | None:
+def _evidence(marks: Marks, block: int, order: Layout | None) -> LayoutEvidence | None:
     if marks.ternary:
-        return Told(G128_LAST, "a key that OxiBonsai writes")
+        return LayoutEvidence(G128_LAST, "a key that OxiBonsai writes")
     if block == G64.format.block:
-        return Told(G64, "where its tensors lie")
-    return Told(order, "where its tensors lie and what their scales are") if order else None
+        return LayoutEvidence(G64, "where its tensors lie")
+    return (
+        LayoutEvidence(order, "where its tensors lie and what their scales are") if order else None
+    )
 
 
-def _asked_for(block: int, order: Layout | None, told: Told | None) -> Told | None:
+def _asked_for(
+    block: int, order: Layout | None, told: LayoutEvidence | None
+) -> LayoutEvidence | None:
     """What the environment asks for, if the file can be that."""
     name = os.environ.get(OVERRIDE, "")
     if not name:
@@ -99,7 +103,7 @@ def _asked_for(block: int, order: Layout | None, told: Told | None) -> Told | No
             f"{is_one.words if is_one else f'groups of {block}'}: it would answer with noise.",
             f"Unset {OVERRIDE}, or set it to the layout the file has.",
         )
-    return Told(wanted, OVERRIDE)
+    return LayoutEvidence(wanted, OVERRIDE)
 
 
 def _cannot_tell(info: TensorInfo) -> UnsupportedModel:

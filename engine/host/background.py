@@ -15,7 +15,7 @@ T = TypeVar("T")
 _PATIENCE = 0.02  # seconds between two looks at Cancel
 
 
-class Beside(Generic[T]):
+class BackgroundTask(Generic[T]):
     """One piece of work on a thread of its own, begun at once."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:

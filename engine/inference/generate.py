@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.errors import Cancelled, PromptTooLong, RequestError
 from engine.inference.decode import decode
 from engine.inference.sampling import Sampler
-from engine.inference.session import Drawing, Session
+from engine.inference.session import SamplerState, Session
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling, Text
 from engine.tokenizer.tokenizer import Tokenizer
 
@@ -156,9 +156,9 @@ class Answer:
 
     def _resume(self) -> None:
         """Take up the random numbers of an answer that was cut, where it is drawn in the same way."""
-        drawing = self._session.drawing
-        if drawing is not None and drawing.sampling == self._sampler.sampling:
-            self._sampler.resume(drawing.random)
+        sampler_state = self._session.sampler_state
+        if sampler_state is not None and sampler_state.sampling == self._sampler.sampling:
+            self._sampler.resume(sampler_state.random)
 
     def _leave(self) -> None:
         """Note in the session how to go on with an answer that was cut."""
@@ -167,7 +167,7 @@ class Answer:
         rest = [*self._prompt, *self.tokens][len(self._session.tokens) :]
         if len(rest) <= 1:  # else the prompt was not read to its end
             self._session.chosen = rest
-            self._session.drawing = Drawing(self._sampler.sampling, self._sampler.state)
+            self._session.sampler_state = SamplerState(self._sampler.sampling, self._sampler.state)
 
     def _decode(self, logits: Tensor) -> Iterator[Text]:
         """Stream the answer; sets `reason` and counts every token the model chose."""

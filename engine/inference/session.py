@@ -31,7 +31,7 @@ _UNINTERRUPTED_BYTES = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class SamplerState:
     """Where an answer that can be gone on with stands: how it is drawn, and the random numbers."""
 
     sampling: Sampling
@@ -56,7 +56,7 @@ class Session:
         # Chosen by the model and not read yet: at most one, the last of an answer that was cut.
         self.chosen: list[int] = []
         self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
-        self.drawing: Drawing | None = None  # of the answer that `held` ends with
+        self.sampler_state: SamplerState | None = None  # of the answer that `held` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
         self._recorded = self._record()
         size = sum(block.size_bytes for block in model.blocks)
@@ -95,7 +95,7 @@ class Session:
             self.last_logits = None
         self.cache.trim(length)
         del self.tokens[length:]
-        self.chosen, self.drawing = [], None
+        self.chosen, self.sampler_state = [], None
 
     def set_stack(self, stack: Stack) -> int:
         """Compute with these adapters from now on; returns how many tokens that made it forget.
@@ -122,19 +122,19 @@ class Session:
         self.trim(0)
         self.cache = self.cache.fresh()
 
-    def adopt(
+    def load(
         self,
         cache: Cache,
         held: Sequence[int],
         length: int,
         last_logits: Tensor | None,
-        drawing: Drawing | None,
+        sampler_state: SamplerState | None,
     ) -> None:
         """Hold what was written into an empty cache: the first `length` tokens of `held`."""
         self.cache = cache
         self.cache.advance(length)
         self.tokens, self.chosen = list(held[:length]), list(held[length:])
-        self.last_logits, self.drawing = last_logits, drawing
+        self.last_logits, self.sampler_state = last_logits, sampler_state
 
     def read(
         self, tokens: Sequence[int], checkpoint: Callable[[], None] = lambda: None
@@ -169,7 +169,7 @@ class Session:
                 return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
             # Nobody may hold the room: what a layer outgrows is given back before the next grows.
             hidden = self._recorded.hidden(
-                chunk, self.cache.room(len(chunk)), self.cache.length, checkpoint
+                chunk, self.cache.buffers_for(len(chunk)), self.cache.length, checkpoint
             )
         self.cache.advance(len(chunk))
         return hidden
@@ -197,7 +197,7 @@ class Session:
         else:
             with torch.inference_mode():
                 self.cache.make_writable(1, checkpoint)
-                logits = self._recorded.step(token, self.cache.room(1), self.cache.length)
+                logits = self._recorded.step(token, self.cache.buffers_for(1), self.cache.length)
             self.cache.advance(1)
         self.tokens.append(token)
         self.last_logits = logits

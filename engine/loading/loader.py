@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.chat.template import ChatTemplate
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 from engine.host.device import physical_cores
 from engine.inference.session import Session
 from engine.loading.library import model_name
@@ -100,7 +100,7 @@ def load(
         check(file, config, build, vocabulary)
         checkpoint()
         before_weights()
-        tokenizer = Beside(vocabulary.tokenizer, "tokenizer")
+        tokenizer = BackgroundTask(vocabulary.tokenizer, "tokenizer")
 
         def look() -> None:
             checkpoint()

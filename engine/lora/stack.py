@@ -26,7 +26,7 @@ from engine.lora import peft as lora_peft
 from engine.lora.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
 from kernels import ops
 from kernels.formats import by_name
-from kernels.program import Change
+from kernels.program import LoraDelta
 from kernels.weight import Weight
 
 __all__ = [
@@ -139,13 +139,13 @@ class Stack:
         copied = sum(change.down.size_bytes + change.up.size_bytes for change in joined)
         return sum(adapter.size_bytes for adapter in adapters.values()) + copied
 
-    def change_of(self, name: str, part: Part | None = None) -> Change | None:
+    def change_of(self, name: str, part: Part | None = None) -> LoraDelta | None:
         """All that the adapters add to the product with tensor `name`; None where they do not."""
         change = self._changes.get(name)
         if change is None or part is None:
             return change
         up = change.up.data[part.start : part.end]  # of dense rows
-        return Change(change.down, _weight(up), change.scales)
+        return LoraDelta(change.down, _weight(up), change.scales)
 
     def apply(self, name: str, x: Tensor, y: Tensor, part: Part | None = None) -> Tensor:
         """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
@@ -199,7 +199,7 @@ def _terms(effective: Iterable[tuple[Adapter, float]]) -> dict[str, list[tuple[P
     return terms
 
 
-def _join(name: str, terms: list[tuple[Pair, float]]) -> Change:
+def _join(name: str, terms: list[tuple[Pair, float]]) -> LoraDelta:
     """A lone pair is used where it lies; several are laid side by side, R their ranks' sum."""
     alone = len(terms) == 1
     a = terms[0][0].a if alone else torch.cat([pair.a for pair, _ in terms])  # [R, in]
@@ -207,7 +207,7 @@ def _join(name: str, terms: list[tuple[Pair, float]]) -> Change:
     scales = torch.cat([torch.full((pair.rank,), scale) for pair, scale in terms])
     if name == EMBEDDING:  # a row of b is looked up, and a leads back to the model's width
         a, b = b, a.T.contiguous()
-    return Change(_weight(a), _weight(b), scales)
+    return LoraDelta(_weight(a), _weight(b), scales)
 
 
 def _weight(values: Tensor) -> Weight:

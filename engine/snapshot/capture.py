@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from engine.errors import Cancelled, RequestError, SnapshotError
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 from engine.inference.sampling import Sampler
-from engine.inference.session import Drawing, Session
+from engine.inference.session import SamplerState, Session
 from engine.messages import Sampling
 from engine.snapshot import file as snapshot_file
 from engine.snapshot.file import READ_AGAIN, Damaged, Data, Entry, Header
@@ -81,9 +81,9 @@ def capture(session: Session, *, model: str, architecture: str, conversation: st
         if session.last_logits is not None:
             tensors[_LOGITS] = session.last_logits.clone()
     sampling = ""
-    if session.drawing is not None:
-        sampling = json.dumps(asdict(session.drawing.sampling))
-        tensors[_RANDOM] = session.drawing.random.clone()
+    if session.sampler_state is not None:
+        sampling = json.dumps(asdict(session.sampler_state.sampling))
+        tensors[_RANDOM] = session.sampler_state.random.clone()
     metadata = {
         "model": model,
         "architecture": architecture,
@@ -149,14 +149,16 @@ def restore(
             header = snapshot_file.read_header(file)
             # Hashing takes as long as reading, so one core does each.
             ended = threading.Event()
-            whole = Beside(lambda: snapshot_file.verify(again, header, _until(ended)), "verify")
+            whole = BackgroundTask(
+                lambda: snapshot_file.verify(again, header, _until(ended)), "verify"
+            )
             try:
                 snapshot_file.check_version(header.metadata)
                 check_origin(header.metadata, session, model_sha256)
                 restored = _Restored(file, header, session)
                 restored.read(checkpoint)
                 whole.result(checkpoint)
-                restored.adopt()
+                restored.load()
             except SnapshotError:
                 whole.result(checkpoint)  # damage says more than what it led to
                 raise
@@ -223,7 +225,7 @@ class _Restored:
     def read(self, checkpoint: Callable[[], None]) -> None:
         """Read everything into a cache of its own; what is small comes first."""
         self._logits = self._tensor(_LOGITS, torch.float32)
-        self._drawn = self._drawing()
+        self._drawn = self._sampler_state()
         session = self._session
         if len(session.tokens) + self._length > session.context:
             session.clear()
@@ -234,9 +236,9 @@ class _Restored:
             entry = self._header.tensors[name]
             snapshot_file.read_into(self._file, entry, map(_bytes, view))
 
-    def adopt(self) -> None:
+    def load(self) -> None:
         """Make the session hold what was read; the bits are known to be sound by now."""
-        self._session.adopt(self._cache, self._held, self._length, self._logits, self._drawn)
+        self._session.load(self._cache, self._held, self._length, self._logits, self._drawn)
 
     def _checked_tokens(self, vocabulary: int) -> list[int]:
         entry = self._header.tensors.get(_TOKENS)
@@ -261,7 +263,7 @@ class _Restored:
         if set(self._header.tensors) - known - set(wanted):
             raise Damaged
 
-    def _drawing(self) -> Drawing | None:
+    def _sampler_state(self) -> SamplerState | None:
         text = self._header.metadata.get("sampling", "")
         random = self._tensor(_RANDOM, torch.uint8)
         if not text and random is None:
@@ -273,7 +275,7 @@ class _Restored:
             Sampler(sampling).resume(random)
         except (RequestError, ValueError):
             raise Damaged from None
-        return Drawing(sampling, random)
+        return SamplerState(sampling, random)
 
     def _tensor(self, name: str, dtype: torch.dtype) -> Tensor | None:
         entry = self._header.tensors.get(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.errors import SnapshotError
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 from engine.inference.prompt import agreement
 from engine.inference.session import Session
 from engine.loading.identity import ModelFiles
@@ -131,7 +131,9 @@ class Recall:
     ) -> list[Saved]:
         """The files of this model, stack and cache; `refusals` gets what speaks against others."""
         try:
-            sha256 = Beside(lambda: self.identify(checkpoint), "identity").result(checkpoint)
+            sha256 = BackgroundTask(lambda: self.identify(checkpoint), "identity").result(
+                checkpoint
+            )
         except SnapshotError as error:
             refusals |= {saved.path: str(error) for saved in files}
             return []

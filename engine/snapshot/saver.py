@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.errors import EngineError
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 from engine.host.device import give_back_memory
 from engine.messages import Event, Failed, SnapshotSaved
 from engine.snapshot import capture as snapshot
@@ -26,7 +26,7 @@ class Saver:
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
-        self._work: Beside[None] | None = None
+        self._work: BackgroundTask[None] | None = None
 
     def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
         """Until nothing is being written; raises what `checkpoint` raises and nothing else."""
@@ -73,7 +73,7 @@ class Saver:
                 log.exception("the end of save %d cannot be delivered", request)
 
         try:
-            self._work = Beside(work, "snapshot")
+            self._work = BackgroundTask(work, "snapshot")
         except BaseException:
             captured.release()
             raise

@@ -19,7 +19,7 @@ from engine.host.device import give_back_memory
 from engine.messages import CacheType
 from engine.state.cache_lease import CacheLease
 from kernels import ops
-from kernels.program import Room, Rows
+from kernels.program import KVBuffers, LayerKV
 from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
 
 _FIRST_CAPACITY = 256  # tokens
@@ -73,7 +73,7 @@ class Cache:
         self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
         self._outgrown = 0  # bytes of buffers replaced since they were last given back
-        self._room: Room | None = None  # where all layers lie, until one of them grows
+        self._kv_number: KVBuffers | None = None  # where all layers lie, until one of them grows
         self._lease: CacheLease | None = None  # of this cache, or of the one it follows
         # One head's keys are contiguous, as attention reads them: [K, S, width] each.
         self._keys, self._values = (
@@ -116,7 +116,7 @@ class Cache:
 
         Leased buffers that would be overwritten are left to the lease. Where they and this cache
         would together take more than a full cache, it waits until enough of them is read; raises
-        what `checkpoint` raises. `write` and `room` do this too, but cannot be cancelled.
+        what `checkpoint` raises. `write` and `buffers_for` do this too, but cannot be cancelled.
         """
         needed = self.length + tokens
         while (lease := self._lease) is not None:
@@ -148,7 +148,7 @@ class Cache:
             read.append(attended([part[:, :end] for part in parts]))
         return read[0], read[1]
 
-    def room(self, tokens: int) -> Room:
+    def buffers_for(self, tokens: int) -> KVBuffers:
         """Where every layer lies, with space for `tokens` after the committed ones.
 
         The same one until a layer outgrows it. Rows are as `write` holds them: what is written into
@@ -157,16 +157,16 @@ class Cache:
         needed = self.length + tokens
         assert needed <= self.context, f"{needed} tokens in a cache for {self.context}"
         self.make_writable(tokens)
-        if self._room is None or needed > self._room.capacity:
+        if self._kv_number is None or needed > self._kv_number.capacity:
             for layer in range(len(self._keys)):
                 self._reserve(layer, needed)
-            self._room = Room(
+            self._kv_number = KVBuffers(
                 next(_numbers),
                 min(parts[0].shape[1] for parts in self._keys),
                 tuple(_rows(parts) for parts in self._keys),
                 tuple(_rows(parts) for parts in self._values),
             )
-        return self._room
+        return self._kv_number
 
     def advance(self, tokens: int) -> None:
         """Commit the `tokens` every layer has just written."""
@@ -257,7 +257,7 @@ class Cache:
 
     def _replace(self, layer: int, capacity: int) -> list[Tensor]:
         """Give a layer new buffers with what is committed in them; returns those it had."""
-        self._room = None
+        self._kv_number = None
         before = [*self._keys[layer], *self._values[layer]]
         after = _together(before, capacity)
         for part, copy in zip(before, after, strict=True):
@@ -287,8 +287,8 @@ def _together(parts: list[Tensor], capacity: int) -> list[Tensor]:
     ]
 
 
-def _rows(parts: list[Tensor]) -> Rows:
-    return Rows(parts[0], parts[1] if len(parts) > 1 else None)
+def _rows(parts: list[Tensor]) -> LayerKV:
+    return LayerKV(parts[0], parts[1] if len(parts) > 1 else None)
 
 
 def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:

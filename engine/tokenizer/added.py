@@ -25,7 +25,7 @@ _LETTERS_IN_CIRCLES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class AddedTokenOptions:
     """What an added token does beside standing for its text."""
 
     takes_space_before: bool = False
@@ -34,7 +34,7 @@ class Habits:
     late: bool = False  # it is looked for in what the others leave
 
 
-_NONE = Habits()
+_NONE = AddedTokenOptions()
 Specials = dict[str, list[tuple[str, int]]]  # as `by_prefix` makes them
 
 
@@ -45,7 +45,7 @@ class AddedTokens:
         self,
         user_defined: Iterable[tuple[str, int]],
         control: Iterable[tuple[str, int]],
-        habits: Mapping[int, Habits],
+        habits: Mapping[int, AddedTokenOptions],
     ) -> None:
         """`control` texts are cut only on request; `habits` are those of tokens that have some."""
         self._habits = habits
@@ -94,7 +94,7 @@ class AddedTokens:
             spans.append((start, stop, token))
         return pieces(text, spans)
 
-    def _of(self, token: int) -> Habits:
+    def _of(self, token: int) -> AddedTokenOptions:
         return self._habits.get(token, _NONE)
 
 

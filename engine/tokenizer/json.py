@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine.errors import ModelFileError, UnsupportedModel
-from engine.tokenizer.added import Habits
+from engine.tokenizer.added import AddedTokenOptions
 from engine.tokenizer.library import SubwordEncoder
 from engine.tokenizer.special import TokenKind
 
@@ -24,7 +24,7 @@ _PREFIX = "tokenizer.ggml."
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class SubwordModel:
     """How text between control tokens becomes ids.
 
     first, later: of what a text begins with, and of what follows a control token. strips_space:
@@ -35,10 +35,10 @@ class Words:
     first: Callable[[str], list[int]]
     later: Callable[[str], list[int]]
     strips_space: bool
-    habits: Mapping[int, Habits] | None = None
+    habits: Mapping[int, AddedTokenOptions] | None = None
 
 
-def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Words]:
+def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], SubwordModel]:
     """The `tokenizer.ggml.*` keys that say the same as a `tokenizer.json`, and its words.
 
     `name` is what to call it in a refusal; `config` the text of the `tokenizer_config.json` that
@@ -72,7 +72,7 @@ def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Words]
     } | _begin_and_end(described, _object(config, name) if config else {}, texts)
     later = _without_first_space(described)
     encode = _encoder(described, name)
-    words = Words(
+    words = SubwordModel(
         encode,
         encode if later == described else _encoder(later, name),  # reading it takes a second
         strips_space=_strips_space(described.get("decoder")),
@@ -155,7 +155,7 @@ def _added_tokens(described: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 "id": _id(entry["id"]),
                 "content": str(entry["content"]),
                 "special": bool(entry.get("special")),
-                "habits": Habits(
+                "habits": AddedTokenOptions(
                     takes_space_before=bool(entry.get("lstrip")),
                     takes_space_after=bool(entry.get("rstrip")),
                     whole_word=bool(entry.get("single_word")),

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.tokenizer.added import AddedTokens
-from engine.tokenizer.json import Words
+from engine.tokenizer.json import SubwordModel
 from engine.tokenizer.library import SubwordEncoder
 from engine.tokenizer.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from engine.tokenizer.sentencepiece import SPACE, SentencePieceEncoder
@@ -54,7 +54,7 @@ class Tokenizer:
         """
         return cls(metadata)
 
-    def __init__(self, metadata: Metadata, words: Words | None = None) -> None:
+    def __init__(self, metadata: Metadata, words: SubwordModel | None = None) -> None:
         """Use `from_metadata`, or `engine.tokenizer.vocabulary`, which finds `words` of other origin."""
         rule = None if words else vocabulary_rule(metadata)
         self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
@@ -153,16 +153,16 @@ class Tokenizer:
             token = token if 0 <= token < len(self._texts) else default
         return token if token is None or token < len(self._texts) else None
 
-    def _own_words(self, metadata: Metadata, rule: PreTokenizer | None) -> Words:
+    def _own_words(self, metadata: Metadata, rule: PreTokenizer | None) -> SubwordModel:
         """How the file's own keys have text merged."""
         if rule is not None:
             encode = _byte_level_encoder(metadata, self._ids, rule)
-            return Words(encode, encode, strips_space=False)
+            return SubwordModel(encode, encode, strips_space=False)
         scores = _numbers(metadata, "scores", len(self._texts), 0.0)
         merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
         add_space = _flag(metadata, "add_space_prefix", True)
         encode = (lambda text: merge(" " + text)) if add_space else merge
-        return Words(encode, encode, strips_space=add_space)
+        return SubwordModel(encode, encode, strips_space=add_space)
 
     def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
         """Put right what the file forgot to mark; the tokens that end a reply."""

@@ -34,7 +34,7 @@ class Vocabulary:
     origin: str
     size: int  # tokens
     _metadata: Metadata
-    _words: tokenizer_json.Words | None = None
+    _words: tokenizer_json.SubwordModel | None = None
 
     def check(self, config: Config) -> None:
         """Raise ModelFileError or UnsupportedModel for one the model cannot be read with."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernels.cpu import build, schema
 from kernels.cpu.schema import NativeRows, Status
-from kernels.program import Rows
+from kernels.program import LayerKV
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),
@@ -155,7 +155,7 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     return tensor.data_ptr()
 
 
-def native_rows(rows: Rows) -> NativeRows:
+def native_rows(rows: LayerKV) -> NativeRows:
     """Keys or values of one layer as native code takes them; valid while `rows` is."""
     data, scales = rows.data, rows.scales
     return NativeRows(

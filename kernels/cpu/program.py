@@ -29,14 +29,14 @@ from kernels.cpu.schema import (
 from kernels.program import (
     Add,
     Attend,
-    Change,
     Embed,
     Gate,
     Instruction,
+    KVBuffers,
     Linear,
+    LoraDelta,
     Norm,
     Program,
-    Room,
     Softcap,
 )
 from kernels.weight import Weight
@@ -222,7 +222,7 @@ class _Lowering:
                 op.outs[at] = self.number(out)
                 self._changed(out)
 
-    def _change(self, x: str, out: str, change: Change) -> None:
+    def _change(self, x: str, out: str, change: LoraDelta) -> None:
         """Add (x down^T * scales) up^T to a product that is already there."""
         rank = change.down.shape[0]
         middle, added = f"rank {rank}", f"{out} change"
@@ -374,7 +374,7 @@ class Recorded:
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # rows that the buffers have room for
         self._pointers = (ctypes.c_void_p * len(self._names))()
-        self._room = -1
+        self._kv_number = -1
         self._native = NativeProgram(
             ops=self._ops,
             buffers=ctypes.addressof(self._pointers),
@@ -384,13 +384,13 @@ class Recorded:
     def hidden(
         self,
         tokens: Sequence[int],
-        room: Room,
+        kv: KVBuffers,
         position: int,
         checkpoint: Callable[[], None] = lambda: None,
     ) -> Tensor:
         """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
         self._reserve(len(tokens))
-        self._enter(room)
+        self._enter(kv)
         ids = (ctypes.c_int64 * len(tokens))(*tokens)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
@@ -410,10 +410,10 @@ class Recorded:
         self._point(self._hidden, self._buffers[self._hidden])
         return logits
 
-    def step(self, token: int, room: Room, position: int) -> Tensor:
+    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
         """Both for one token, with the same bits → logits [V] f32."""
         self._reserve(1)
-        self._enter(room)
+        self._enter(kv)
         logits = torch.empty(self._widths[self._logits])
         self._point(self._logits, logits)
         self._run(0, len(self._ops), 1, position, (ctypes.c_int64 * 1)(token))
@@ -436,13 +436,13 @@ class Recorded:
                 self._point(name, self._buffers[name])
         self._tokens = tokens
 
-    def _enter(self, room: Room) -> None:
-        if room.number == self._room:
+    def _enter(self, kv: KVBuffers) -> None:
+        if kv.number == self._kv_number:
             return
-        layers = len(room.keys)
-        self._keys = (NativeRows * layers)(*map(library.native_rows, room.keys))
-        self._values = (NativeRows * layers)(*map(library.native_rows, room.values))
+        layers = len(kv.keys)
+        self._keys = (NativeRows * layers)(*map(library.native_rows, kv.keys))
+        self._values = (NativeRows * layers)(*map(library.native_rows, kv.values))
         self._native.keys = self._keys
         self._native.values = self._values
-        self._native.cache_type = CACHES[room.keys[0].data.dtype]
-        self._room = room.number
+        self._native.cache_type = CACHES[kv.keys[0].data.dtype]
+        self._kv_number = kv.number

@@ -271,9 +271,9 @@ def test_an_adapter_that_changed_on_the_disk_is_read_again(
 def test_an_adapter_named_twice_is_held_once(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     bench.adapt(1, (leaf, 1.0), (leaf, -0.5))
-    desk = bench.engine._desk
-    assert desk is not None
-    (first, _), (second, _) = desk.session.stack.entries
+    host = bench.engine._host
+    assert host is not None
+    (first, _), (second, _) = host.session.stack.entries
     assert first is second
 
 
@@ -281,19 +281,19 @@ def test_adapters_are_not_read_twice_and_not_kept_for_ever(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
-    desk = bench.engine._desk
-    assert desk is not None
+    host = bench.engine._host
+    assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
     bench.adapt(1, (leaf, 1.0))
-    held = desk._adapters[leaf].adapter
+    held = host._adapters[leaf].adapter
     for toggle in range(50):
         bench.adapt(2 + 2 * toggle)
         bench.adapt(3 + 2 * toggle, (leaf, 1.0))
-    assert desk._adapters[leaf].adapter is held
+    assert host._adapters[leaf].adapter is held
     for number, path in enumerate(many):
         bench.adapt(200 + number, (path, 1.0))
-    assert len(desk._adapters) == 5
-    assert desk.held_bytes < desk.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
+    assert len(host._adapters) == 5
+    assert host.held_bytes < host.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
 
 
 def test_cancelled_adapters_leave_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:

@@ -15,7 +15,7 @@ from blocks import decoded, f8_e4m3, f8_e5m2
 from kernels.formats import FORMATS, UNSUPPORTED, Format, by_name, decode_rows
 
 Blocks = Callable[[Format, int], Tensor]
-Rows = Callable[[Format, int, int], Tensor]
+LayerKV = Callable[[Format, int, int], Tensor]
 
 # Sums of the codes, which spare ggml's products an addition.
 IGNORED = {"Q8_1": {2, 3}, "Q8_K": set(range(260, 292))}
@@ -164,7 +164,7 @@ def test_finds_formats_by_name() -> None:
 @every_format
 @pytest.mark.parametrize("chunk", [1, 300, 1 << 18])
 def test_rows_decode_alike_in_chunks_of_any_size(
-    format: Format, chunk: int, random_rows: Rows
+    format: Format, chunk: int, random_rows: LayerKV
 ) -> None:
     rows, columns = 7, 3 * format.block
     data = random_rows(format, rows, columns)
@@ -172,7 +172,7 @@ def test_rows_decode_alike_in_chunks_of_any_size(
     assert torch.equal(decode_rows(data, format, columns, chunk=chunk), wanted)
 
 
-def test_rows_decode_into_the_given_tensor(random_rows: Rows) -> None:
+def test_rows_decode_into_the_given_tensor(random_rows: LayerKV) -> None:
     format = by_name("Q4_1")
     data = random_rows(format, 4, 64)
     whole = torch.full((6, 64), torch.nan)
@@ -183,7 +183,7 @@ def test_rows_decode_into_the_given_tensor(random_rows: Rows) -> None:
     assert whole[5].isnan().all()
 
 
-def test_rows_that_are_not_adjacent_decode(random_rows: Rows) -> None:
+def test_rows_that_are_not_adjacent_decode(random_rows: LayerKV) -> None:
     format = by_name("Q6_K")
     data = random_rows(format, 6, 512)
     assert torch.equal(decode_rows(data[::2], format, 512), decode_rows(data, format, 512)[::2])

@@ -19,7 +19,7 @@ from kernels.formats import FORMATS, Format, by_name
 from kernels.ops import Activation
 from kernels.weight import Storage, Weight
 
-Rows = Callable[[Format, int, int], Tensor]
+LayerKV = Callable[[Format, int, int], Tensor]
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -49,7 +49,7 @@ def test_linear_multiplies_packed_and_prepared_weights(
     outputs: int,
     groups: int,
     random: torch.Generator,
-    even_rows: Rows,
+    even_rows: LayerKV,
 ) -> None:
     columns = groups * max(format.block, 24)
     rows = even_rows(format, outputs, columns).numpy()
@@ -71,7 +71,7 @@ def test_linear_multiplies_packed_and_prepared_weights(
 
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @every_format
-def test_embed_picks_rows_exactly(format: Format, random_rows: Rows) -> None:
+def test_embed_picks_rows_exactly(format: Format, random_rows: LayerKV) -> None:
     columns = 2 * format.block
     data = random_rows(format, 9, columns)
     table = Weight.from_bytes(data.numpy().tobytes(), format, (9, columns))
@@ -209,7 +209,7 @@ def test_prepare_tells_of_every_row_once_as_it_goes() -> None:
 @pytest.mark.parametrize("storage", [Storage.FLOAT32, Storage.FILE])
 @pytest.mark.parametrize("name", ["F32", "F16", "Q4_0", "Q1_0"])
 def test_weights_without_kernels_run_on_the_reference(
-    name: str, storage: Storage, random: torch.Generator, even_rows: Rows
+    name: str, storage: Storage, random: torch.Generator, even_rows: LayerKV
 ) -> None:
     """So many of them that those of the file are decoded in pieces."""
     format, columns, outputs = by_name(name), 1024, 2_500

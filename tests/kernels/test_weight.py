@@ -14,7 +14,7 @@ from torch import Tensor
 from kernels.formats import FORMATS, Format, by_name
 from kernels.weight import Weight
 
-Rows = Callable[[Format, int, int], Tensor]
+LayerKV = Callable[[Format, int, int], Tensor]
 
 every_format = pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
 
@@ -26,7 +26,7 @@ def mapped(path: Path, data: bytes) -> memoryview:
 
 
 @every_format
-def test_is_a_view_of_the_mapped_file(format: Format, random_rows: Rows, tmp_path: Path) -> None:
+def test_is_a_view_of_the_mapped_file(format: Format, random_rows: LayerKV, tmp_path: Path) -> None:
     columns = 2 * format.block
     packed = random_rows(format, 3, columns)
     buffer = mapped(tmp_path / "weights", bytes(32) + packed.numpy().tobytes())
@@ -39,7 +39,7 @@ def test_is_a_view_of_the_mapped_file(format: Format, random_rows: Rows, tmp_pat
 
 
 @every_format
-def test_decodes_only_the_rows_asked_for(format: Format, random_rows: Rows) -> None:
+def test_decodes_only_the_rows_asked_for(format: Format, random_rows: LayerKV) -> None:
     columns = 3 * format.block
     packed = random_rows(format, 6, columns)
     weight = Weight.from_bytes(packed.numpy().tobytes(), format, (6, columns))

@@ -9,7 +9,7 @@ from pathlib import Path
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch
 from app.chat.runner import Runner
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
@@ -66,7 +66,7 @@ class AdapterStage:
         self.shown = AdapterState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.link = EngineRequests(self._engine, self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
         self.adapters = Adapters(
@@ -114,9 +114,9 @@ class AdapterStage:
         self.engine.finish_load()
         self.drain()
 
-    def ensure(self, conversation: int | None, *, bare: bool = False) -> bool:
+    def ensure(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
         """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
-        adapters = self.adapters.aim(conversation, bare=bare)
+        adapters = self.adapters.aim(conversation, without_adapters=without_adapters)
         turns = (Turn(Role.USER, "Hello"),)
         return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
 

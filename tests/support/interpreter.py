@@ -11,7 +11,7 @@ from torch import Tensor
 from engine import CacheType
 from engine.state.kv_cache import attended, encoded
 from kernels import ops, program
-from kernels.program import Change, Instruction, Program, Room, Rows
+from kernels.program import Instruction, KVBuffers, LayerKV, LoraDelta, Program
 
 _TYPES = {
     torch.float32: CacheType.F32,
@@ -31,17 +31,17 @@ class Interpreter:
     def hidden(
         self,
         tokens: Sequence[int],
-        room: Room,
+        kv: KVBuffers,
         position: int,
         checkpoint: Callable[[], None] = lambda: None,
     ) -> Tensor:
         self.passes += 1
-        assert position + len(tokens) <= room.capacity
+        assert position + len(tokens) <= kv.capacity
         buffers: dict[str, Tensor] = {}
         for at, one in enumerate(self.program.body):
             if at in self.program.layers:
                 checkpoint()
-            self._run(one, buffers, torch.tensor(list(tokens)), room, position)
+            self._run(one, buffers, torch.tensor(list(tokens)), kv, position)
         return buffers[self.program.hidden]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -54,16 +54,16 @@ class Interpreter:
                     self._pointwise(one, buffers)
         return buffers[self.program.logits]
 
-    def step(self, token: int, room: Room, position: int) -> Tensor:
+    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
         self.steps += 1
-        return self.logits(self.hidden([token], room, position))[0]
+        return self.logits(self.hidden([token], kv, position))[0]
 
     def _run(
         self,
         one: Instruction,
         buffers: dict[str, Tensor],
         tokens: Tensor,
-        room: Room,
+        kv: KVBuffers,
         position: int,
     ) -> None:
         match one:
@@ -77,7 +77,7 @@ class Interpreter:
                     rows = rows + ops.embed(at, one.positions)
                 self._set(buffers, one.out, rows)
             case program.Attend():
-                self._set(buffers, one.out, _attend(one, buffers, room, position))
+                self._set(buffers, one.out, _attend(one, buffers, kv, position))
             case _:
                 self._pointwise(one, buffers)
 
@@ -122,11 +122,13 @@ class Interpreter:
         buffers[name] = values
 
 
-def _change(low: Tensor, change: Change) -> Tensor:
+def _change(low: Tensor, change: LoraDelta) -> Tensor:
     return ops.linear(low * change.scales, change.up)
 
 
-def _attend(one: program.Attend, buffers: dict[str, Tensor], room: Room, position: int) -> Tensor:
+def _attend(
+    one: program.Attend, buffers: dict[str, Tensor], kv: KVBuffers, position: int
+) -> Tensor:
     query, key, value = (
         buffers[name].view(len(buffers[name]), -1, one.head_width) for name in (one.q, one.k, one.v)
     )
@@ -138,12 +140,12 @@ def _attend(one: program.Attend, buffers: dict[str, Tensor], room: Room, positio
         ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
         for x in (query, key)
     )
-    keys = _stored(key, room.keys[one.layer], position)
-    values = _stored(value, room.values[one.layer], position)
+    keys = _stored(key, kv.keys[one.layer], position)
+    values = _stored(value, kv.values[one.layer], position)
     return ops.attention(query, keys, values, position, one.scale, one.window, one.cap)
 
 
-def _stored(rows: Tensor, held: Rows, position: int) -> Tensor:
+def _stored(rows: Tensor, held: LayerKV, position: int) -> Tensor:
     """Rows [T, K, C] after what is held, and then everything held: [S, K, C]."""
     end = position + len(rows)
     parts = [held.data] if held.scales is None else [held.data, held.scales]

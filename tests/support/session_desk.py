@@ -13,7 +13,7 @@ from app.chat.planner import Branch
 from app.chat.prompts import turns_of
 from app.chat.runner import Runner
 from app.chat.snapshots import OPEN_MILLISECONDS, Sessions
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.snapshots import Resume, SessionState
@@ -55,7 +55,7 @@ class Desk:
         self.state, self.shown = State(), SessionState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.link = EngineRequests(self._engine, self._receive, reraise)
         self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
         self.files = BackgroundWorker("files", self.link)
         self.sessions = Sessions(

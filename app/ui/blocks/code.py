@@ -188,8 +188,8 @@ class CodeView:
         """Whether the language is known by now."""
         return is_ready(self._code.language)
 
-    def colour_some(self, go_on: Callable[[], bool]) -> bool:
-        """Colour exact lines while `go_on()`; returns whether any are left."""
+    def colour_some(self, start_next: Callable[[], bool]) -> bool:
+        """Colour exact lines while `start_next()`; returns whether any are left."""
         lexer = lexer_for(self._code.language)
         if self._exact is None:
             self._forget(0)
@@ -206,7 +206,7 @@ class CodeView:
                 self._spans[index] = spans
                 self._drawn.pop(index, None)
             self._next_exact += 1
-            if not go_on():
+            if not start_next():
                 return True
         self._exact = None
         return False

@@ -280,9 +280,9 @@ def test_a_bare_answer_has_no_adapters_and_the_next_has_them_again(stage: Adapte
     shown = begin(stage)
     stage.adapters.add(PIRATE)
     stage.play()
-    assert not stage.ensure(shown, bare=True)
+    assert not stage.ensure(shown, without_adapters=True)
     stage.grant()
-    assert stage.ensure(shown, bare=True)
+    assert stage.ensure(shown, without_adapters=True)
     assert stage.shown.applied == ()
     assert [entry.on for entry in stage.shown.stack] == [True]
     assert not stage.ensure(shown)

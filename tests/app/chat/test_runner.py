@@ -14,7 +14,7 @@ from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
-from app.engines.client import EngineLink
+from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, ModelStatus, State
@@ -49,14 +49,14 @@ class Parts:
         self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineLink(self._engine, self._receive, reraise)
+        self.link = EngineRequests(self._engine, self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
         makers = [self._make_sessions, self._make_adapters]
         for make in reversed(makers) if adapters_first else makers:
             make()
         self.answers = Answers(self.state, self.archive, self.link, self.adapters, self.runner)
-        self.adapter_state.settled.connect(self.answers.go_on)
+        self.adapter_state.settled.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
         self.archive.read(self._fill, self.branches.extend)
         until(lambda: len(self.branches) == 2)

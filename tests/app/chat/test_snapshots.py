@@ -85,7 +85,7 @@ def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(desk: Des
     desk.settle()
     desk.answer(desk.ids[0])
     desk.ask(desk.ids[1])
-    desk.sessions.leave()
+    desk.sessions.shut_down()
     assert [type(c) for c in desk.commands] == [Generate, Generate]
 
 
@@ -147,7 +147,7 @@ def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: Desk) -> No
     saved = opened.engine.last(SaveSnapshot)
     assert (saved.conversation, saved.budget_bytes) == (str(opened.ids[0]), 5_000_000_000)
     assert not quiet.isActive()
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     assert opened.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
@@ -185,7 +185,7 @@ def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(desk: 
     desk.state.show(-1, [])
     desk.answer(-1)
     desk.settle()
-    desk.sessions.leave()
+    desk.sessions.shut_down()
     (number,) = desk.stored(lambda store: [c.id for c in store.conversations() if c.title == "new"])
     assert desk.engine.last(SaveSnapshot).conversation == str(number)
 
@@ -260,9 +260,9 @@ def test_another_branch_is_asked_for_after_the_one_before_was_saved(opened: Desk
 
 def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(opened: Desk) -> None:
     opened.ask(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     assert [type(c) for c in opened.commands[-2:]] == [Generate, SaveSnapshot]
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
 
 
@@ -270,7 +270,7 @@ def test_leaving_gives_up_what_is_on_its_way_back(desk: Desk) -> None:
     desk.load_model()
     desk.open(desk.ids[0])
     desk.settle()
-    desk.sessions.leave()
+    desk.sessions.shut_down()
     assert desk.engine.last(Cancel).request == desk.engine.last(LoadSnapshot).request
     assert desk.engine.count(SaveSnapshot) == 0
 
@@ -284,11 +284,11 @@ def test_a_deleted_conversation_is_not_saved(opened: Desk) -> None:
 
 def test_another_model_begins_with_nothing_and_is_brought_there(opened: Desk) -> None:
     opened.answer(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     opened.load_model()
     assert opened.shown.resume is None
     opened.settle()
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
 
 
@@ -296,7 +296,7 @@ def test_what_a_model_took_along_is_not_saved_for_the_next(opened: Desk) -> None
     opened.answer(opened.ids[0])
     opened.state.set_model(ModelStatus(ModelPhase.FAILED, MODEL))
     opened.load_model()
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     assert opened.engine.count(SaveSnapshot) == 0
 
 
@@ -329,7 +329,7 @@ def test_adapters_that_change_nothing_now_cost_nothing(
 
 def test_a_save_that_fails_is_told_until_one_succeeds(opened: Desk) -> None:
     opened.answer(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     request = opened.engine.last(SaveSnapshot).request
     opened.engine.deliver(Failed(request, "The disk is full.", "Free some space."))
     opened.settle()
@@ -338,7 +338,7 @@ def test_a_save_that_fails_is_told_until_one_succeeds(opened: Desk) -> None:
         "Free some space.",
     )
     opened.answer(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     opened.engine.save_snapshot()
     opened.settle()
     assert opened.shown.saved.error == ""
@@ -364,7 +364,7 @@ def test_events_of_others_are_left_to_them(opened: Desk) -> None:
 
 def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Desk) -> None:
     opened.answer(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     opened.engine.save_snapshot()
     opened.settle()
     assert opened.shown.saved.size_bytes == -1, "nobody has asked yet"
@@ -372,7 +372,7 @@ def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Desk) 
     until(lambda: opened.shown.saved.size_bytes == 700)
     opened.size = 900
     opened.answer(opened.ids[0])
-    opened.sessions.leave()
+    opened.sessions.shut_down()
     opened.engine.save_snapshot()
     opened.link.drain()
     until(lambda: opened.shown.saved.size_bytes == 900)

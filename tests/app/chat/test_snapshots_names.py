@@ -31,7 +31,7 @@ def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_n
     desk.state.show(-1, [])
     desk.answer(-1)
     desk.settle()
-    desk.sessions.leave()
+    desk.sessions.shut_down()
     assert desk.engine.count(SaveSnapshot) == 0
 
 
@@ -45,7 +45,7 @@ def test_what_was_left_before_a_slow_disk_had_named_it_is_saved_then(desk: Desk)
     disk.set()
     until(lambda: desk.engine.count(SaveSnapshot) == 1)
     assert desk.engine.last(SaveSnapshot).conversation == _name(desk)
-    desk.sessions.leave()
+    desk.sessions.shut_down()
     assert desk.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
@@ -73,7 +73,7 @@ def test_what_is_gone_when_a_slow_disk_names_it_is_not_saved(desk: Desk, gone: s
         case "restore":
             desk.sessions.restore()
         case "leave":
-            desk.sessions.leave()
+            desk.sessions.shut_down()
         case "adapters":
             desk.engine.deliver(AdaptersSet(1000, (), changed=True, forgotten_tokens=1))
             desk.link.drain()
@@ -160,9 +160,9 @@ def _take(desk: Desk, step: str, conversation: int) -> None:
         case "restore":
             desk.sessions.restore()
         case "leave":
-            desk.sessions.leave()
+            desk.sessions.shut_down()
         case "model" if not writing:
-            desk.sessions.leave()
+            desk.sessions.shut_down()
             desk.load_model()
         case "back" if desk.engine.count(LoadSnapshot):
             desk.engine.load_snapshot(10, 10, 10)

@@ -75,7 +75,7 @@ def test_a_file_that_is_seen_is_looked_into(desk: Desk, own: Path) -> None:
     tiny.write(own / "tiny-Q8_0.gguf", format="Q8_0")
     (own / "broken.gguf").write_bytes(b"GGUF\x03\x00\x00\x00 and then nothing")
     desk.start()
-    desk.library.shelf.look_into([row.path for row in desk.library_state.installed])
+    desk.library.model_index.inspect_files([row.path for row in desk.library_state.installed])
     until(lambda: all(row.state is not FileState.UNKNOWN for row in desk.library_state.installed))
     good, bad = desk.row("tiny-Q8_0.gguf"), desk.row("broken.gguf")
     assert (good.state, good.format, good.architecture) == (FileState.GOOD, "Q8_0", "llama")
@@ -90,13 +90,13 @@ def test_a_file_that_changed_is_looked_into_again(desk: Desk, own: Path) -> None
     path = own / "model.gguf"
     path.write_bytes(b"GGUF")
     desk.start()
-    desk.library.shelf.look_into([path])
+    desk.library.model_index.inspect_files([path])
     until(lambda: desk.row("model.gguf").state is FileState.BAD)
     tiny.write(path)
     desk.library.opened()
     desk.settle()
     assert desk.row("model.gguf").state is FileState.UNKNOWN
-    desk.library.shelf.look_into([path])
+    desk.library.model_index.inspect_files([path])
     until(lambda: desk.row("model.gguf").state is FileState.GOOD)
 
 
@@ -111,7 +111,7 @@ def test_a_linked_file_that_is_gone_stays_listed_as_missing(desk: Desk, tmp_path
     desk.settle()
     assert desk.row("model.gguf").state is FileState.MISSING
     assert desk.state.installed == ()
-    desk.library.shelf.unlink(path)
+    desk.library.model_index.unlink(path)
     desk.settle()
     assert desk.names() == []
 
@@ -128,7 +128,7 @@ def test_folders_are_added_once_and_taken_out_without_touching_them(
     desk.settle()
     assert desk.names() == ["other.gguf"]
     assert [row.path for row in desk.library_state.folders] == [own, drive]
-    desk.library.shelf.remove_folder(drive)
+    desk.library.model_index.remove_folder(drive)
     desk.settle()
     assert desk.names() == []
     assert path.is_file()
@@ -154,7 +154,7 @@ def test_a_model_used_from_an_own_folder_is_listed_once(desk: Desk, own: Path) -
     desk.start()
     desk.settle()
     assert desk.names() == ["own.gguf"]
-    assert desk.library.shelf.places == Places()
+    assert desk.library.model_index.places == Places()
 
 
 # --- deleting -----------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_deleting_can_be_undone_and_happens_for_good_when_the_app_closes(
     one, two = tiny.write(own / "one.gguf"), tiny.write(own / "two.gguf")
     content = one.read_bytes()
     desk.start()
-    desk.library.shelf.delete(one)
+    desk.library.model_index.delete(one)
     desk.settle()
     assert desk.names() == ["two.gguf"]
     assert desk.library_state.line.action == "Undo"
@@ -174,7 +174,7 @@ def test_deleting_can_be_undone_and_happens_for_good_when_the_app_closes(
     desk.settle()
     assert desk.names() == ["one.gguf", "two.gguf"]
     assert one.read_bytes() == content
-    desk.library.shelf.delete(two)
+    desk.library.model_index.delete(two)
     desk.settle()
     desk.library.close()
     assert list(own.iterdir()) == [one]
@@ -185,8 +185,8 @@ def test_what_is_deleted_is_gone_for_good_once_undo_is(
 ) -> None:
     path = tiny.write(own / "one.gguf")
     desk.start()
-    desk.library.shelf._undo.setInterval(0)
-    desk.library.shelf.delete(path)
+    desk.library.model_index._undo.setInterval(0)
+    desk.library.model_index.delete(path)
     until(lambda: desk.library_state.installed == ())
     until(lambda: desk.library_state.line is None and not list(own.iterdir()))
 
@@ -197,10 +197,10 @@ def test_all_parts_of_a_split_model_go_and_come_back(desk: Desk, own: Path) -> N
         part.write_bytes(b"GGUF")
     desk.start()
     assert desk.row(parts[0].name).size_bytes == 12
-    desk.library.shelf.delete(parts[0])
+    desk.library.model_index.delete(parts[0])
     desk.settle()
     assert not any(part.exists() for part in parts)
-    desk.library.shelf.undo_delete()
+    desk.library.model_index.undo_delete()
     desk.settle()
     assert all(part.exists() for part in parts)
 
@@ -211,14 +211,14 @@ def test_a_model_in_use_is_not_deleted_but_offered_to_be_unloaded(
     path = tiny.write(own / "one.gguf")
     desk.start()
     desk.state.set_model(loaded(path))
-    desk.library.shelf.delete(path)
+    desk.library.model_index.delete(path)
     desk.settle()
     assert path.is_file()
     assert desk.library_state.line.action == "Unload"
     with qtbot.waitSignal(desk.library.unload_requested):
         desk.library.act_on_line()
     desk.state.set_model(ModelStatus(ModelPhase.LOADING, path, "one"))
-    desk.library.shelf.delete(path)
+    desk.library.model_index.delete(path)
     desk.settle()
     assert path.is_file()
 
@@ -231,7 +231,7 @@ def test_a_folder_that_may_not_be_changed_keeps_its_files_and_says_so(
         part.write_bytes(b"GGUF")
     desk.start()
     parts[0].unlink()  # gone behind our back: renaming it fails
-    desk.library.shelf.delete(parts[0])
+    desk.library.model_index.delete(parts[0])
     desk.settle()
     assert desk.library_state.line.trouble
     assert "could not be deleted" in desk.library_state.line.sentence
@@ -241,10 +241,10 @@ def test_a_folder_that_may_not_be_changed_keeps_its_files_and_says_so(
 def test_undo_never_overwrites_a_new_file_of_the_same_name(desk: Desk, own: Path) -> None:
     path = tiny.write(own / "one.gguf")
     desk.start()
-    desk.library.shelf.delete(path)
+    desk.library.model_index.delete(path)
     desk.settle()
     path.write_bytes(b"GGUF new")
-    desk.library.shelf.undo_delete()
+    desk.library.model_index.undo_delete()
     desk.settle()
     assert path.read_bytes() == b"GGUF new"
     assert desk.library_state.line.trouble

@@ -231,7 +231,7 @@ def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
 ) -> None:
     path = tiny.write(own / "model.gguf", context=4096)
     desk.start()
-    desk.library.shelf.look_into([path])
+    desk.library.model_index.inspect_files([path])
     until(lambda: desk.row("model.gguf").memory is not None)
     before = desk.row("model.gguf").memory
     values = ModelDefaults(context=512, temperature=0.25, cache=CacheType.Q8_0)

@@ -7,18 +7,18 @@ import threading
 import pytest
 
 from engine import Cancelled
-from engine.host.background import Beside
+from engine.host.background import BackgroundTask
 
 
 def test_the_result_is_what_the_work_returns() -> None:
-    assert Beside(lambda: 6 * 7, "answer").result() == 42
+    assert BackgroundTask(lambda: 6 * 7, "answer").result() == 42
 
 
 def test_a_fault_is_raised_where_the_result_is_asked_for() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    work = Beside(fail, "failing")
+    work = BackgroundTask(fail, "failing")
     with pytest.raises(ValueError, match="no"):
         work.result()
     assert isinstance(work.failed, ValueError)
@@ -32,7 +32,7 @@ def test_waiting_ends_when_the_checkpoint_raises() -> None:
         if len(looks) > 2:
             raise Cancelled
 
-    work = Beside(lambda: go_on.wait(60), "slow")
+    work = BackgroundTask(lambda: go_on.wait(60), "slow")
     with pytest.raises(Cancelled):
         work.result(checkpoint)
     go_on.set()

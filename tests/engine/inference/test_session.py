@@ -14,7 +14,7 @@ from torch import Tensor
 import tiny
 import tiny_lora
 from engine import CacheType, Cancelled, Sampling
-from engine.inference.session import Drawing, Session, chunk_size
+from engine.inference.session import SamplerState, Session, chunk_size
 from engine.lora.stack import Stack, load_adapter
 from engine.state.kv_cache import Cache
 from kernels import ops
@@ -99,11 +99,11 @@ def test_what_was_chosen_is_held_until_a_trim(base: Session) -> None:
     session = fresh(base)
     read(session, [5, 6])
     session.chosen = [9]
-    session.drawing = Drawing(Sampling(), torch.Generator().get_state())
+    session.sampler_state = SamplerState(Sampling(), torch.Generator().get_state())
     assert session.held == [5, 6, 9]
     session.trim(2)
     assert session.held == [5, 6]
-    assert session.drawing is None
+    assert session.sampler_state is None
 
 
 def test_a_cancelled_pass_leaves_the_session_as_it_was(base: Session) -> None:

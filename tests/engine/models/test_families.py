@@ -24,14 +24,14 @@ MOST_KL, LEAST_SAME = 1e-3, 0.99
 NOISE = 0.05
 
 
-def apart(name: str, found: golden_families.Rows) -> float:
+def apart(name: str, found: golden_families.LayerKV) -> float:
     """The largest difference of log-probabilities found [N, V] from the recorded ones."""
     best, wanted = ROWS[f"{name}/best"].astype(np.int64), ROWS[f"{name}/logprobs"]
     there = np.take_along_axis(found, best, 1)
     return float(np.abs(with_others(there) - with_others(wanted)).max())
 
 
-def with_others(best: NDArray[np.floating]) -> golden_families.Rows:
+def with_others(best: NDArray[np.floating]) -> golden_families.LayerKV:
     """Log-probabilities [N, 24] of the likeliest tokens, and in one more column that of any other."""
     others = np.log1p(-np.exp(best.astype(np.float64)).sum(1, keepdims=True))
     return np.concatenate((best, others), 1)

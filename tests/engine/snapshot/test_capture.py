@@ -108,7 +108,7 @@ def test_a_prompt_that_was_cut_while_it_was_read_is_read_on(
     back._chunk = 64
     restore(save(session, tmp_path / "file"), back, SHA)
     assert back.last_logits is None
-    assert back.drawing is None
+    assert back.sampler_state is None
     assert answer(model, back, prompt, 20, SEEDED) == expected
 
 

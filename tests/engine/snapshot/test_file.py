@@ -236,8 +236,8 @@ def test_ids_outside_the_vocabulary_are_refused(
 def test_random_numbers_that_are_none_are_refused(model: LoadedModel, tmp_path: Path) -> None:
     session = model.new_session()
     answer(model, session, [5, 6, 7], 2, SEEDED)
-    assert session.drawing is not None
-    session.drawing.random[:] = 255
+    assert session.sampler_state is not None
+    session.sampler_state.random[:] = 255
     assert refusal(model, save(session, tmp_path / "file")) == "The saved session is damaged."
 
 

@@ -22,7 +22,7 @@ from kernels.cpu import library, weights
 from kernels.formats import Format
 from kernels.weight import Weight
 
-Rows = Callable[[Format, int, int], Tensor]
+LayerKV = Callable[[Format, int, int], Tensor]
 Shape = tuple[int, int, int]  # tokens, rows, columns
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -58,7 +58,7 @@ def some_shapes(format: Format, random: torch.Generator, count: int = 8) -> list
     return [every[0], *plain_random.Random(random.initial_seed()).sample(every, count)]
 
 
-def case(format: Format, shape: Shape, even_rows: Rows, random: torch.Generator) -> Case:
+def case(format: Format, shape: Shape, even_rows: LayerKV, random: torch.Generator) -> Case:
     tokens, rows, columns = shape
     data = even_rows(format, rows + 1, columns)[1:]  # the first holds a block of zeros
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
@@ -99,7 +99,7 @@ def error_of(made: Case) -> float:
 
 
 def check(
-    format: Format, shapes: Iterable[Shape], even_rows: Rows, random: torch.Generator
+    format: Format, shapes: Iterable[Shape], even_rows: LayerKV, random: torch.Generator
 ) -> None:
     """Every product by itself, and the mean of them all by the format's own tolerance."""
     made = [case(format, shape, even_rows, random) for shape in shapes]
@@ -109,7 +109,7 @@ def check(
 
 @every_format
 def test_a_product_is_the_references(
-    format: Format, even_rows: Rows, random: torch.Generator
+    format: Format, even_rows: LayerKV, random: torch.Generator
 ) -> None:
     check(format, some_shapes(format, random), even_rows, random)
 
@@ -117,14 +117,14 @@ def test_a_product_is_the_references(
 @pytest.mark.slow
 @every_format
 def test_a_product_is_the_references_at_every_shape(
-    format: Format, even_rows: Rows, random: torch.Generator
+    format: Format, even_rows: LayerKV, random: torch.Generator
 ) -> None:
     check(format, shapes(format), even_rows, random)
 
 
 @every_format
 def test_tokens_together_are_what_each_is_alone_on_any_number_of_threads(
-    format: Format, even_rows: Rows, random: torch.Generator
+    format: Format, even_rows: LayerKV, random: torch.Generator
 ) -> None:
     for shape in some_shapes(format, random, 3):
         made = case(format, shape, even_rows, random)
@@ -138,7 +138,7 @@ def test_tokens_together_are_what_each_is_alone_on_any_number_of_threads(
 
 @every_format
 def test_a_long_prompt_is_what_its_tokens_are_alone(
-    format: Format, even_rows: Rows, random: torch.Generator
+    format: Format, even_rows: LayerKV, random: torch.Generator
 ) -> None:
     made = case(format, (530, 36, 2 * max(format.block, 32)), even_rows, random)
     assert error_of(made) <= format.tolerance
@@ -148,7 +148,7 @@ def test_a_long_prompt_is_what_its_tokens_are_alone(
 
 @every_format
 def test_rows_of_a_table_are_the_decoders_bit_for_bit(
-    format: Format, random_rows: Rows, random: torch.Generator
+    format: Format, random_rows: LayerKV, random: torch.Generator
 ) -> None:
     rows, columns = 100, 3 * max(format.block, 11)
     data = random_rows(format, rows, columns)
@@ -158,7 +158,7 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
 
 
 @every_format
-def test_zeros_and_large_activations_stay_finite(format: Format, even_rows: Rows) -> None:
+def test_zeros_and_large_activations_stay_finite(format: Format, even_rows: LayerKV) -> None:
     columns = 2 * max(format.block, 32)
     weight = Weight.from_bytes(
         even_rows(format, 33, columns).numpy().data.cast("B"), format, (33, columns)

@@ -23,12 +23,12 @@ from kernels.program import (
     Embed,
     Gate,
     Instruction,
+    KVBuffers,
+    LayerKV,
     Linear,
     Norm,
     Program,
     Recorded,
-    Room,
-    Rows,
 )
 from kernels.weight import Weight
 
@@ -45,10 +45,10 @@ def matrix(name: str, rows: int, random: torch.Generator) -> Weight:
     return weights.prepare(Weight(data.view(rows, -1), format, (rows, WIDTH)))
 
 
-def room(capacity: int = 64) -> Room:
+def kv(capacity: int = 64) -> KVBuffers:
     """Nothing attends here."""
-    one = Rows(torch.zeros(1, capacity, 32), None)
-    return Room(1, capacity, (one,), (one,))
+    one = LayerKV(torch.zeros(1, capacity, 32), None)
+    return KVBuffers(1, capacity, (one,), (one,))
 
 
 def passes(body: Sequence[Instruction], table: Weight, names: Sequence[str]) -> Tensor:
@@ -58,8 +58,8 @@ def passes(body: Sequence[Instruction], table: Weight, names: Sequence[str]) -> 
     whole = Program((embed, *body), (0,), (), "x", "logits", widths | {"logits": VOCABULARY})
     recorded = program.record(whole)
     assert recorded
-    alone = [recorded.hidden([token], room(), 0) for token in TOKENS]
-    return torch.cat([recorded.hidden(TOKENS, room(), 0), *alone])
+    alone = [recorded.hidden([token], kv(), 0) for token in TOKENS]
+    return torch.cat([recorded.hidden(TOKENS, kv(), 0), *alone])
 
 
 @pytest.mark.parametrize("formats", TRIPLES, ids="-".join)
@@ -115,7 +115,7 @@ def test_long_prompts_are_shared_in_pieces(
     before = library.threads()
     try:
         library.set_threads(threads)
-        found = recorded.hidden(tokens, room(len(tokens)), 0)
+        found = recorded.hidden(tokens, kv(len(tokens)), 0)
     finally:
         library.set_threads(before)
     with ops.only("cpu"):
@@ -166,11 +166,11 @@ def same_on_any_threads(recorded: Recorded) -> None:
     before = library.threads()
     try:
         library.set_threads(1)
-        alone = {token: recorded.hidden([token], room(), 0) for token in (3, 8)}
+        alone = {token: recorded.hidden([token], kv(), 0) for token in (3, 8)}
         for threads in (2, 3):
             library.set_threads(threads)
             for token in 200 * [*alone]:
-                assert torch.equal(recorded.hidden([token], room(), 0), alone[token])
+                assert torch.equal(recorded.hidden([token], kv(), 0), alone[token])
     finally:
         library.set_threads(before)
 

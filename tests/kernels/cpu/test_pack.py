@@ -17,7 +17,7 @@ from kernels.cpu import library
 from kernels.cpu.schema import NativeWeight
 from kernels.formats import Format, by_name, decode_rows
 
-Rows = Callable[[Format, int, int], Tensor]
+LayerKV = Callable[[Format, int, int], Tensor]
 Pieces = list[tuple[int, int]]
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
@@ -77,7 +77,9 @@ def assert_same_bits(found: Tensor, wanted: Tensor) -> None:
 
 
 @every_format
-def test_tiles_hold_every_weight_where_the_header_says(format: Format, random_rows: Rows) -> None:
+def test_tiles_hold_every_weight_where_the_header_says(
+    format: Format, random_rows: LayerKV
+) -> None:
     for rows, columns in shapes(format):
         source = random_rows(format, rows, columns)
         found = tiles.weights(format, packed(format, source, columns).numpy(), columns)
@@ -85,7 +87,7 @@ def test_tiles_hold_every_weight_where_the_header_says(format: Format, random_ro
 
 
 @every_format
-def test_rows_that_fill_the_last_group_are_empty(format: Format, even_rows: Rows) -> None:
+def test_rows_that_fill_the_last_group_are_empty(format: Format, even_rows: LayerKV) -> None:
     columns = 2 * format.block
     source = even_rows(format, 2, columns)[1:]  # the first begins with a block of zeros
     data = packed(format, source, columns).numpy()
@@ -102,7 +104,7 @@ def test_rows_that_fill_the_last_group_are_empty(format: Format, even_rows: Rows
 
 
 @every_format
-def test_every_byte_is_written_and_none_beyond(format: Format, random_rows: Rows) -> None:
+def test_every_byte_is_written_and_none_beyond(format: Format, random_rows: LayerKV) -> None:
     for rows, columns in shapes(format):
         source = random_rows(format, rows, columns)
         over_ones = packed(format, source, columns, fill=0xFF)
@@ -110,7 +112,7 @@ def test_every_byte_is_written_and_none_beyond(format: Format, random_rows: Rows
 
 
 @every_format
-def test_pieces_packed_at_once_equal_the_whole(format: Format, random_rows: Rows) -> None:
+def test_pieces_packed_at_once_equal_the_whole(format: Format, random_rows: LayerKV) -> None:
     group = tiles.group_rows(format)
     for rows in (*ROWS, 5 * group + 1):
         source = random_rows(format, rows, 3 * format.block)
@@ -122,7 +124,7 @@ def test_pieces_packed_at_once_equal_the_whole(format: Format, random_rows: Rows
 
 
 @every_format
-def test_a_matrix_may_begin_at_any_byte_of_a_file(format: Format, random_rows: Rows) -> None:
+def test_a_matrix_may_begin_at_any_byte_of_a_file(format: Format, random_rows: LayerKV) -> None:
     rows, columns = 17, 2 * format.block
     source = random_rows(format, rows, columns)
     wanted = packed(format, source, columns)
@@ -148,7 +150,7 @@ def test_bytes_are_those_of_the_tiles_of_whole_groups(format: Format) -> None:
 
 @every_format
 def test_rows_come_back_bit_for_bit(
-    format: Format, random_rows: Rows, random: torch.Generator
+    format: Format, random_rows: LayerKV, random: torch.Generator
 ) -> None:
     for rows, columns in shapes(format):
         source = random_rows(format, rows, columns)
@@ -184,7 +186,7 @@ def test_each_power_of_two_comes_back() -> None:
     assert_same_bits(found, decode_rows(source, format, 32))
 
 
-def test_no_rows_may_be_asked_for(random_rows: Rows) -> None:
+def test_no_rows_may_be_asked_for(random_rows: LayerKV) -> None:
     format = by_name("Q4_0")
     data = packed(format, random_rows(format, 3, 32), 32)
     assert rows_of(format, data, 3, 32, torch.zeros(0, dtype=torch.int64)).shape == (0, 32)
@@ -194,7 +196,7 @@ def test_no_rows_may_be_asked_for(random_rows: Rows) -> None:
 
 
 @every_format
-def test_rows_that_are_not_there_are_refused(format: Format, random_rows: Rows) -> None:
+def test_rows_that_are_not_there_are_refused(format: Format, random_rows: LayerKV) -> None:
     rows, columns = 17, 2 * format.block
     data = packed(format, random_rows(format, rows, columns), columns)
     for row in (-1, rows, 1 << 40, -(1 << 63)):

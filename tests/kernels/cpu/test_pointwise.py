@@ -19,7 +19,7 @@ from kernels import reference
 from kernels.cpu import library, program, weights
 from kernels.cpu.schema import NativeActivation
 from kernels.formats import by_name
-from kernels.program import Activation, Attend, Embed, Program, Room, Rows
+from kernels.program import Activation, Attend, Embed, KVBuffers, LayerKV, Program
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -232,21 +232,23 @@ def cached(x: Tensor, type: CacheType, position: int, capacity: int) -> list[Ten
     widths = dict.fromkeys((*names, "logits"), heads * width)
     recorded = program.record(Program(body, (0,), (), "y", "logits", widths))
     assert recorded
-    recorded.hidden(range(tokens), Room(1, capacity, (keys,), (values,)), position)
+    recorded.hidden(range(tokens), KVBuffers(1, capacity, (keys,), (values,)), position)
     for one, other in zip(_parts(keys), _parts(values), strict=True):
         bits = BITS[one.itemsize]
         assert torch.equal(one.view(bits), other.view(bits))
     return _parts(keys)
 
 
-def _ones(heads: int, capacity: int, width: int, dtype: torch.dtype) -> Rows:
+def _ones(heads: int, capacity: int, width: int, dtype: torch.dtype) -> LayerKV:
     data = torch.ones(heads, capacity, width, dtype=dtype)
     blocks = -(-width // 32)
     coded = dtype is torch.int8
-    return Rows(data, torch.ones(heads, capacity, blocks, dtype=torch.float16) if coded else None)
+    return LayerKV(
+        data, torch.ones(heads, capacity, blocks, dtype=torch.float16) if coded else None
+    )
 
 
-def _parts(rows: Rows) -> list[Tensor]:
+def _parts(rows: LayerKV) -> list[Tensor]:
     return [rows.data] if rows.scales is None else [rows.data, rows.scales]
 
 
