@@ -75,6 +75,6 @@ def _needs_context(held: Held, wanted: Wanted) -> bool:
     said = sum(turn.role is not Role.SYSTEM for turn in wanted.turns)
     if wanted.answer is None:
         return said > 0 and held.branch != wanted.branch
-    # An answer shares what it can with any branch of its own conversation.
+    # An answer can reuse the cached prefix of any branch of the same conversation.
     here = held.branch is not None and held.branch.conversation == wanted.branch.conversation
     return said > 1 and not (here and held.adapters == wanted.adapters)

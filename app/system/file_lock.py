@@ -41,7 +41,7 @@ class FileLock:
             if error.errno in _HELD:
                 self.release()
                 raise FileLockHeld(path) from error
-            # Some network drives have no locks: whoever asks there is told that it has one.
+            # Some network drives have no locks: there every caller counts as holding one.
 
     def release(self) -> None:
         """Let the next one in; releasing twice is allowed."""

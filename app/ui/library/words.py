@@ -27,7 +27,7 @@ def fit_of(memory: Memory) -> Fit:
 
 
 def memory_words(memory: Memory) -> str:
-    """What stands over the bar."""
+    """The label over the memory bar: needed of available."""
     least = "at least " if memory.at_least else ""
     return f"{least}{size(memory.needed_bytes)} of {size(memory.available_bytes)}"
 

@@ -39,7 +39,7 @@ def time_left(seconds: float | None) -> str:
 
 
 def number(value: int) -> str:
-    """A whole number with the person's separators."""
+    """A whole number with the separators of the user's locale."""
     locale = QLocale()
     locale.setNumberOptions(QLocale.NumberOption.DefaultNumberOptions)  # "C" leaves them out
     return locale.toString(value)
