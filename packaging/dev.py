@@ -32,6 +32,8 @@ from environment import ROOT, Trouble, child_environment, say, venv_python
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a run that takes longer hangs
+MOST_TEST_PROCESSES = 4  # each loads the real models: about 1.5 GB
+DISTRIBUTION = ("--dist", "worksteal")  # an idle process takes tests from the one with most left
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
 SCHEMA = str(
@@ -148,7 +150,9 @@ def test(options: argparse.Namespace) -> int:
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
     every = ("-m", "") if options.slow else ()
-    command = [venv_python(), "-m", "pytest", *every, *options.passed]
+    # Options for pytest mean that someone is looking for something: one process, as they expect.
+    chosen = options.passed or ("-n", str(min(MOST_TEST_PROCESSES, _cores())), *DISTRIBUTION)
+    command = [venv_python(), "-m", "pytest", *every, *chosen]
     settings = child_environment(QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0", **kernels)
     limit = None if options.slow else TEST_LIMIT
     try:
@@ -160,6 +164,12 @@ def test(options: argparse.Namespace) -> int:
             f"The tests took longer than {TEST_LIMIT // 60} minutes, so one of them hangs; "
             "run `packaging/dev.py test -- -v` to see which."
         ) from error
+
+
+def _cores() -> int:
+    """CPUs that this process may use."""
+    linux = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
 
 
 def check(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Fixtures every test gets: offscreen Qt, private folders; warnings, threads and windows left fail.
 
 The real models are looked for in the folder TOKONOMA_MODELS names, else where `packaging/dev.py
-test` puts them. That is settled here, before the tests' own TOKONOMA_HOME hides the person's.
+test` puts them. That is settled here, before the tests' own TOKONOMA_HOME hides the user's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ hypothesis.settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give fixtures that outlive one test a private home of their own."""
+    """Set a private TOKONOMA_HOME for fixtures that outlive one test.
+
+    Not in the process that only hands tests out (pytest-xdist): its workers inherit the
+    environment and have yet to find the models the user has.
+    """
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
     home = tempfile.TemporaryDirectory(prefix="tokonoma-tests-")
     os.environ["TOKONOMA_HOME"] = home.name
     config.add_cleanup(home.cleanup)
@@ -94,7 +100,7 @@ def no_warning_logged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of the test's own, so none ever touches the person's conversations."""
+    """A private data folder for each test, so that none touches the user's conversations."""
     home = tmp_path / "tokonoma-home"
     monkeypatch.setenv("TOKONOMA_HOME", str(home))
     return home
