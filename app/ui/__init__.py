@@ -1,1 +1,1 @@
-"""The parts of the window."""
+"""Qt widgets: the main window and a package for each screen."""

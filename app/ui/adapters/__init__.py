@@ -1,1 +1,1 @@
-"""The panel of LoRA adapters."""
+"""The side panel that lists the LoRA adapters of a conversation."""

@@ -1,4 +1,4 @@
-"""The saved mixes: one line each, and a field to name the stack as it is now."""
+"""Saved adapter mixes: a list of presets, and a field to save the current stack under a name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label
 
-_LONGEST_NAME = 80
+_MAX_NAME_LENGTH = 80
 
 
 class MixLine(QWidget):
-    """A mix: its name is the button that applies it."""
+    """One saved mix: a button that applies it and a button that deletes it."""
 
     def __init__(self, name: str, count: int, *, current: bool) -> None:
         super().__init__()
@@ -40,18 +40,18 @@ class MixLine(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        room = self.button.width() - 20 - (22 if self._current else 0)
+        available = self.button.width() - 20 - (22 if self._current else 0)
         elide = Qt.TextElideMode.ElideMiddle
-        self.button.setText(self.button.fontMetrics().elidedText(self._name, elide, room))
+        self.button.setText(self.button.fontMetrics().elidedText(self._name, elide, available))
 
 
 class Mixes(QWidget):
-    """Listens to the state; hidden by the panel while there is nothing to mix."""
+    """Lists the saved mixes; the panel hides it while there are no adapters and no mixes."""
 
     saved = Signal(str)
     chosen = Signal(str)
     deleted = Signal(str)
-    changed = Signal()  # other lines, or another place for the focus
+    changed = Signal()  # the lines or the tab stops changed
 
     def __init__(self, adapter_state: AdapterState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,12 +60,12 @@ class Mixes(QWidget):
         self._shown: tuple[tuple[str, int, bool], ...] = ()
         self.lines: list[MixLine] = []
         self.heading = label("Mixes", "secondary", SMALL)
-        self.heading.setMinimumHeight(28)  # also while there is no button beside it
+        self.heading.setMinimumHeight(28)  # constant, whether or not the save button is visible
         self.save_button = TextButton("Save mix", "link")
         self.save_button.setToolTip("Keep these adapters and strengths under a name")
         self.field = QLineEdit(placeholderText="Name of the mix")
         self.field.setAccessibleName("Name of the mix")
-        self.field.setMaxLength(_LONGEST_NAME)
+        self.field.setMaxLength(_MAX_NAME_LENGTH)
         self.field.installEventFilter(self)
         self.field.hide()
         head = QHBoxLayout()
@@ -80,11 +80,11 @@ class Mixes(QWidget):
         self._layout.setSpacing(0)
         self._layout.addLayout(head)
         self._layout.addLayout(edge)
-        self.save_button.clicked.connect(self._ask_name)
+        self.save_button.clicked.connect(self._open_name_field)
         self.field.returnPressed.connect(self._save)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.save_button.apply_palette(palette)
         for line in self.lines:
@@ -92,7 +92,7 @@ class Mixes(QWidget):
             line.remove.apply_palette(palette)
 
     def refresh(self) -> None:
-        """Show the mixes of the state, and which of them the stack is now."""
+        """Show the saved mixes and mark the one that equals the current stack."""
         state = self._state
         current = state.mix
         shown = tuple((name, len(mix), name == current) for name, mix in state.mixes.items())
@@ -106,7 +106,7 @@ class Mixes(QWidget):
             self.changed.emit()
 
     def stops(self) -> list[QWidget]:
-        """Where Tab stops, in order."""
+        """The tab stops in order."""
         lines = [part for line in self.lines for part in (line.button, line.remove)]
         return [self.save_button, self.field, *lines]
 
@@ -130,9 +130,9 @@ class Mixes(QWidget):
         if 0 <= focused < len(self.lines):
             self.lines[focused].button.setFocus(Qt.FocusReason.TabFocusReason)
 
-    def _ask_name(self) -> None:
-        acting = [entry for entry in self._state.stack if entry.acts] or self._state.stack
-        self.field.setText(" + ".join(map(_short, acting))[:_LONGEST_NAME])
+    def _open_name_field(self) -> None:
+        active = [entry for entry in self._state.stack if entry.acts] or self._state.stack
+        self.field.setText(" + ".join(map(_shortened_name, active))[:_MAX_NAME_LENGTH])
         self.field.show()
         self.save_button.hide()
         self.field.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -159,6 +159,6 @@ class Mixes(QWidget):
         return super().eventFilter(watched, event)
 
 
-def _short(entry: AdapterEntry) -> str:
-    """A name of a few words: what a person would call it in a list of names."""
+def _shortened_name(entry: AdapterEntry) -> str:
+    """The adapter's name, cut to 20 characters with an ellipsis."""
     return entry.name if len(entry.name) <= 20 else entry.name[:19].rstrip() + "…"

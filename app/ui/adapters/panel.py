@@ -1,7 +1,7 @@
-"""The panel of adapters: slides in from the right, beside the conversation or over it where it is tight.
+"""Adapter panel: slides in from the right, docked beside the conversation or as an overlay.
 
-The panel itself is only the room it takes in a layout; what is seen is a sheet of the window, so
-that it can slide over what it does not push aside.
+`AdapterPanel` is only the spacer in the window's layout. The visible part is a `Sheet`, a direct
+child of the window, so that it can overlap the conversation when the window is narrow.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, label, set_property
 
 PANEL_WIDTH = 320
-_PAGE_WIDTH = 480  # pixels the conversation keeps when the panel stands beside it
-_MOST_KNOWN = 8  # files offered in the menu, the last added first
+_PAGE_WIDTH = 480  # pixels: the conversation's minimum width with the panel docked
+_MAX_RECENT = 8  # files offered in the menu, most recently added first
 _SENTENCE = "Adapters change how a model answers: its tone, its language, its trade."
 _NO_MODEL = "Adapters take effect as soon as a model is loaded."
 _PENDING = "Takes effect with the next answer."
 
 
 class AdapterPanel(QWidget):
-    """Listens to the states; says what the person wants in signals."""
+    """Shows the adapter stack and mixes of the state; emits the user's changes as signals."""
 
     opened = Signal()
     closed = Signal()
     added = Signal(Path)  # a GGUF file or a PEFT folder
-    removed = Signal(int)  # place in the stack, as everywhere here
+    removed = Signal(int)  # index in the stack, as in the other signals
     cleared = Signal()
     switched = Signal(int, bool)
     strength_changed = Signal(int, float)  # also while a slider is dragged
@@ -78,7 +78,7 @@ class AdapterPanel(QWidget):
         self.refresh()
 
     def _make_parts(self) -> None:
-        # No parents yet: the layouts give each its place, and Tab goes as the eye does.
+        # Created without parents: the layouts add them in visual order, which sets the Tab order.
         self.title = label("Adapters", "", READING)
         self.title.setFont(font(READING, QFont.Weight.Medium))
         self.close_button = IconButton("close", "Close the adapters")
@@ -157,24 +157,26 @@ class AdapterPanel(QWidget):
         adapters.mixes_changed.connect(self.refresh)
         self._state.model_changed.connect(self._show_note)
 
-    # --- what the window asks -------------------------------------------------------------------
+    # --- called by the window -------------------------------------------------------------------
 
     def open(self) -> None:
-        """Slide in; the keyboard goes to the panel."""
+        """Slide in and take the keyboard focus."""
         if self.is_open:
             return
         self.is_open = True
         self._focus_before = QApplication.focusWidget()
-        self._settle_parent()
+        self._reparent_sheet()
         self.sheet.show()
         self.sheet.raise_()
-        self._dock()
-        self.sheet.slide(self._outside(), self._home(), partial(self._arrive, hide=False))
+        self._update_docked_width()
+        self.sheet.slide(
+            self._closed_position(), self._open_position(), partial(self._finish_slide, hide=False)
+        )
         self.sheet.setFocus(Qt.FocusReason.OtherFocusReason)
         self.opened.emit()
 
     def close_panel(self) -> None:
-        """Slide out; the keyboard goes back to where it was."""
+        """Slide out and restore the previous keyboard focus."""
         if not self.is_open:
             return
         self.is_open = False
@@ -183,25 +185,27 @@ class AdapterPanel(QWidget):
         before, self._focus_before = self._focus_before, None
         if focused and before is not None and before.isVisible():
             before.setFocus(Qt.FocusReason.OtherFocusReason)
-        self.sheet.slide(self._home(), self._outside(), partial(self._arrive, hide=True))
-        self._dock()
+        self.sheet.slide(
+            self._open_position(), self._closed_position(), partial(self._finish_slide, hide=True)
+        )
+        self._update_docked_width()
         self.closed.emit()
 
     def toggle(self) -> None:
-        """Open, or close."""
+        """Open the panel if it is closed, else close it."""
         if self.is_open:
             self.close_panel()
         else:
             self.open()
 
     def set_available_width(self, width: int) -> None:
-        """Say how wide the room for conversation and panel is together, in pixels."""
+        """Set the width shared by the conversation and the panel, in pixels."""
         if width != self._available:
             self._available = width
-            self._dock()
+            self._update_docked_width()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         for part in (self.close_button, self.add_button, self.clear_button, self.list, self.mixes):
             part.apply_palette(palette)
@@ -210,7 +214,7 @@ class AdapterPanel(QWidget):
         self.sheet.setStyleSheet(sheet_style(palette))
 
     def refresh(self) -> None:
-        """Show the stack, the mixes and what the engine says."""
+        """Show the stack, the mixes and the note with the engine's error or pending changes."""
         stack, mixes = self._adapters.stack, self._adapters.mixes
         self.list.refresh()
         self.list.setVisible(bool(stack))
@@ -224,13 +228,13 @@ class AdapterPanel(QWidget):
         self._show_note()
 
     def open_menu(self) -> None:
-        """Offer files added before, or to choose one; returns at once."""
+        """Open the menu of recently added files and file choosers; does not block."""
         menu = QMenu(self.sheet)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.setToolTipsVisible(True)
         used = {entry.path for entry in self._adapters.stack}
         known = [each for each in reversed(self._adapters.known) if each.path not in used]
-        for each in known[:_MOST_KNOWN]:
+        for each in known[:_MAX_RECENT]:
             words = f"{each.name} (missing)" if each.missing else each.name
             short = self.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, 240)
             action = menu.addAction(short.replace("&", "&&"), partial(self.added.emit, each.path))
@@ -245,12 +249,12 @@ class AdapterPanel(QWidget):
     # --- steps ----------------------------------------------------------------------------------
 
     def _choose(self, *, folder: bool) -> None:
-        """Ask for a file or a folder; returns at once."""
+        """Open a file or folder dialog; does not block."""
         known = self._adapters.known
-        beside = known[-1].path if known else self._state.model.path
-        place = beside.parent if beside is not None else Path.home()
+        last_path = known[-1].path if known else self._state.model.path
+        start = last_path.parent if last_path is not None else Path.home()
         title = "Choose the folder of an adapter" if folder else "Choose an adapter"
-        dialog = QFileDialog(self.window(), title, str(place))
+        dialog = QFileDialog(self.window(), title, str(start))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if folder:
             dialog.setFileMode(QFileDialog.FileMode.Directory)
@@ -266,7 +270,7 @@ class AdapterPanel(QWidget):
         self.added.emit(Path(name))
 
     def _show_note(self) -> None:
-        """One quiet line at the foot, so that nothing above moves when it comes."""
+        """Show the note at the foot of the panel, where its appearance shifts no other widget."""
         adapters = self._adapters
         fault = " ".join(adapters.fault).strip()
         words = fault
@@ -287,52 +291,52 @@ class AdapterPanel(QWidget):
         for before, after in pairwise(stops):
             QWidget.setTabOrder(before, after)
 
-    # --- the place ------------------------------------------------------------------------------
+    # --- geometry -------------------------------------------------------------------------------
 
-    def _settle_parent(self) -> None:
+    def _reparent_sheet(self) -> None:
         window = self.window()
         if self.sheet.parentWidget() is not window:
             self.sheet.setParent(window)
 
-    def _dock(self) -> None:
-        """Take room in the layout where there is enough of it."""
+    def _update_docked_width(self) -> None:
+        """Reserve the panel's width in the layout if the window is wide enough, else none."""
         width = self.window().width() if self._available is None else self._available
         alone = self.window() is self
-        room = self.is_open and (alone or width >= PANEL_WIDTH + _PAGE_WIDTH)
-        self.setFixedWidth(PANEL_WIDTH if room else 0)
+        docked = self.is_open and (alone or width >= PANEL_WIDTH + _PAGE_WIDTH)
+        self.setFixedWidth(PANEL_WIDTH if docked else 0)
         parent = self.parentWidget()
         layout = parent.layout() if parent else None
         if layout is not None:
             layout.activate()
-        self._place()
+        self._place_sheet()
 
-    def _home(self) -> QPoint:
-        """The upper left corner of the sheet when it is open."""
+    def _open_position(self) -> QPoint:
+        """The top-left corner of the open sheet, in window coordinates."""
         corner = self.mapTo(self.window(), QPoint(0, 0))
         mirrored = self.layoutDirection() is Qt.LayoutDirection.RightToLeft
         return corner if mirrored else corner + QPoint(self.width() - self.sheet.width(), 0)
 
-    def _outside(self) -> QPoint:
+    def _closed_position(self) -> QPoint:
         mirrored = self.layoutDirection() is Qt.LayoutDirection.RightToLeft
         away = -PANEL_WIDTH if mirrored else PANEL_WIDTH
-        return self._home() + QPoint(away, 0)
+        return self._open_position() + QPoint(away, 0)
 
-    def _place(self) -> None:
-        """Put the sheet where it belongs, unless it is just sliding there."""
+    def _place_sheet(self) -> None:
+        """Resize the sheet and move it, or its running animation, to the open position."""
         self.sheet.resize(min(PANEL_WIDTH, self.window().width()), self.height())
         if self.is_open:
-            self.sheet.put(self._home())
+            self.sheet.move_to(self._open_position())
 
-    def _arrive(self, *, hide: bool) -> None:
+    def _finish_slide(self, *, hide: bool) -> None:
         if hide:
             self.sheet.hide()
         else:
-            self._place()
+            self._place_sheet()
 
     def moveEvent(self, event: QMoveEvent) -> None:
         super().moveEvent(event)
-        self._place()
+        self._place_sheet()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self._place_sheet()

@@ -1,4 +1,4 @@
-"""One adapter of the panel: handle, switch, name, strength, and what can be done with its file."""
+"""One row of the adapter panel: drag handle, switch, name, strength, menu and file details."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_property
 from app.ui.widgets.switch import Switch
 from engine import AdapterInfo
 
-_INDENT = 41  # pixels: where the track of the switch begins
+_INDENT = 41  # pixels: the left edge of the switch's track
 
 
 class Handle(IconButton):
-    """Drags its row with the mouse; with the keyboard the arrow keys move it."""
+    """Drag handle: reports mouse drags, and Up and Down keys as single steps."""
 
     pressed_at = Signal()
-    dragged_to = Signal(int)  # pixels, from the top of the screen
+    dragged_to = Signal(int)  # global y coordinate, pixels
     released_at = Signal()
     stepped = Signal(int)
 
@@ -58,7 +58,7 @@ class Handle(IconButton):
 
 
 class AdapterRow(QFrame):
-    """Shows one entry; what the person does with it leaves as signals."""
+    """Shows one adapter of the stack; emits the user's changes as signals."""
 
     switched = Signal(bool)
     strength_changed = Signal(float)
@@ -72,7 +72,7 @@ class AdapterRow(QFrame):
         self.path = path
         self._entry = AdapterEntry(path)
         self._info: AdapterInfo | None = None
-        # No parents yet: the layout gives each its place, and Tab goes as the eye does.
+        # Created without parents: the layouts add them in visual order, which sets the Tab order.
         self.handle = Handle()
         self.switch = Switch()
         self.name = ElidedLabel("", font(BODY, QFont.Weight.Medium), Qt.TextElideMode.ElideMiddle)
@@ -97,7 +97,7 @@ class AdapterRow(QFrame):
         first.addSpacing(6)
         first.addWidget(self.name, 1)
         first.addWidget(self.more)
-        second.setContentsMargins(_INDENT - 9, 0, 0, 0)  # the slider has an edge of its own
+        second.setContentsMargins(_INDENT - 9, 0, 0, 0)  # minus the slider's own margin
         second.setSpacing(4)
         second.addWidget(self.slider, 1)
         second.addWidget(self.field)
@@ -128,12 +128,12 @@ class AdapterRow(QFrame):
     def show_entry(
         self, entry: AdapterEntry, info: AdapterInfo | None, *, reading: bool, alone: bool
     ) -> None:
-        """Show the entry as it is now; nothing is sent."""
+        """Show an entry without emitting signals; `alone` disables the drag handle."""
         self._entry, self._info = entry, info
         blockers = [QSignalBlocker(each) for each in (self.switch, self.slider, self.field)]
         self.switch.setChecked(entry.on)
         self.slider.set_strength(entry.strength)
-        if self.field.value() != entry.strength:  # else what is being typed would go
+        if self.field.value() != entry.strength:  # setting an equal value would discard typed text
             self.field.setValue(entry.strength)
         del blockers
         self.slider.set_acting(entry.acts)
@@ -152,7 +152,7 @@ class AdapterRow(QFrame):
         self._name_parts(entry, problem)
 
     def _name_parts(self, entry: AdapterEntry, problem: str) -> None:
-        """What a screen reader calls the parts."""
+        """Set the accessible names and descriptions of the controls."""
         name = entry.name
         self.setAccessibleName(name)
         self.switch.setAccessibleName(name)
@@ -164,16 +164,16 @@ class AdapterRow(QFrame):
         self.more.setAccessibleName(f"More about {name}")
 
     def stops(self) -> tuple[QWidget, ...]:
-        """Where Tab stops, in order."""
+        """The tab stops in order."""
         return (self.handle, self.switch, self.more, self.slider, self.field)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         for part in (self.handle, self.switch, self.slider, self.field, self.more):
             part.apply_palette(palette)
 
     def open_menu(self) -> None:
-        """What can be done with the adapter besides; returns at once."""
+        """Open the menu of further actions; does not block."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         shown = not self.details.isHidden()
@@ -190,11 +190,11 @@ class AdapterRow(QFrame):
         menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
     def open_details(self) -> None:
-        """Show what is known of the file, under the strength."""
+        """Show the file details below the strength."""
         self._show_details(shown=True)
 
     def hide_details(self) -> None:
-        """Hide it again."""
+        """Hide the file details."""
         self._show_details(shown=False)
 
     # --- steps ----------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class AdapterRow(QFrame):
         self.strength_settled.emit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Alt+Up and Alt+Down move the row, whatever those keys mean to the part with the focus."""
+        """Move the row on Alt+Up and Alt+Down before the focused control handles those keys."""
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             step = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}.get(Qt.Key(event.key()))
             if step and event.modifiers() & Qt.KeyboardModifier.AltModifier:
@@ -234,7 +234,7 @@ class AdapterRow(QFrame):
 
 
 def details_of(info: AdapterInfo | None) -> str:
-    """What is known of a loaded adapter: kind, rank, reach and size."""
+    """One line on a loaded adapter: kind, rank, number of adapted matrices and size."""
     if info is None:
         return "Not loaded yet"
     matrices = "1 matrix" if info.targets == 1 else f"{info.targets} matrices"

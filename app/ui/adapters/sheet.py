@@ -1,4 +1,4 @@
-"""What is seen of the panel of adapters: a sheet that slides, and takes files dropped on it."""
+"""The visible frame of the adapter panel: slide animation and file drop target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLIDE_MILLISECONDS = 140
 
 
 class Sheet(QFrame):
-    """What is seen of the panel; takes files that are dropped on it."""
+    """Frame of the adapter panel: animates its position and accepts dropped adapter files."""
 
     dropped = Signal(Path)
     escaped = Signal()
@@ -32,9 +32,9 @@ class Sheet(QFrame):
         self._animation: QPropertyAnimation | None = None
 
     def slide(self, start: QPoint, end: QPoint, arrived: Callable[[], None]) -> None:
-        """Move softly, unless the system asks for no motion; `arrived` is called at the end."""
+        """Animate from `start` to `end`, then call `arrived`; jumps if animations are disabled."""
         if self._animation is not None:
-            start = self.pos()  # it turns round where it is
+            start = self.pos()  # a running animation is reversed from the current position
             self._animation.stop()
             self._animation = None
         hint = QStyle.StyleHint.SH_Widget_Animation_Duration
@@ -56,8 +56,8 @@ class Sheet(QFrame):
         self._animation = animation
         animation.start(QPropertyAnimation.DeletionPolicy.DeleteWhenStopped)
 
-    def put(self, corner: QPoint) -> None:
-        """Stand there, or slide there if it is on its way."""
+    def move_to(self, corner: QPoint) -> None:
+        """Move the top-left corner to `corner`; a running animation ends there instead."""
         if self._animation is not None:
             self._animation.setEndValue(corner)
         else:
@@ -86,13 +86,13 @@ class Sheet(QFrame):
 
 
 def _adapters_in(event: QDropEvent) -> list[Path]:
-    """What of that which is dragged may be adapters."""
+    """The dragged local paths that look like adapters by their names."""
     urls = [url for url in event.mimeData().urls() if url.isLocalFile()]
     return [path for url in urls if is_adapter_name(path := Path(url.toLocalFile()))]
 
 
 def sheet_style(p: Palette) -> str:
-    """The style of the panel's own parts."""
+    """The style sheet of the panel for one palette."""
     line = 2 if p.hairline == p.text else 1
     return f"""
 QFrame#adapters {{ background: {p.sunken}; border: none; border-left: {line}px solid {p.hairline}; }}

@@ -1,7 +1,6 @@
-"""How strongly an adapter is applied: a slider with a detent at 1 and at 0, and a field beside it.
+"""Adapter strength: a slider with detents at 0 and 1, and a spin box for the exact number.
 
-The slider counts in hundredths, because Qt's sliders know whole numbers only; screen readers are
-told the number a person sees.
+QSlider holds integers only, so its value is in hundredths; the accessible value is the strength.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CONTROL, SMALL, figures
 from app.ui.widgets import accessibility
 
-HUNDREDTHS = 100  # of the slider's numbers in a strength of 1
+HUNDREDTHS = 100  # slider units in a strength of 1
 STEP = 0.05
-_PULL = 6.0  # pixels around a detent from where the knob jumps onto it
-_KNOB = 7.0  # pixels, radius
-_EDGE = 9.0  # pixels left and right of the track, for the knob and its ring
+_SNAP_DISTANCE = 6.0  # pixels: the knob snaps to a detent within this distance
+_KNOB_RADIUS = 7.0  # pixels, radius
+_TRACK_MARGIN = 9.0  # pixels left and right of the track, for the knob and its focus ring
 _DETENTS = (HUNDREDTHS, 0)
 
 
 class StrengthSlider(QSlider):
-    """From -2 to 2; a tick at 1, a small ring at 0, where the adapter does nothing."""
+    """Slider from -2 to 2 with a tick at 1 and a ring at 0, where the adapter has no effect."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
-        accessibility.register(StrengthSlider, _SliderAccess)
+        accessibility.register(StrengthSlider, _AccessibleSlider)
         self._palette = LIGHT
         self._acts = True
         most = round(STRONGEST * HUNDREDTHS)
@@ -62,17 +61,17 @@ class StrengthSlider(QSlider):
         return self.value() / HUNDREDTHS
 
     def set_strength(self, strength: float) -> None:
-        """Move the knob."""
+        """Set the value from a strength, rounded to hundredths."""
         self.setValue(round(strength * HUNDREDTHS))
 
     def set_acting(self, acts: bool) -> None:
-        """Whether its adapter is switched on: then the track is filled in the accent."""
+        """Set whether the adapter is switched on, which fills the track in the accent colour."""
         if acts != self._acts:
             self._acts = acts
             self.update()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 
@@ -82,21 +81,21 @@ class StrengthSlider(QSlider):
     def minimumSizeHint(self) -> QSize:
         return QSize(80, 28)
 
-    # --- the mouse ------------------------------------------------------------------------------
+    # --- mouse ----------------------------------------------------------------------------------
 
-    def place_of(self, value: int) -> float:
-        """Where the knob stands for a value, in pixels."""
+    def x_for_value(self, value: int) -> float:
+        """The x coordinate of the knob's centre for a value, in pixels."""
         share = (value - self.minimum()) / (self.maximum() - self.minimum())
         if self.layoutDirection() is Qt.LayoutDirection.RightToLeft:
             share = 1.0 - share
-        return _EDGE + share * (self.width() - 2 * _EDGE)
+        return _TRACK_MARGIN + share * (self.width() - 2 * _TRACK_MARGIN)
 
     def value_at(self, x: float) -> int:
-        """The value a knob at `x` stands for: whole steps, and the detents from some pixels away."""
+        """The value for a knob centred at `x`, rounded to whole steps or snapped to a detent."""
         for detent in _DETENTS:
-            if abs(x - self.place_of(detent)) <= _PULL:
+            if abs(x - self.x_for_value(detent)) <= _SNAP_DISTANCE:
                 return detent
-        share = min(max((x - _EDGE) / max(self.width() - 2 * _EDGE, 1.0), 0.0), 1.0)
+        share = min(max((x - _TRACK_MARGIN) / max(self.width() - 2 * _TRACK_MARGIN, 1.0), 0.0), 1.0)
         if self.layoutDirection() is Qt.LayoutDirection.RightToLeft:
             share = 1.0 - share
         value = self.minimum() + share * (self.maximum() - self.minimum())
@@ -121,22 +120,26 @@ class StrengthSlider(QSlider):
         self.sliderReleased.emit()
 
     def wheelEvent(self, e: QWheelEvent) -> None:
-        e.ignore()  # the list scrolls; nothing changes in passing
+        e.ignore()  # the list scrolls instead: the wheel must not change a strength by accident
 
     # --- drawing --------------------------------------------------------------------------------
 
     def paintEvent(self, ev: QPaintEvent) -> None:
         palette, middle = self._palette, self.height() / 2
-        bare = palette.hairline == palette.accent  # high contrast: outlines
-        knob, zero, one = (self.place_of(value) for value in (self.value(), 0, HUNDREDTHS))
+        high_contrast = palette.hairline == palette.accent  # high contrast: outlines
+        knob, zero, one = (self.x_for_value(value) for value in (self.value(), 0, HUNDREDTHS))
         ink = QColor(palette.accent if self._acts else palette.faint)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(palette.faint if bare else palette.hairline))
-        thin = 1.0 if bare else 2.0
+        painter.setBrush(QColor(palette.faint if high_contrast else palette.hairline))
+        thin = 1.0 if high_contrast else 2.0
         painter.drawRoundedRect(
-            QRectF(_EDGE, middle - thin / 2 - 0.5, self.width() - 2 * _EDGE, thin + 1), 2, 2
+            QRectF(
+                _TRACK_MARGIN, middle - thin / 2 - 0.5, self.width() - 2 * _TRACK_MARGIN, thin + 1
+            ),
+            2,
+            2,
         )
         painter.setBrush(ink)
         painter.drawRoundedRect(
@@ -149,7 +152,7 @@ class StrengthSlider(QSlider):
         painter.drawEllipse(QPointF(zero, middle), 2.5, 2.5)
         painter.setPen(QPen(ink, 2))
         painter.setBrush(QColor(palette.surface))
-        painter.drawEllipse(QPointF(knob, middle), _KNOB - 1, _KNOB - 1)
+        painter.drawEllipse(QPointF(knob, middle), _KNOB_RADIUS - 1, _KNOB_RADIUS - 1)
         if self.hasFocus():
             painter.setPen(QPen(QColor(palette.accent), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -158,7 +161,7 @@ class StrengthSlider(QSlider):
 
 
 class StrengthField(QDoubleSpinBox):
-    """The same number to type; the arrow keys change it by 0.05."""
+    """Spin box for the strength; the arrow keys change it by 0.05."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -169,14 +172,14 @@ class StrengthField(QDoubleSpinBox):
         self.setKeyboardTracking(False)
         self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
         self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.setFrame(False)  # drawn here, and only where it is reached for
+        self.setFrame(False)  # `paintEvent` draws it on hover and focus only
         self._palette = LIGHT
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFont(figures(SMALL))
         self.setFixedSize(52, 28)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 
@@ -185,8 +188,8 @@ class StrengthField(QDoubleSpinBox):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         palette, focused = self._palette, self.hasFocus()
-        bare = palette.hairline == palette.text
-        if not (focused or self.underMouse() or bare):
+        high_contrast = palette.hairline == palette.text
+        if not (focused or self.underMouse() or high_contrast):
             return
         line = 2.0 if focused else 1.0
         painter = QPainter(self)
@@ -199,8 +202,8 @@ class StrengthField(QDoubleSpinBox):
         painter.end()
 
 
-class _Value(QAccessibleValueInterface):
-    """The number of a slider as screen readers read and set it."""
+class _AccessibleStrength(QAccessibleValueInterface):
+    """Accessible value interface of a `StrengthSlider`, in units of strength."""
 
     def __init__(self, slider: StrengthSlider) -> None:
         super().__init__()
@@ -222,13 +225,13 @@ class _Value(QAccessibleValueInterface):
         return STEP
 
 
-class _SliderAccess(QAccessibleWidget):
-    """A slider whose value is the strength it stands for."""
+class _AccessibleSlider(QAccessibleWidget):
+    """Accessible interface of a `StrengthSlider`: its value text is the strength."""
 
     def __init__(self, slider: StrengthSlider) -> None:
         super().__init__(slider, QAccessible.Role.Slider, "")
         self._slider = slider
-        self._value = _Value(slider)
+        self._value = _AccessibleStrength(slider)
 
     def text(self, t: QAccessible.Text) -> str:
         if t is QAccessible.Text.Value:

@@ -46,8 +46,8 @@ def test_the_switch_takes_an_adapter_out_and_puts_it_back(qtbot: QtBot, bench: B
 def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
     row = bench.panel.list.rows[0]
-    start = QPoint(round(row.slider.place_of(100)), row.slider.height() // 2)
-    end = QPoint(round(row.slider.place_of(-150)), start.y())
+    start = QPoint(round(row.slider.x_for_value(100)), row.slider.height() // 2)
+    end = QPoint(round(row.slider.x_for_value(-150)), start.y())
     qtbot.mousePress(row.slider, Qt.MouseButton.LeftButton, pos=start)
     for step in range(1, 31):
         qtbot.mouseMove(row.slider, start + (end - start) * step / 30)
@@ -63,7 +63,7 @@ def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench)
 def test_the_slider_jumps_onto_its_detents_from_some_pixels_away(bench: Bench, detent: int) -> None:
     bench.open(PIRATE)
     slider = bench.panel.list.rows[0].slider
-    place = slider.place_of(detent)
+    place = slider.x_for_value(detent)
     near = {slider.value_at(place + offset) for offset in range(-5, 6)}
     assert near == {detent}
     assert slider.value_at(place - 12) < detent < slider.value_at(place + 12)
@@ -82,8 +82,8 @@ def test_from_right_to_left_the_slider_is_mirrored(bench: Bench) -> None:
     bench.open(PIRATE)
     slider = bench.panel.list.rows[0].slider
     slider.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
-    assert slider.place_of(-200) > slider.place_of(200)
-    assert slider.value_at(slider.place_of(150)) == 150
+    assert slider.x_for_value(-200) > slider.x_for_value(200)
+    assert slider.value_at(slider.x_for_value(150)) == 150
 
 
 def test_keys_move_the_slider_and_the_field_by_the_same_step(qtbot: QtBot, bench: Bench) -> None:
