@@ -153,7 +153,7 @@ class Window(QWidget):
     # --- what the program asks ------------------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         if self.preferences is not None:
             self.preferences.apply_palette(palette)

@@ -1,1 +1,1 @@
-"""Blocks of a message: how text, code and tables are laid out and painted."""
+"""Layout and painting of message blocks: text, code and tables."""

@@ -1,7 +1,7 @@
-"""Blocks of a message as they are laid out and drawn: paragraphs, headings, rules.
+"""Block views: layout, painting and hit testing of paragraphs, headings and rules.
 
-Every view of a block answers the same questions, gathered in `BlockView`: how high at this width,
-what to draw, which position is under a point, what text lies between two positions.
+`BlockView` is the interface of every block view. A position is an offset in UTF-16 code units into
+the block's plain text; coordinates are pixels relative to the block's top-left corner.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from app.ui.blocks.text import Flow, Link, cut, word_around
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What a block needs to draw itself."""
+    """Paint context of a block: painter, style, clip rectangle, text colour, mouse position."""
 
     painter: QPainter
     style: ReadingStyle
-    clip: QRectF  # painter coordinates: what has to be drawn
+    clip: QRectF  # the area to repaint, in painter coordinates
     color: QColor  # of plain text
-    hover: QPointF | None = None  # the mouse, in coordinates of the block
+    hover: QPointF | None = None  # the mouse position, in block coordinates
 
 
 class BlockView(Protocol):
-    """One block, laid out; points are relative to its upper left corner."""
+    """Interface of a laid-out block; points are relative to its top-left corner."""
 
     block: Block
     height: float
@@ -37,12 +37,12 @@ class BlockView(Protocol):
 
     @property
     def length(self) -> int:
-        """How many positions the block has."""
+        """The number of text positions in the block."""
         ...
 
     @property
     def natural_width(self) -> float:
-        """How wide the widest line is."""
+        """The width of the widest line, in pixels."""
         ...
 
     def layout(self, width: float) -> float:
@@ -50,11 +50,11 @@ class BlockView(Protocol):
         ...
 
     def update(self, block: Block) -> bool:
-        """Take over a later state of the same block; False when a new view is needed."""
+        """Update to a later state of the same block; False if a new view is needed."""
         ...
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
-        """Draw at `origin`, with the positions of `selected` marked."""
+        """Paint at `origin`, with the range of positions `selected` highlighted."""
         ...
 
     def hit(self, x: float, y: float) -> int:
@@ -74,19 +74,19 @@ class BlockView(Protocol):
         ...
 
     def text(self, start: int, end: int) -> str:
-        """The plain text between two positions."""
+        """The plain text of a range of positions."""
         ...
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The positions of the word at a position."""
+        """The start and end of the word at a position."""
         ...
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """The positions of the line at a position."""
+        """The start and end of the line at a position."""
         ...
 
     def end_point(self) -> QPointF:
-        """Where the text ends, at the middle of its last line."""
+        """The end of the text, vertically centred on its last line."""
         ...
 
 
@@ -104,12 +104,12 @@ class TextView:
 
     @property
     def length(self) -> int:
-        """How many positions the block has."""
+        """The number of text positions in the block."""
         return self._flow.length
 
     @property
     def natural_width(self) -> float:
-        """How wide the widest line is."""
+        """The width of the widest line, in pixels."""
         return self._flow.natural_width
 
     def layout(self, width: float) -> float:
@@ -118,11 +118,11 @@ class TextView:
         return self.height
 
     def update(self, block: Block) -> bool:
-        """Text is laid out afresh each time: only an equal block can be taken over."""
+        """True only for an equal block: changed text needs a new layout."""
         return block == self.block
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
-        """Draw the lines."""
+        """Paint the lines of text."""
         self._flow.paint(canvas.painter, origin, canvas.style, canvas.color, selected, canvas.clip)
 
     def hit(self, x: float, y: float) -> int:
@@ -130,7 +130,7 @@ class TextView:
         return self._flow.hit(x, y)
 
     def over_text(self, x: float, y: float) -> bool:
-        """Whether a point lies on the letters."""
+        """Whether a point lies on the text of a line."""
         return self._flow.over_text(x, y)
 
     def link_at(self, x: float, y: float) -> str:
@@ -142,25 +142,25 @@ class TextView:
         return self._flow.links()
 
     def text(self, start: int, end: int) -> str:
-        """The plain text between two positions."""
+        """The plain text of a range of positions."""
         return cut(self._flow.text, start, end).replace("\u2028", "\n")
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The positions of the word at a position."""
+        """The start and end of the word at a position."""
         return word_around(self._flow.text, position)
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """A third click takes the paragraph, as everywhere."""
+        """The whole paragraph: a triple click selects it."""
         del position
         return 0, self._flow.length
 
     def end_point(self) -> QPointF:
-        """Where the text ends, at the middle of its last line."""
+        """The end of the text, vertically centred on its last line."""
         return self._flow.end_point()
 
 
 class RuleView:
-    """A horizontal line."""
+    """A thematic break, painted as a horizontal line."""
 
     def __init__(self, block: Rule) -> None:
         self.block: Block = block
@@ -170,12 +170,12 @@ class RuleView:
 
     @property
     def length(self) -> int:
-        """A rule counts as one position, so that it can be selected."""
+        """One position, so that the rule can be selected."""
         return 1
 
     @property
     def natural_width(self) -> float:
-        """A rule is as wide as it may be."""
+        """The width of the last layout: a rule fills the column."""
         return self._width
 
     def layout(self, width: float) -> float:
@@ -184,7 +184,7 @@ class RuleView:
         return self.height
 
     def update(self, block: Block) -> bool:
-        """One rule is as good as another."""
+        """True for any rule: all rules look the same."""
         if not isinstance(block, Rule):
             return False
         self.block = block
@@ -195,7 +195,9 @@ class RuleView:
         if selected:
             area = QRectF(origin.x(), origin.y(), self._width, self.height)
             canvas.painter.fillRect(area, canvas.style.selection)
-        line = QRectF(origin.x(), origin.y() + 8, self._width, 2 if canvas.style.bare else 1)
+        line = QRectF(
+            origin.x(), origin.y() + 8, self._width, 2 if canvas.style.high_contrast else 1
+        )
         canvas.painter.fillRect(line, canvas.style.hairline)
 
     def hit(self, x: float, y: float) -> int:
@@ -204,33 +206,33 @@ class RuleView:
         return int(y > self.height / 2)
 
     def over_text(self, x: float, y: float) -> bool:
-        """There is no text."""
+        """False: a rule has no text."""
         del x, y
         return False
 
     def link_at(self, x: float, y: float) -> str:
-        """There are no links."""
+        """Empty: a rule has no links."""
         del x, y
         return ""
 
     def links(self) -> list[Link]:
-        """There are no links."""
+        """Empty: a rule has no links."""
         return []
 
     def text(self, start: int, end: int) -> str:
-        """A rule as a person would type it."""
+        """The rule as Markdown, or an empty text for an empty range."""
         return "---" if end > start else ""
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The rule."""
+        """The whole rule."""
         del position
         return 0, 1
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """The rule."""
+        """The whole rule."""
         del position
         return 0, 1
 
     def end_point(self) -> QPointF:
-        """Below the rule, where text goes on."""
+        """The left edge below the rule, where following text begins."""
         return QPointF(0.0, self.height + 8)

@@ -1,7 +1,7 @@
-"""A code block: a sunken card with the language and Copy above its lines.
+"""Code block view: a card with a header (language, Copy button) above the lines of code.
 
-Lines are laid out one by one when they are first seen, so a block of 2,000 lines costs no more
-than the 30 that fit on the screen, and a line that streams in costs one line.
+Each line has a QTextLayout that is created when the line is first painted, so a block of 2,000
+lines costs no more than the 30 in the viewport, and a streamed line costs one line.
 """
 
 from __future__ import annotations
@@ -15,54 +15,56 @@ from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
 from app.markdown.blocks import Block, Code
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
-from app.ui.blocks.scrolling import GRIP, Sideways
+from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import CODE_HEADER, CODE_LINE, CODE_PADDING, ReadingStyle
 from app.ui.blocks.text import Link, cut, selection_range, units, word_around, x_of
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD, RADIUS_CONTROL
 
-AT_ONCE = 120  # lines coloured exactly when first drawn; longer blocks in slices
-TABS = 4  # columns
+IMMEDIATE_LINES = (
+    120  # blocks of up to so many lines are highlighted when first painted, longer ones later
+)
+TAB_COLUMNS = 4  # tab width in columns
 _COPY_WIDTH = 76.0
 
 
 class CodeView:
-    """One code block, laid out."""
+    """Layout, highlighting, painting and hit testing of one code block."""
 
     def __init__(
-        self, block: Code, style: ReadingStyle, colour_later: Callable[[CodeView], None]
+        self, block: Code, style: ReadingStyle, highlight_later: Callable[[CodeView], None]
     ) -> None:
         self.block: Block = block
         self.height = 0.0
         self.right_to_left = False
         self.copied = False
-        self.changed_from = 0.0  # where drawing changed with the last update
-        self.sideways = Sideways()
+        self.changed_from = 0.0  # y from which the last update needs a repaint
+        self.horizontal_scroll = HorizontalScroll()
         self._code = block
         self._style = style
-        self._colour_later = colour_later
+        self._highlight_later = highlight_later
         self._column = style.code_metrics.horizontalAdvance("0")
         self._lines: list[str] = [""]
-        self._starts: list[int] = [0]  # position each line begins at
+        self._starts: list[int] = [0]  # position of the first character of each line
         self._widest = 0.0
         self._width = 0.0
         self._spans: list[list[Span] | None] = [None]
-        self._exact: Iterator[list[Span]] | None = None
-        self._next_exact = 0
-        self._asked = False
-        self._drawn: dict[int, QTextLayout] = {}
+        self._exact_spans: Iterator[list[Span]] | None = None
+        self._next_exact_line = 0
+        self._highlighting_requested = False
+        self._line_layouts: dict[int, QTextLayout] = {}
         self._extend(block.text)
 
     # --- content ----------------------------------------------------------------------------
 
     @property
     def length(self) -> int:
-        """How many positions the block has."""
+        """The number of text positions in the block."""
         return self._starts[-1] + units(self._lines[-1])
 
     @property
     def natural_width(self) -> float:
-        """How wide the card wants to be."""
+        """The width of the card without scrolling, in pixels."""
         return self._widest + 2 * CODE_PADDING
 
     @property
@@ -71,13 +73,13 @@ class CodeView:
         return self._code.text
 
     def update(self, block: Block) -> bool:
-        """Take over more lines; False when what was there has changed."""
+        """Append streamed text; False if earlier text changed, which needs a new view."""
         if not isinstance(block, Code) or block.language != self._code.language:
             return False
         before = self._code.text
-        self.changed_from = self.height - 2 * CODE_LINE - GRIP - 12
+        self.changed_from = self.height - 2 * CODE_LINE - GRAB_HEIGHT - 12
         if not block.text.startswith(before):
-            # The line being written may lose what turned out to be the closing fence.
+            # The last line loses characters that turned out to be the closing fence.
             if not before.startswith(block.text) or "\n" in before[len(block.text) + 1 :]:
                 return False
             self._shorten(block.text)
@@ -92,13 +94,13 @@ class CodeView:
         count = text.count("\n") + 1
         del self._lines[count:], self._starts[count:], self._spans[count:]
         self._lines[-1] = text.rsplit("\n", 1)[-1]
-        self._forget(count - 1)
+        self._invalidate_from(count - 1)
 
     def _extend(self, text: str) -> None:
         first, *rest = text.split("\n")
         at = len(self._lines) - 1
         self._lines[at] += first
-        self._forget(at)
+        self._invalidate_from(at)
         for line in rest:
             self._starts.append(self._starts[-1] + units(self._lines[-1]) + 1)
             self._lines.append(line)
@@ -106,35 +108,35 @@ class CodeView:
         for line in self._lines[at:]:
             self._widest = max(self._widest, self._line_width(line))
 
-    def _forget(self, index: int) -> None:
+    def _invalidate_from(self, index: int) -> None:
         self._spans[index:] = [None] * (len(self._spans) - index)
-        for later in [n for n in self._drawn if n >= index]:
-            del self._drawn[later]
+        for later in [n for n in self._line_layouts if n >= index]:
+            del self._line_layouts[later]
 
     def _line_width(self, line: str) -> float:
         if line.isascii():
-            return len(line.expandtabs(TABS)) * self._column
-        return self._style.code_metrics.horizontalAdvance(line.expandtabs(TABS))
+            return len(line.expandtabs(TAB_COLUMNS)) * self._column
+        return self._style.code_metrics.horizontalAdvance(line.expandtabs(TAB_COLUMNS))
 
     # --- layout -----------------------------------------------------------------------------
 
     def layout(self, width: float) -> float:
         """Lay out for a width; returns the height."""
         self._width = width
-        self.sideways.fit(self._widest, width - 2 * CODE_PADDING)
-        foot = GRIP if self.sideways.overflows else 0
+        self.horizontal_scroll.fit(self._widest, width - 2 * CODE_PADDING)
+        foot = GRAB_HEIGHT if self.horizontal_scroll.overflows else 0
         self.height = float(CODE_HEADER + len(self._lines) * CODE_LINE + 12 + foot)
         return self.height
 
     def _line(self, index: int) -> QTextLayout:
-        """The laid out line, made when it is first needed."""
-        found = self._drawn.get(index)
+        """The cached layout of a line, created on first use."""
+        found = self._line_layouts.get(index)
         if found:
             return found
         layout = QTextLayout(self._lines[index], self._style.code)
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.NoWrap)
-        option.setTabStopDistance(TABS * self._column)
+        option.setTabStopDistance(TAB_COLUMNS * self._column)
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         layout.setTextOption(option)
         layout.setCacheEnabled(True)
@@ -142,15 +144,15 @@ class CodeView:
         layout.beginLayout()
         layout.createLine().setLineWidth(1e6)
         layout.endLayout()
-        if len(self._drawn) > 400:
-            self._drawn.clear()
-        self._drawn[index] = layout
+        if len(self._line_layouts) > 400:
+            self._line_layouts.clear()
+        self._line_layouts[index] = layout
         return layout
 
-    # --- colours ----------------------------------------------------------------------------
+    # --- highlighting -----------------------------------------------------------------------
 
     def roles(self, index: int) -> list[Span]:
-        """The coloured parts of a line as they are known now."""
+        """The highlighted spans of a line: exact if computed already, else provisional."""
         spans = self._spans[index]
         if spans is None:
             lexer = lexer_for(self._code.language)
@@ -169,75 +171,77 @@ class CodeView:
             ranges.append(part)
         return ranges
 
-    def _colour(self) -> None:
-        """See to it that the block gets its colours: provisional ones now, exact ones at its end."""
-        if self._asked:
+    def _request_highlighting(self) -> None:
+        """Schedule exact highlighting once the lexer is loaded and the block is complete."""
+        if self._highlighting_requested:
             return
         if not is_ready(self._code.language):
-            self._asked = True
-            self._colour_later(self)
+            self._highlighting_requested = True
+            self._highlight_later(self)
         elif self._code.closed:
-            self._asked = True
-            if len(self._lines) <= AT_ONCE:
-                self.colour_some(lambda: True)
+            self._highlighting_requested = True
+            if len(self._lines) <= IMMEDIATE_LINES:
+                self.highlight_some(lambda: True)
             else:
-                self._colour_later(self)
+                self._highlight_later(self)
 
     @property
-    def can_colour(self) -> bool:
-        """Whether the language is known by now."""
+    def lexer_ready(self) -> bool:
+        """Whether the lexer of the block's language is loaded."""
         return is_ready(self._code.language)
 
-    def colour_some(self, start_next: Callable[[], bool]) -> bool:
-        """Colour exact lines while `start_next()`; returns whether any are left."""
+    def highlight_some(self, start_next: Callable[[], bool]) -> bool:
+        """Highlight lines exactly while `start_next()` is true; returns whether any are left."""
         lexer = lexer_for(self._code.language)
-        if self._exact is None:
-            self._forget(0)
-            self._asked = self._code.closed
+        if self._exact_spans is None:
+            self._invalidate_from(0)
+            self._highlighting_requested = self._code.closed
             if lexer is None or not self._code.closed:
                 return False
-            self._exact = exact_spans(lexer, self._code.text)
-            self._next_exact = 0
-        for spans in self._exact:
-            index = self._next_exact
+            self._exact_spans = exact_spans(lexer, self._code.text)
+            self._next_exact_line = 0
+        for spans in self._exact_spans:
+            index = self._next_exact_line
             if index >= len(self._spans):
                 break
             if self._spans[index] != spans:
                 self._spans[index] = spans
-                self._drawn.pop(index, None)
-            self._next_exact += 1
+                self._line_layouts.pop(index, None)
+            self._next_exact_line += 1
             if not start_next():
                 return True
-        self._exact = None
+        self._exact_spans = None
         return False
 
     # --- painting ---------------------------------------------------------------------------
 
     def copy_area(self) -> QRectF:
-        """Where Copy is."""
+        """The rectangle of the Copy button."""
         return QRectF(self._width - _COPY_WIDTH - 6, 4, _COPY_WIDTH, CODE_HEADER - 8)
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
-        """Draw the card, its header and the lines inside the clip."""
+        """Paint the card, its header and the lines inside the clip rectangle."""
         painter, style = canvas.painter, canvas.style
-        self._colour()
+        self._request_highlighting()
         card = QRectF(origin.x(), origin.y(), self._width, self.height)
-        painter.setPen(QPen(style.hairline, 2) if style.bare else QPen(style.card_line, 1))
+        painter.setPen(QPen(style.hairline, 2) if style.high_contrast else QPen(style.card_line, 1))
         painter.setBrush(style.sunken)
         painter.drawRoundedRect(card.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS_CARD, RADIUS_CARD)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if canvas.clip.top() < origin.y() + CODE_HEADER:
             self._paint_header(canvas, origin)
         painter.save()
-        room = card.adjusted(CODE_PADDING - 2, CODE_HEADER, 2 - CODE_PADDING, 0)
-        painter.setClipRect(room & canvas.clip, Qt.ClipOperation.IntersectClip)
+        inner = card.adjusted(CODE_PADDING - 2, CODE_HEADER, 2 - CODE_PADDING, 0)
+        painter.setClipRect(inner & canvas.clip, Qt.ClipOperation.IntersectClip)
         top = origin.y() + CODE_HEADER
         first = max(0, int((canvas.clip.top() - top) // CODE_LINE))
         last = min(len(self._lines), int((canvas.clip.bottom() - top) // CODE_LINE) + 1)
         for index in range(first, last):
             self._paint_line(canvas, origin, index, selected)
         painter.restore()
-        self.sideways.paint(painter, origin.x() + CODE_PADDING, card.bottom() - 6, style.hairline)
+        self.horizontal_scroll.paint(
+            painter, origin.x() + CODE_PADDING, card.bottom() - 6, style.hairline
+        )
 
     def _paint_header(self, canvas: Canvas, origin: QPointF) -> None:
         painter, style = canvas.painter, canvas.style
@@ -252,7 +256,7 @@ class CodeView:
         area.translate(origin)
         if hovered:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(style.card if not style.bare else style.hairline)
+            painter.setBrush(style.card if not style.high_contrast else style.hairline)
             painter.drawRoundedRect(area, RADIUS_CONTROL, RADIUS_CONTROL)
             painter.setBrush(Qt.BrushStyle.NoBrush)
         color = style.accent if self.copied else style.ink if hovered else style.secondary
@@ -272,7 +276,7 @@ class CodeView:
         self, canvas: Canvas, origin: QPointF, index: int, selected: tuple[int, int] | None
     ) -> None:
         layout = self._line(index)
-        x = origin.x() + CODE_PADDING - self.sideways.offset
+        x = origin.x() + CODE_PADDING - self.horizontal_scroll.offset
         y = origin.y() + CODE_HEADER + index * CODE_LINE
         ranges: list[QTextLayout.FormatRange] = []
         if selected:
@@ -280,7 +284,7 @@ class CodeView:
             first, last = max(selected[0] - start, 0), min(selected[1] - start, length)
             if first < last:
                 ranges.append(selection_range((first, last), canvas.style))
-            if first <= length < selected[1] - start:  # the end of the line is selected too
+            if first <= length < selected[1] - start:  # the line break is selected too
                 edge = x + self._line_x(index, length)
                 mark = QRectF(edge, y, self._column / 2, CODE_LINE)
                 canvas.painter.fillRect(mark, canvas.style.selection)
@@ -303,7 +307,7 @@ class CodeView:
             return 0
         if index >= len(self._lines):
             return self.length
-        inside = x - CODE_PADDING + self.sideways.offset
+        inside = x - CODE_PADDING + self.horizontal_scroll.offset
         return self._starts[index] + int(self._line(index).lineAt(0).xToCursor(inside))
 
     def over_text(self, x: float, y: float) -> bool:
@@ -311,17 +315,17 @@ class CodeView:
         inside = CODE_HEADER <= y < CODE_HEADER + len(self._lines) * CODE_LINE
         return inside and CODE_PADDING <= x <= self._width - CODE_PADDING
 
-    def over_bar(self, y: float) -> bool:
-        """Whether a height is that of the bar that scrolls sideways."""
-        return self.sideways.overflows and y >= self.height - GRIP - 4
+    def over_scroll_bar(self, y: float) -> bool:
+        """Whether `y` hits the horizontal scroll bar."""
+        return self.horizontal_scroll.overflows and y >= self.height - GRAB_HEIGHT - 4
 
     def link_at(self, x: float, y: float) -> str:
-        """Code has no links."""
+        """Empty: code has no links."""
         del x, y
         return ""
 
     def links(self) -> list[Link]:
-        """Code has no links."""
+        """Empty: code has no links."""
         return []
 
     def text(self, start: int, end: int) -> str:
@@ -329,20 +333,20 @@ class CodeView:
         return cut(self._code.text, start, end)
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The positions of the word at a position."""
+        """The start and end of the word at a position."""
         index = self._line_of(position)
         start, end = word_around(self._lines[index], position - self._starts[index])
         return self._starts[index] + start, self._starts[index] + end
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """The positions of the line at a position, with its end."""
+        """The start and end of the line at a position, including its line break."""
         index = self._line_of(position)
         following = self._starts[index + 1 : index + 2]
         return self._starts[index], following[0] if following else self.length
 
     def end_point(self) -> QPointF:
-        """Where the code ends, at the middle of its last line."""
+        """The end of the code, vertically centred on its last line."""
         index = len(self._lines) - 1
-        x = CODE_PADDING + self._line_width(self._lines[index]) - self.sideways.offset
+        x = CODE_PADDING + self._line_width(self._lines[index]) - self.horizontal_scroll.offset
         y = CODE_HEADER + (index + 0.5) * CODE_LINE
         return QPointF(min(x, self._width - CODE_PADDING - 8), y)

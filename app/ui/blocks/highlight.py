@@ -1,7 +1,7 @@
-"""Colours of code: pygments finds the tokens, a handful of roles get the colours of the theme.
+"""Syntax highlighting: maps Pygments tokens to a few colour roles of the theme.
 
-While a block streams, each line is coloured for itself; that is fast and nearly right. When the
-block is complete it is read once as a whole, and long blocks in slices between events.
+While a block streams, each line is tokenised on its own, which is fast but loses state that spans
+lines. A complete block is tokenised as a whole; long blocks in time slices between events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 from pygments.token import Comment, Error, Keyword, Name, Number, String
 from pygments.util import ClassNotFound
 
-TokenType = Any  # pygments keeps the class to itself; a type contains its subtypes
+TokenType = Any  # Pygments does not export the class; `in` tests for a subtype
 Span = tuple[int, int, str]  # first character, length, role
 
 _ROLES: tuple[tuple[TokenType, str], ...] = (
@@ -35,14 +35,14 @@ _ROLES: tuple[tuple[TokenType, str], ...] = (
 )
 
 
-_lexers: dict[str, Lexer | None] = {"": None}  # by language, once they are made
+_lexers: dict[str, Lexer | None] = {"": None}  # by language; None: no such lexer
 _loading: set[str] = set()
 
 
 def is_ready(language: str) -> bool:
-    """Whether `lexer_for` knows the language by now; else it is being made, off this thread.
+    """Whether the lexer of a language is loaded; if not, starts loading it on a worker thread.
 
-    A lexer compiles some hundred expressions when it first reads, which takes up to 100 ms.
+    A lexer compiles some hundred regular expressions on first use, which takes up to 100 ms.
     """
     if language in _lexers:
         return True
@@ -64,20 +64,20 @@ def _load(language: str) -> None:
 
 
 def lexer_for(language: str) -> Lexer | None:
-    """The lexer of a language by the name a fence gives it; None while there is none."""
+    """The lexer for the language name of a code fence; None if unknown or not loaded yet."""
     return _lexers.get(language)
 
 
 @lru_cache(maxsize=1024)
 def role_of(token: TokenType) -> str:
-    """The role a token is coloured by; empty: plain ink."""
+    """The colour role of a token type; empty for plain text."""
     if token in Name.Builtin.Pseudo:
         return "number"
     return next((role for kind, role in _ROLES if token in kind), "")
 
 
 def line_spans(lexer: Lexer, line: str) -> list[Span]:
-    """The coloured parts of one line, read for itself."""
+    """The highlighted spans of one line, tokenised without the lines before it."""
     spans: list[Span] = []
     at = 0
     for token, text in lexer.get_tokens(line):
@@ -89,7 +89,7 @@ def line_spans(lexer: Lexer, line: str) -> list[Span]:
 
 
 def exact_spans(lexer: Lexer, text: str) -> Iterator[list[Span]]:
-    """The coloured parts of each line of a complete text, one line after the other."""
+    """Yield the highlighted spans of each line of a complete text, in order."""
     spans: list[Span] = []
     at = 0
     for token, value in lexer.get_tokens(text):

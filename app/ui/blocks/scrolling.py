@@ -1,7 +1,6 @@
-"""Sideways scrolling inside a card, for what is wider than the reading column.
+"""Horizontal scrolling of one code block or table that is wider than the text column.
 
-A thin bar at the foot of the card shows and moves the part that is seen; nothing is cut off
-without a way to reach it.
+A thin scroll bar at the bottom of the card shows the visible range and can be dragged.
 """
 
 from __future__ import annotations
@@ -9,46 +8,50 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
-BAR = 4  # pixels: thickness of the bar
-GRIP = 12  # pixels at the foot of the card that take hold of the bar
+BAR_HEIGHT = 4  # pixels: thickness of the scroll bar
+GRAB_HEIGHT = 12  # pixels: height of the area in which the bar can be grabbed
 
 
-class Sideways:
-    """How far the content of one card is scrolled to the side."""
+class HorizontalScroll:
+    """Horizontal scroll state of one card: content width, viewport width and offset, in pixels."""
 
     def __init__(self) -> None:
-        self.content = 0.0  # pixels wide
-        self.room = 0.0  # pixels of it that are seen
+        self.content_width = 0.0
+        self.viewport_width = 0.0
         self.offset = 0.0
 
     @property
     def overflows(self) -> bool:
-        """Whether there is more than can be seen."""
-        return self.content > self.room + 1
+        """Whether the content is wider than the viewport."""
+        return self.content_width > self.viewport_width + 1
 
-    def fit(self, content: float, room: float) -> None:
-        """Set the widths; the offset stays within them."""
-        self.content, self.room = content, room
+    def fit(self, content_width: float, viewport_width: float) -> None:
+        """Set both widths and clamp the offset."""
+        self.content_width, self.viewport_width = content_width, viewport_width
         self.move_to(self.offset)
 
     def move_to(self, offset: float) -> bool:
-        """Scroll to an offset; returns whether that changed anything."""
+        """Scroll to an offset, clamped; returns whether the offset changed."""
         before = self.offset
-        self.offset = max(0.0, min(offset, self.content - self.room))
+        self.offset = max(0.0, min(offset, self.content_width - self.viewport_width))
         return self.offset != before
 
     def drag_to(self, x: float) -> bool:
-        """Scroll as if the middle of the bar were taken to `x` of the seen part."""
-        return self.move_to(x / max(self.room, 1.0) * self.content - self.room / 2)
+        """Scroll so that the middle of the bar is at `x`, in viewport coordinates."""
+        return self.move_to(
+            x / max(self.viewport_width, 1.0) * self.content_width - self.viewport_width / 2
+        )
 
     def paint(self, painter: QPainter, left: float, bottom: float, color: QColor) -> None:
-        """Draw the bar with its lower edge at `bottom`."""
+        """Paint the scroll bar with its lower edge at `bottom`."""
         if not self.overflows:
             return
-        length = max(24.0, self.room * self.room / self.content)
-        span = max(self.content - self.room, 1.0)
-        x = left + (self.room - length) * self.offset / span
+        length = max(24.0, self.viewport_width * self.viewport_width / self.content_width)
+        span = max(self.content_width - self.viewport_width, 1.0)
+        x = left + (self.viewport_width - length) * self.offset / span
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(color)
-        painter.drawRoundedRect(QRectF(x, bottom - BAR, length, BAR), BAR / 2, BAR / 2)
+        painter.drawRoundedRect(
+            QRectF(x, bottom - BAR_HEIGHT, length, BAR_HEIGHT), BAR_HEIGHT / 2, BAR_HEIGHT / 2
+        )
         painter.setBrush(Qt.BrushStyle.NoBrush)

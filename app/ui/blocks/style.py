@@ -1,6 +1,6 @@
-"""Fonts, colours and measures of the transcript, made once from a palette.
+"""Fonts, colours and metrics of the transcript, computed once per palette.
 
-Everything the transcript draws takes its look from here, so a change of theme is one new value.
+All transcript painting reads them from one `ReadingStyle`, so a theme change replaces one object.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, CODE_FONT, READING, READING_LINE_HEIGHT, SMALL, TEXT_FONT
 
 HEADING_SIZES = (24, 20, 17, 15, 15, 15)  # pixels, by level
-CODE_LINE = 20  # pixels from one line of code to the next
-INDENT = 26  # pixels a list item stands in
+CODE_LINE = 20  # pixels: line height of code
+INDENT = 26  # pixels per list level
 QUOTE_INDENT = 18
-DEEPEST_INDENT = 6  # levels that are drawn; deeper ones stand under each other
+DEEPEST_INDENT = 6  # nesting levels that are indented; deeper ones are not indented further
 CODE_PADDING = 16
 CODE_HEADER = 36
 
 
 def mixed(one: QColor, other: QColor, share: float) -> QColor:
-    """`share` of the first colour and the rest of the second."""
+    """Linear blend: `share` of the first colour, the rest of the second."""
     rest = 1 - share
     return QColor(
         round(one.red() * share + other.red() * rest),
@@ -47,26 +47,26 @@ def _luminance(color: QColor) -> float:
 
 
 def font(family: str, size: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-    """A font by family and pixel size; the system's own takes over where the family is missing."""
+    """A font by family and pixel size; Qt substitutes a system font if the family is missing."""
     result = QFont(family)
     fixed = family == CODE_FONT
     result.setStyleHint(QFont.StyleHint.Monospace if fixed else QFont.StyleHint.SansSerif)
     result.setPixelSize(size)
     result.setWeight(weight)
-    if fixed:  # code is shown as it was typed: no arrow for a hyphen and a sign
+    if fixed:  # no ligatures in code: `->` must not become an arrow
         result.setFeature(QFont.Tag("calt"), 0)
     result.setHintingPreference(QFont.HintingPreference.PreferNoHinting)
     return result
 
 
 class Face:
-    """A font and the distance of its lines, with where their baseline is."""
+    """A font with a fixed line height, and the baseline of a line, in pixels from its top."""
 
     def __init__(self, font: QFont, line: float) -> None:
         self.font = font
-        self.line = line  # pixels from one line to the next
+        self.line = line
         metrics = QFontMetricsF(font)
-        self.baseline = (line - metrics.height()) / 2 + metrics.ascent()  # from the line's top
+        self.baseline = (line - metrics.height()) / 2 + metrics.ascent()
 
 
 class ReadingStyle:
@@ -83,12 +83,15 @@ class ReadingStyle:
         self.accent = QColor(palette.accent)
         self.card = QColor(palette.accent_soft)
         self.danger = QColor(palette.danger)
-        self.bare = palette.sunken == palette.background  # cards need a border to be seen
-        # A sunken ground is hardly seen in the dark: there a line helps the card, light the code.
-        dim = palette.dark and not self.bare
+        self.high_contrast = (
+            palette.sunken == palette.background
+        )  # cards are visible by their border only
+        # In the dark theme a sunken background hardly differs from the page: cards get a border
+        # and inline code a lighter background.
+        dim = palette.dark and not self.high_contrast
         self.card_line = mixed(self.hairline, self.sunken, 0.7) if dim else self.sunken
         self.code_ground = mixed(self.hairline, self.paper, 0.5) if dim else self.sunken
-        self.selection = mixed(self.accent, self.paper, 0.28 if not self.bare else 0.45)
+        self.selection = mixed(self.accent, self.paper, 0.28 if not self.high_contrast else 0.45)
         self.body = font(TEXT_FONT, READING)
         self.line = float(round(READING * READING_LINE_HEIGHT + 0.5))
         self.body_face = Face(self.body, self.line)
@@ -107,7 +110,7 @@ class ReadingStyle:
         self._formats: dict[tuple[bool, bool, bool, bool, bool, int], QTextCharFormat] = {}
 
     def run_format(self, run: Run, size: int) -> QTextCharFormat:
-        """How a run of text looks inside text of `size` pixels."""
+        """The cached character format of a run inside text of `size` pixels."""
         key = (run.bold, run.italic, run.strike, run.code, bool(run.link), size)
         found = self._formats.get(key)
         if found is None:
@@ -134,7 +137,7 @@ class ReadingStyle:
 
     @cached_property
     def syntax(self) -> dict[str, QTextCharFormat]:
-        """Colours of code by role, each at least 4.5 to 1 on the ground of code."""
+        """Character formats of code by role, each with a contrast of at least 4.5:1 (WCAG AA)."""
         moss = self.accent
         slate = QColor.fromHslF(
             (moss.hslHueF() + 0.2) % 1.0, min(moss.hslSaturationF() + 0.1, 1.0), moss.lightnessF()
@@ -154,7 +157,7 @@ class ReadingStyle:
         return formats
 
     def _readable(self, color: QColor) -> QColor:
-        """The colour, moved towards ink until it can be read on the ground of code."""
+        """The colour, blended towards the text colour until its contrast on code is 4.5:1."""
         share = 1.0
         result = color
         while contrast(result, self.sunken) < 4.5 and share > 0:

@@ -1,7 +1,7 @@
-"""A table: hairlines between rows, columns as wide as their words, sideways scrolling when needed.
+"""Table view: column widths from the content, separators between rows, horizontal scrolling.
 
-Rows are cells of flowing text placed by this view, so a row that streams in is laid out alone. The
-widths of the columns come from the first `SETTLED` rows and then stay.
+Each cell is a `Flow`, so a streamed row is laid out without the rows above it. Only the header and
+the first `MEASURED_ROWS` rows determine the column widths: later rows do not resize the table.
 """
 
 from __future__ import annotations
@@ -12,37 +12,42 @@ from PySide6.QtCore import QPointF, QRectF
 
 from app.markdown.blocks import Block, Run, Runs, Table
 from app.ui.blocks.blocks import Canvas
-from app.ui.blocks.scrolling import GRIP, Sideways
+from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import ReadingStyle
 from app.ui.blocks.text import Flow, Link, cut, word_around
 
-SETTLED = 40  # rows
-NARROWEST = 64.0  # pixels of text a column keeps when the table does not fit
-EASY = 180.0  # pixels a column gets when the table scrolls
-LONGEST_WORD = 200.0  # pixels up to which a word is not broken
-_ACROSS, _DOWN = 24.0, 8.0  # pixels between cells and above and below their text
+MEASURED_ROWS = 40  # rows whose content determines the column widths
+MIN_COLUMN_WIDTH = 64.0  # pixels: minimum text width of a column
+MAX_SCROLLING_WIDTH = 180.0  # pixels: maximum column width when the table scrolls anyway
+MAX_WORD_WIDTH = 200.0  # pixels: wider words may be broken
+_COLUMN_SPACING, _CELL_PADDING = (
+    24.0,
+    8.0,
+)  # pixels between columns, and above and below the text of a cell
 
 
 class TableView:
-    """One table, laid out; a position is a character of the cells, each followed by one more."""
+    """Layout of one table; positions count the cells' characters plus one separator per cell."""
 
     def __init__(self, block: Table, style: ReadingStyle) -> None:
         self.block: Block = block
         self.height = 0.0
         self.right_to_left = False
-        self.changed_from = 0.0  # where drawing changed with the last update
-        self.sideways = Sideways()
+        self.changed_from = 0.0  # y from which the last update needs a repaint
+        self.horizontal_scroll = HorizontalScroll()
         self._table = block
         self._style = style
         self._width = 0.0
         self._columns = len(block.header)
-        self._natural = [0.0] * self._columns
-        self._words = [NARROWEST] * self._columns
+        self._natural_widths = [0.0] * self._columns
+        self._word_widths = [MIN_COLUMN_WIDTH] * self._columns
         self._widths: list[float] = []
         self._rows: list[list[Flow]] = []
         self._sources: list[tuple[Runs, ...]] = []
-        self._tops: list[float] = []
-        self._starts: list[int] = []  # position each cell begins at, row by row
+        self._row_tops: list[float] = []
+        self._cell_starts: list[
+            int
+        ] = []  # position of the first character of each cell, row by row
         self._end = 0
         for row in (block.header, *block.rows):
             self._add(row)
@@ -51,12 +56,12 @@ class TableView:
 
     @property
     def length(self) -> int:
-        """How many positions the table has."""
+        """The number of text positions in the table."""
         return max(self._end - 1, 0)
 
     @property
     def natural_width(self) -> float:
-        """How wide the table is."""
+        """The width of all columns, in pixels."""
         return sum(self._widths)
 
     def _add(self, row: tuple[Runs, ...]) -> None:
@@ -70,107 +75,116 @@ class TableView:
                 )
             align = self._table.alignments[column]
             cell = Flow(runs, style, style.cell_face, align=align)
-            if len(self._rows) <= SETTLED:
+            if len(self._rows) <= MEASURED_ROWS:
                 cell.layout(1e5)
-                self._natural[column] = max(self._natural[column], cell.natural_width)
-                word = min(cell.widest_word, LONGEST_WORD)
-                self._words[column] = max(self._words[column], word)
-            self._starts.append(self._end)
+                self._natural_widths[column] = max(self._natural_widths[column], cell.natural_width)
+                word = min(cell.widest_word, MAX_WORD_WIDTH)
+                self._word_widths[column] = max(self._word_widths[column], word)
+            self._cell_starts.append(self._end)
             self._end += cell.length + 1
             cells.append(cell)
         self._rows.append(cells)
         self._sources.append(row)
 
     def update(self, block: Block) -> bool:
-        """Take over more rows; False when the columns are others."""
+        """Append streamed rows; False if the header or the alignments changed."""
         if not isinstance(block, Table):
             return False
         if block.header != self._table.header or block.alignments != self._table.alignments:
             return False
         rows = (block.header, *block.rows)
         kept = len(self._rows)
-        # The last row may still have been written; those above it have not changed.
+        # Only the last rows can differ: earlier ones were complete at the last update.
         while kept > 1 and (kept > len(rows) or self._sources[kept - 1] != rows[kept - 1]):
             kept -= 1
-        self._drop(kept)
+        self._drop_rows_from(kept)
         self.block = self._table = block
         for row in rows[kept:]:
             self._add(row)
-        self._place(kept)
+        self._layout_rows_from(kept)
         return True
 
-    def _drop(self, kept: int) -> None:
+    def _drop_rows_from(self, kept: int) -> None:
         if kept < len(self._rows):
-            self._end = self._starts[kept * self._columns]
-            del self._rows[kept:], self._sources[kept:], self._starts[kept * self._columns :]
+            self._end = self._cell_starts[kept * self._columns]
+            del self._rows[kept:], self._sources[kept:], self._cell_starts[kept * self._columns :]
 
     # --- layout -----------------------------------------------------------------------------
 
     def layout(self, width: float) -> float:
         """Lay out for a width; returns the height."""
         self._width = width
-        self._place(0)
+        self._layout_rows_from(0)
         return self.height
 
-    def _place(self, first: int) -> None:
-        """Lay out the rows from `first` on, or all where the columns changed."""
+    def _layout_rows_from(self, first: int) -> None:
+        """Lay out the rows from `first` on, or all rows if the column widths changed."""
         widths = self._column_widths()
         if widths != self._widths:
             self._widths, first = widths, 0
-        self.changed_from = self._tops[first - 1] if first else 0.0
-        self.sideways.fit(sum(widths), self._width)
-        del self._tops[first:]
-        y = self._tops[-1] + self._row_height(first - 1) if first else 0.0
+        self.changed_from = self._row_tops[first - 1] if first else 0.0
+        self.horizontal_scroll.fit(sum(widths), self._width)
+        del self._row_tops[first:]
+        y = self._row_tops[-1] + self._row_height(first - 1) if first else 0.0
         for row in self._rows[first:]:
-            self._tops.append(y)
+            self._row_tops.append(y)
             heights = [
-                cell.layout(width - _ACROSS) for cell, width in zip(row, widths, strict=False)
+                cell.layout(width - _COLUMN_SPACING)
+                for cell, width in zip(row, widths, strict=False)
             ]
-            y += max(heights, default=self._style.line) + 2 * _DOWN + 1
-        self.height = y + (GRIP if self.sideways.overflows else 0)
+            y += max(heights, default=self._style.line) + 2 * _CELL_PADDING + 1
+        self.height = y + (GRAB_HEIGHT if self.horizontal_scroll.overflows else 0)
 
     def _row_height(self, row: int) -> float:
         return (
-            max((cell.height for cell in self._rows[row]), default=self._style.line) + 2 * _DOWN + 1
+            max((cell.height for cell in self._rows[row]), default=self._style.line)
+            + 2 * _CELL_PADDING
+            + 1
         )
 
     def _column_widths(self) -> list[float]:
-        """As wide as the lines where they fit, else no narrower than a word, and the rest shared."""
-        natural = [width + _ACROSS + 1 for width in self._natural]
+        """Natural widths if they fit; else the longest word's width plus a share of the rest."""
+        natural = [width + _COLUMN_SPACING + 1 for width in self._natural_widths]
         if sum(natural) <= self._width:
             return natural
         least = [
-            min(width, word + _ACROSS + 1) for width, word in zip(natural, self._words, strict=True)
+            min(width, word + _COLUMN_SPACING + 1)
+            for width, word in zip(natural, self._word_widths, strict=True)
         ]
         spare = self._width - sum(least)
-        if spare <= 0:  # it scrolls anyway, so every column may be easy to read
-            return [max(low, min(width, EASY)) for low, width in zip(least, natural, strict=True)]
+        if spare <= 0:  # the table scrolls anyway, so columns may be wider than their longest word
+            return [
+                max(low, min(width, MAX_SCROLLING_WIDTH))
+                for low, width in zip(least, natural, strict=True)
+            ]
         wanted = [width - low for width, low in zip(natural, least, strict=True)]
         return [low + spare * want / sum(wanted) for low, want in zip(least, wanted, strict=True)]
 
     # --- painting ---------------------------------------------------------------------------
 
     def paint(self, canvas: Canvas, origin: QPointF, selected: tuple[int, int] | None) -> None:
-        """Draw the rows inside the clip."""
+        """Paint the rows inside the clip rectangle."""
         painter, style = canvas.painter, canvas.style
         painter.save()
         view = QRectF(origin.x() - 3, origin.y(), self._width + 6, self.height)
         painter.setClipRect(view & canvas.clip)
-        first = max(0, bisect_right(self._tops, canvas.clip.top() - origin.y()) - 1)
-        left = origin.x() - self.sideways.offset
+        first = max(0, bisect_right(self._row_tops, canvas.clip.top() - origin.y()) - 1)
+        left = origin.x() - self.horizontal_scroll.offset
         span = sum(self._widths)
         for row in range(first, len(self._rows)):
-            top = origin.y() + self._tops[row]
+            top = origin.y() + self._row_tops[row]
             if top > canvas.clip.bottom():
                 break
             self._paint_row(canvas, QPointF(left, top), row, selected)
             if row + 1 < len(self._rows):
-                thick = 2.0 if style.bare else 1.0
+                thick = 2.0 if style.high_contrast else 1.0
                 y = round(top + self._row_height(row)) - thick
-                color = style.faint if row == 0 and not style.bare else style.hairline
+                color = style.faint if row == 0 and not style.high_contrast else style.hairline
                 painter.fillRect(QRectF(left, y, span, thick), color)
         painter.restore()
-        self.sideways.paint(painter, origin.x(), origin.y() + self.height - 4, style.hairline)
+        self.horizontal_scroll.paint(
+            painter, origin.x(), origin.y() + self.height - 4, style.hairline
+        )
 
     def _paint_row(
         self, canvas: Canvas, at: QPointF, row: int, selected: tuple[int, int] | None
@@ -179,41 +193,41 @@ class TableView:
         for column, cell in enumerate(self._rows[row]):
             part = None
             if selected:
-                start = self._starts[row * self._columns + column]
+                start = self._cell_starts[row * self._columns + column]
                 first, last = max(selected[0] - start, 0), min(selected[1] - start, cell.length)
                 part = (first, last) if first < last else None
-            place = QPointF(x, at.y() + _DOWN)
+            place = QPointF(x, at.y() + _CELL_PADDING)
             cell.paint(canvas.painter, place, canvas.style, canvas.color, part, canvas.clip)
             x += self._widths[column]
 
     # --- positions --------------------------------------------------------------------------
 
     def _cell_at(self, x: float, y: float) -> tuple[int, Flow, float, float]:
-        """The cell nearest to a point: its number, its text, and the point inside it."""
-        row = min(max(bisect_right(self._tops, y) - 1, 0), len(self._rows) - 1)
-        x += self.sideways.offset
+        """The cell nearest to a point: its index, its text, and the point in cell coordinates."""
+        row = min(max(bisect_right(self._row_tops, y) - 1, 0), len(self._rows) - 1)
+        x += self.horizontal_scroll.offset
         column = 0
         while column + 1 < self._columns and x >= self._widths[column]:
             x -= self._widths[column]
             column += 1
         cell = self._rows[row][column]
-        return row * self._columns + column, cell, x, y - self._tops[row] - _DOWN
+        return row * self._columns + column, cell, x, y - self._row_tops[row] - _CELL_PADDING
 
     def hit(self, x: float, y: float) -> int:
         """The position nearest to a point."""
         if y >= self.height:
             return self.length
         number, cell, inside_x, inside_y = self._cell_at(x, y)
-        return self._starts[number] + cell.hit(inside_x, max(inside_y, 0.0))
+        return self._cell_starts[number] + cell.hit(inside_x, max(inside_y, 0.0))
 
     def over_text(self, x: float, y: float) -> bool:
         """Whether a point lies on the text of a cell."""
         _, cell, inside_x, inside_y = self._cell_at(x, y)
         return cell.over_text(inside_x, inside_y)
 
-    def over_bar(self, y: float) -> bool:
-        """Whether a height is that of the bar that scrolls sideways."""
-        return self.sideways.overflows and y >= self.height - GRIP - 4
+    def over_scroll_bar(self, y: float) -> bool:
+        """Whether `y` hits the horizontal scroll bar."""
+        return self.horizontal_scroll.overflows and y >= self.height - GRAB_HEIGHT - 4
 
     def link_at(self, x: float, y: float) -> str:
         """The address of the link under a point, or an empty text."""
@@ -223,17 +237,17 @@ class TableView:
     def links(self) -> list[Link]:
         """The links of the cells, row by row."""
         links: list[Link] = []
-        for row, top in zip(self._rows, self._tops, strict=True):
-            x = -self.sideways.offset
+        for row, top in zip(self._rows, self._row_tops, strict=True):
+            x = -self.horizontal_scroll.offset
             for cell, width in zip(row, self._widths, strict=False):
-                links += [link.moved(x, top + _DOWN) for link in cell.links()]
+                links += [link.moved(x, top + _CELL_PADDING) for link in cell.links()]
                 x += width
         return links
 
     def text(self, start: int, end: int) -> str:
-        """The cells between two positions, with tabs between them and a line for each row."""
+        """The text of a range of positions: cells separated by tabs, rows by line breaks."""
         pieces: list[str] = []
-        for number, at in enumerate(self._starts):
+        for number, at in enumerate(self._cell_starts):
             row, column = divmod(number, self._columns)
             cell = self._rows[row][column]
             if at + cell.length < start or at >= end:
@@ -245,28 +259,28 @@ class TableView:
         return "".join(pieces)
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The positions of the word at a position."""
+        """The start and end of the word at a position."""
         start, cell = self._cell_of(position)
         first, last = word_around(cell.text, position - start)
         return start + first, start + last
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """The positions of the cell at a position."""
+        """The start and end of the cell at a position."""
         start, cell = self._cell_of(position)
         return start, start + cell.length
 
     def _cell_of(self, position: int) -> tuple[int, Flow]:
-        number = max(bisect_right(self._starts, position) - 1, 0)
+        number = max(bisect_right(self._cell_starts, position) - 1, 0)
         row, column = divmod(number, self._columns)
-        return self._starts[number], self._rows[row][column]
+        return self._cell_starts[number], self._rows[row][column]
 
     def end_point(self) -> QPointF:
-        """Behind the last cell that holds text."""
+        """The end of the last cell that contains text."""
         row = len(self._rows) - 1
         x = 0.0
-        place = QPointF(0.0, self._tops[row] + _DOWN + self._style.line / 2)
+        place = QPointF(0.0, self._row_tops[row] + _CELL_PADDING + self._style.line / 2)
         for column, cell in enumerate(self._rows[row]):
             if cell.length:
-                place = cell.end_point() + QPointF(x, self._tops[row] + _DOWN)
+                place = cell.end_point() + QPointF(x, self._row_tops[row] + _CELL_PADDING)
             x += self._widths[column]
         return place

@@ -1,7 +1,7 @@
-"""A paragraph of styled text laid out in lines: the one text primitive of the transcript.
+"""Text flow: a paragraph of styled text broken into lines, the transcript's only text primitive.
 
-A QTextLayout each, without the weight of a document. Positions count UTF-16 units, as Qt does;
-lines stand at a fixed distance with their baselines on it, whatever fonts a fallback brings in.
+One QTextLayout per paragraph, which is much cheaper than a QTextDocument. Positions count UTF-16
+code units, as in Qt. The line height is fixed, so that fallback fonts do not change the spacing.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from app.ui.blocks.style import Face, ReadingStyle
 
 
 def units(text: str) -> int:
-    """The length of a text in UTF-16 units."""
+    """The length of a text in UTF-16 code units."""
     if text.isascii() or max(text) <= "\uffff":
         return len(text)
     return len(text.encode("utf-16-le")) // 2
 
 
 def cut(text: str, start: int, end: int) -> str:
-    """The part of a text between two positions in UTF-16 units."""
+    """The slice of a text between two positions in UTF-16 code units."""
     if text.isascii() or max(text) <= "\uffff":
         return text[start:end]
     return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le", errors="replace")
 
 
 def word_around(text: str, position: int) -> tuple[int, int]:
-    """The word (or the space) at a position, as positions."""
+    """The start and end of the word (or of the white space) at a position."""
     finder = QTextBoundaryFinder(QTextBoundaryFinder.BoundaryType.Word, text)
     finder.setPosition(min(position + 1, units(text)))
     start = finder.toPreviousBoundary()
@@ -52,7 +52,7 @@ def word_around(text: str, position: int) -> tuple[int, int]:
 
 
 def runs_right_to_left(text: str) -> bool:
-    """Whether the first letter with a direction is Arabic, Hebrew or the like."""
+    """Whether the first strongly directional character is right-to-left, as in Arabic or Hebrew."""
     if text.isascii():
         return False
     for letter in text[:400]:
@@ -80,19 +80,19 @@ def _option(align: str, *, right_to_left: bool) -> QTextOption:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link in a text, and the area its letters take."""
+    """A link: its text, its address and its bounding rectangle."""
 
     text: str
     address: str
     area: QRectF
 
     def moved(self, x: float, y: float) -> Link:
-        """The same link in the coordinates of what contains it."""
+        """The link with its area translated into the coordinates of a container."""
         return Link(self.text, self.address, self.area.translated(x, y))
 
 
 class Flow:
-    """Lines of text of one width."""
+    """A paragraph of styled runs: line breaking, hit testing and painting."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Flow:
         self.natural_width = 0.0
         self._face = face
         self._right_to_left = runs_right_to_left(self.text)
-        # Parts that run the other way: a stretch of text may be several areas of a line.
+        # With bidirectional text a range of positions may be several rectangles of one line.
         self._mixed = not self.text.isascii() and any(
             unicodedata.bidirectional(letter) in ("R", "AL") for letter in self.text
         )
@@ -126,7 +126,7 @@ class Flow:
 
     @property
     def right_to_left(self) -> bool:
-        """Whether the text begins at the right."""
+        """Whether the base direction of the text is right-to-left."""
         return self._right_to_left
 
     def _ranges(self, runs: Runs, style: ReadingStyle) -> list[QTextLayout.FormatRange]:
@@ -141,7 +141,7 @@ class Flow:
                     look = QTextCharFormat(look)
                     look.setBackground(style.code_ground)
                 ranges.append(_range(at, length, look))
-            else:  # the ground of code reaches into the spaces beside it: they make room
+            else:  # widen the spaces beside inline code, because its background extends into them
                 if index and runs[index - 1].code and run.text.startswith(" "):
                     ranges.append(_range(at, 1, style.wide_space))
                 if runs[index + 1 : index + 2] and runs[index + 1].code and run.text.endswith(" "):
@@ -155,7 +155,7 @@ class Flow:
 
     @property
     def widest_word(self) -> float:
-        """How narrow the lines can get without breaking a word."""
+        """The width of the widest word, in pixels: narrower lines break words."""
         return self._layout.minimumWidth()
 
     # --- layout -----------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class Flow:
         return self.height
 
     def end_point(self) -> QPointF:
-        """The middle of the height of small letters behind the last one."""
+        """The end of the last line, vertically centred on that line."""
         count = self._layout.lineCount()
         if not count:
             return QPointF(0.0, self._line_height / 2)
@@ -208,7 +208,7 @@ class Flow:
         return int(self._layout.lineAt(index).xToCursor(x))
 
     def over_text(self, x: float, y: float) -> bool:
-        """Whether a point lies on the letters of a line."""
+        """Whether a point lies on the text of a line."""
         index = int(y // self._line_height)
         if not 0 <= index < self._layout.lineCount():
             return False
@@ -225,7 +225,7 @@ class Flow:
         return self._links[bisect_right(self._starts, position) - 1]
 
     def links(self) -> list[Link]:
-        """The links from first to last; one whose letters have several styles is one link."""
+        """The links in order; adjacent runs with one address are merged into one link."""
         ends = [*self._starts[1:], self.length]
         spans: list[tuple[str, int, int]] = []
         for address, start, end in zip(self._links, self._starts, ends, strict=True):
@@ -243,7 +243,7 @@ class Flow:
         ]
 
     def line_around(self, position: int) -> tuple[int, int]:
-        """The visual line a position is in, as positions."""
+        """The start and end of the visual line at a position."""
         line = self._layout.lineForTextPosition(position)
         if not line.isValid():
             return 0, self.length
@@ -260,7 +260,7 @@ class Flow:
         selected: tuple[int, int] | None = None,
         clip: QRectF | None = None,
     ) -> None:
-        """Draw the lines inside `clip` (painter coordinates), with a part selected."""
+        """Paint the lines inside `clip` (painter coordinates), with a range selected."""
         for start, end in self._code:
             self._paint_code(painter, origin, style, start, end)
         ranges: list[QTextLayout.FormatRange] = []
@@ -285,7 +285,7 @@ class Flow:
     def _paint_code(
         self, painter: QPainter, origin: QPointF, style: ReadingStyle, start: int, end: int
     ) -> None:
-        painter.setPen(Qt.PenStyle.NoPen if not style.bare else style.hairline)
+        painter.setPen(Qt.PenStyle.NoPen if not style.high_contrast else style.hairline)
         painter.setBrush(style.code_ground)
         inset = (self._line_height - style.code_metrics.height()) / 2 - 1
         for area in self._areas(start, end):
@@ -301,13 +301,13 @@ def _range(start: int, length: int, look: QTextCharFormat) -> QTextLayout.Format
 
 
 def selection_range(selected: tuple[int, int], style: ReadingStyle) -> QTextLayout.FormatRange:
-    """A format range that paints the ground of the selected characters."""
+    """A format range that paints the background of the selected characters."""
     look = QTextCharFormat()
     look.setBackground(style.selection)
     return _range(selected[0], selected[1] - selected[0], look)
 
 
 def x_of(line: QTextLine, position: int) -> float:
-    """Where a position stands in a line; Qt answers with the position it settled on as well."""
+    """The x coordinate of a position in a line; PySide returns it with the adjusted position."""
     found = cast("tuple[float, int]", line.cursorToX(position))
     return found[0]

@@ -144,7 +144,7 @@ class Composer(QFrame):
             self._fit()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.button.apply_palette(palette)
 
     # --- steps ----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Drawing(QWidget):
         self.setAccessibleName("A bonsai in an alcove")
 
     def apply_palette(self, palette: Palette) -> None:
-        """Draw in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self._picture = QPixmap()
         self.update()
@@ -99,7 +99,7 @@ class EmptyView(QWidget):
         self.suggested.emit(text)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Draw in another theme."""
+        """Apply the colours of a theme."""
         self.drawing.apply_palette(palette)
         self.open_button.apply_palette(palette)
 

@@ -223,7 +223,7 @@ class ModelPicker(QWidget):
         self.nothing.setContentsMargins(12, 8, 12, 8)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._painter.palette = palette
         self.progress.bar.apply_palette(palette)
         self.open_button.apply_palette(palette)

@@ -88,7 +88,7 @@ class ChatPage(QWidget):
     # --- what the window asks -------------------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         for part in (
             self.empty_view,
             self.transcript,

@@ -213,7 +213,7 @@ class Sidebar(QWidget):
         state.deleted_changed.connect(lambda: self.undo.show_deleted(len(state.deleted)))
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.painter.apply_palette(palette)
         self.new_button.apply_palette(palette)

@@ -143,7 +143,7 @@ class RowPainter(QStyledItemDelegate):
         self.keyboard = False  # whether the list was reached by keys: then the ring shows
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:

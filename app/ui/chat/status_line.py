@@ -51,7 +51,7 @@ class StatusLine(QWidget):
         self.refresh()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.meter.apply_palette(palette)
         self.progress.apply_palette(palette)
 

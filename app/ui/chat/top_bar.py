@@ -38,7 +38,7 @@ class TopBar(QWidget):
             layout.addWidget(widget)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         for button in (self.show_button, self.new_button, self.model_button, *self._right):
             button.apply_palette(palette)
 

@@ -99,7 +99,7 @@ class LibraryList(QAbstractScrollArea):
             self.verticalScrollBar().setValue(self._tops[self._places[key]])
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         for row in self._all_rows():
             row.apply_palette(palette)

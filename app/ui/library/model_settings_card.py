@@ -142,7 +142,7 @@ class ModelDefaultsCard(QWidget):
         layout.addLayout(foot)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.bar.apply_palette(palette)
         self.close_button.apply_palette(palette)
 

@@ -169,7 +169,7 @@ class LibraryPage(QWidget):
     # --- showing --------------------------------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.setStyleSheet(_page_style(palette))
         self._clear.setIcon(icons.icon("close", palette.secondary, 16))
         for part in (

@@ -140,7 +140,7 @@ class LibraryRow(QWidget):
         return button
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.meter_bar.apply_palette(palette)
         self.progress.apply_palette(palette)

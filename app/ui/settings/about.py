@@ -154,7 +154,7 @@ class LicenceView(QWidget):
         layout.addLayout(self._parts, 1)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.close_button.apply_palette(palette)
 
     def open(self) -> None:

@@ -150,7 +150,7 @@ class Preferences(QWidget):
     # --- what the program asks ------------------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.setStyleSheet(_page_style(palette))
         self.close_button.apply_palette(palette)
         self.licences.apply_palette(palette)

@@ -92,7 +92,7 @@ class MessageEditor(QFrame):
         palette = style.palette
         self._field.setFont(style.body)
         self.setStyleSheet(
-            f"QFrame#editor {{ background: {palette.surface}; border: {2 if style.bare else 1}px solid {palette.accent};"
+            f"QFrame#editor {{ background: {palette.surface}; border: {2 if style.high_contrast else 1}px solid {palette.accent};"
             f" border-radius: {RADIUS_CARD}px; }}"
             f"QPlainTextEdit {{ background: transparent; color: {palette.text}; border: none; }}"
         )

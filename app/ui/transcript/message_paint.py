@@ -46,7 +46,7 @@ def paint(
 ) -> None:
     """Draw the message with its upper left corner (of the column) at `at`."""
     if view.own and not view.hidden_for_edit:
-        painter.setPen(QPen(style.hairline, 2) if style.bare else Qt.PenStyle.NoPen)
+        painter.setPen(QPen(style.hairline, 2) if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)
         painter.drawRoundedRect(view.card.translated(at), RADIUS_CARD, RADIUS_CARD)
         painter.setBrush(Qt.BrushStyle.NoBrush)

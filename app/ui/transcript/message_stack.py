@@ -21,12 +21,12 @@ TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
 class MessageStack:
     """Messages in order, each with its place."""
 
-    def __init__(self, style: ReadingStyle, colour_later: Callable[[CodeView], None]) -> None:
+    def __init__(self, style: ReadingStyle, highlight_later: Callable[[CodeView], None]) -> None:
         self.views: list[MessageView] = []
         self.column = 600.0
         self.height = TOP + FOOT
         self._style = style
-        self._colour_later = colour_later
+        self._highlight_later = highlight_later
         self._tops: list[float] = []
         self._index: dict[int, int] = {}
         self._stale: int | None = None  # from this message on, places do not fit the heights yet
@@ -51,7 +51,7 @@ class MessageStack:
 
     def _view(self, message: Message, view: MessageView | None) -> MessageView:
         if view is None:
-            view = MessageView(message, self._style, self._colour_later)
+            view = MessageView(message, self._style, self._highlight_later)
             view.height = view.guess(self.column)
         elif view.message != message:
             view.update(message)
@@ -78,7 +78,7 @@ class MessageStack:
         views = self.views
         self.views = []
         for old in views:
-            new = MessageView(old.message, style, self._colour_later)
+            new = MessageView(old.message, style, self._highlight_later)
             new.height, new.folded, new.note = old.height, old.folded, old.note
             new.take_times(old)
             self.views.append(new)

@@ -118,7 +118,7 @@ def paint(
 ) -> None:
     """Draw one tool; `done` shows a tick for a moment after a copy."""
     if hovered and tool.can_act:
-        painter.setPen(style.ink if style.bare else Qt.PenStyle.NoPen)
+        painter.setPen(style.ink if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)
         painter.drawRoundedRect(area, RADIUS_CONTROL, RADIUS_CONTROL)
         painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -47,7 +47,7 @@ class MessageView:
     """One message, laid out for a column."""
 
     def __init__(
-        self, message: Message, style: ReadingStyle, colour_later: Callable[[CodeView], None]
+        self, message: Message, style: ReadingStyle, highlight_later: Callable[[CodeView], None]
     ) -> None:
         self.message = message
         self.parts: list[Part] = []
@@ -62,7 +62,7 @@ class MessageView:
         self.tools_top = 0.0
         self.changed_from = 0.0  # where drawing changed with the last feed
         self._style = style
-        self._colour_later = colour_later
+        self._highlight_later = highlight_later
         self._column = 0.0
         self._reply: Reply | None = None
         self._own: OwnText | None = None
@@ -211,7 +211,7 @@ class MessageView:
     def _make(self, block: Block) -> BlockView:
         match block:
             case Code():
-                return CodeView(block, self._style, self._colour_later)
+                return CodeView(block, self._style, self._highlight_later)
             case Table():
                 return TableView(block, self._style)
             case Rule():

@@ -27,7 +27,7 @@ class Target:
     tool: Tool | None = None
     thoughts: bool = False
     code_copy: CodeView | None = None
-    bar: CodeView | TableView | None = None  # its sideways bar
+    bar: CodeView | TableView | None = None  # whose scroll bar
     bar_left: float = 0.0  # where what it scrolls begins in the viewport
     link: str = ""
     text: bool = False
@@ -91,7 +91,7 @@ class Pointer(QObject):
         if isinstance(block, CodeView) and block.copy_area().contains(QPointF(x, y)):
             return Target(index, code_copy=block)
         within = 0 <= x <= part.width and 0 <= y <= block.height
-        if within and isinstance(block, CodeView | TableView) and block.over_bar(y):
+        if within and isinstance(block, CodeView | TableView) and block.over_scroll_bar(y):
             return Target(index, bar=block, bar_left=point.x() - x)
         if not within:
             return Target(index)
@@ -196,11 +196,11 @@ class Pointer(QObject):
 
     def _drag_bar(self, point: QPointF) -> None:
         block = self._pressed.bar
-        if block and block.sideways.drag_to(point.x() - self._pressed.bar_left):
+        if block and block.horizontal_scroll.drag_to(point.x() - self._pressed.bar_left):
             self._layout.message_changed.emit(self._pressed.message)
 
     def _reveal(self, point: QPointF) -> None:
-        """Scroll a card sideways while a selection is pulled over its edge."""
+        """Scroll a card horizontally while a selection is dragged past its edge."""
         spot = self._layout.spot_at(point)
         if spot is None:
             return
@@ -210,9 +210,9 @@ class Pointer(QObject):
         part = message.parts[spot[1]]
         if isinstance(part.view, CodeView | TableView):
             x = self._layout.local(spot[0], point).x() - part.x
-            sideways = part.view.sideways
+            horizontal_scroll = part.view.horizontal_scroll
             past = x - part.width if x > part.width else min(x, 0.0)
-            if past and sideways.move_to(sideways.offset + past / 2):
+            if past and horizontal_scroll.move_to(horizontal_scroll.offset + past / 2):
                 self._layout.message_changed.emit(spot[0])
 
     def _pull_on(self) -> None:
@@ -254,7 +254,7 @@ class Pointer(QObject):
     # --- wheel ------------------------------------------------------------------------------
 
     def wheel(self, event: QWheelEvent) -> bool:
-        """Scroll a wide card sideways; False when the wheel is not meant for one."""
+        """Scroll a wide card horizontally; False if the event is a vertical scroll."""
         delta = event.pixelDelta() if not event.pixelDelta().isNull() else event.angleDelta() / 2
         across = delta.x()
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
@@ -269,8 +269,8 @@ class Pointer(QObject):
         if spot is None or spot[1] >= len(layout.stack.views[spot[0]].parts):
             return False
         block = layout.stack.views[spot[0]].parts[spot[1]].view
-        if not isinstance(block, CodeView | TableView) or not block.sideways.overflows:
+        if not isinstance(block, CodeView | TableView) or not block.horizontal_scroll.overflows:
             return False
-        if block.sideways.move_to(block.sideways.offset - across):
+        if block.horizontal_scroll.move_to(block.horizontal_scroll.offset - across):
             layout.message_changed.emit(spot[0])
         return True

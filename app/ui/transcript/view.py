@@ -63,7 +63,7 @@ class Transcript(QAbstractScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         style = ReadingStyle(LIGHT)
-        self.stack = MessageStack(style, self._colour_later)
+        self.stack = MessageStack(style, self._highlight_later)
         self.scroller = Scroller(
             self.verticalScrollBar(),
             self.viewport(),
@@ -93,7 +93,7 @@ class Transcript(QAbstractScrollArea):
         )
         self._updates = Updates(self, self._show_text)
         self._settled = 0.0
-        self._uncoloured: list[CodeView] = []
+        self._awaiting_highlight: list[CodeView] = []
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
         self._idle.timeout.connect(self._work_some)
@@ -219,14 +219,14 @@ class Transcript(QAbstractScrollArea):
             self.viewport().update()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         places = self.places
         if palette == places.style.palette:
             return
         anchor = self.scroller.anchor()
         places.style = ReadingStyle(palette)
         self.stack.restyle(places.style)
-        self._uncoloured.clear()
+        self._awaiting_highlight.clear()
         if self.editing.editor:
             self.editing.editor.apply_style(self.places.style)
             self.editing.fit()
@@ -304,16 +304,16 @@ class Transcript(QAbstractScrollArea):
         if not more or until - self._settled > SETTLE:
             self._settled = until
             self.scroller.settle()
-        ready = [code for code in self._uncoloured if code.can_colour]
+        ready = [code for code in self._awaiting_highlight if code.lexer_ready]
         while ready and time.perf_counter() < until:
-            if not ready[0].colour_some(lambda: time.perf_counter() < until):
-                self._uncoloured.remove(ready.pop(0))
+            if not ready[0].highlight_some(lambda: time.perf_counter() < until):
+                self._awaiting_highlight.remove(ready.pop(0))
                 self.viewport().update()
-        if more or self._uncoloured:
+        if more or self._awaiting_highlight:
             self._idle.start(0 if more or ready else 20)
 
-    def _colour_later(self, code: CodeView) -> None:
-        self._uncoloured.append(code)
+    def _highlight_later(self, code: CodeView) -> None:
+        self._awaiting_highlight.append(code)
         if not self._idle.isActive():
             self._idle.start(0)
 

@@ -34,7 +34,7 @@ class Banner(QFrame):
         self.apply_palette(palette)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self.picture.setPixmap(icons.icon("warning", palette.warning, 18).pixmap(18, 18))
         self.close_button.apply_palette(palette)
 
@@ -57,7 +57,7 @@ class Banners(QWidget):
         self.refresh()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         for banner in self.shown.values():
             banner.apply_palette(palette)

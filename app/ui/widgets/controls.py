@@ -88,7 +88,7 @@ class RoundButton(QAbstractButton):
         self.update()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 
@@ -150,7 +150,7 @@ class Bar(QWidget):
         return self._share
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 

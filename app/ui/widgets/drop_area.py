@@ -42,7 +42,7 @@ class DropArea(QWidget):
         return words + metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, room)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
 
     def paintEvent(self, event: QPaintEvent) -> None:

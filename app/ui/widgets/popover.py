@@ -75,7 +75,7 @@ class Popover(QWidget):
         self.closed.emit()
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 

@@ -22,7 +22,7 @@ class Switch(QCheckBox):
         self.setFixedSize(self.sizeHint())
 
     def apply_palette(self, palette: Palette) -> None:
-        """Paint in another theme."""
+        """Apply the colours of a theme."""
         self._palette = palette
         self.update()
 

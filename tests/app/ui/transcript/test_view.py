@@ -312,10 +312,10 @@ def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcri
     view.set_messages([message(1, head + row)])
     table = view.stack.views[0].parts[0].view
     assert isinstance(table, TableView)
-    assert table.sideways.overflows
+    assert table.horizontal_scroll.overflows
     assert not view.horizontalScrollBar().isVisible()
-    assert table.sideways.move_to(1e6)
-    assert table.hit(table.sideways.room - 30, 10) > table.hit(30, 10)
+    assert table.horizontal_scroll.move_to(1e6)
+    assert table.hit(table.horizontal_scroll.viewport_width - 30, 10) > table.hit(30, 10)
 
 
 def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
