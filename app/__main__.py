@@ -138,7 +138,7 @@ async def _session(
             status = 1
     else:
         await quitting.wait()
-        window.chat.leave_draft()
+        window.chat.flush_draft()
         controller.change_settings(window_geometry=window.geometry_text())
     instance.close()
     window.hide()

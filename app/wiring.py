@@ -59,7 +59,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.stopped.connect(controller.stop)
     composer.edited.connect(keep_draft)
     window.chat.empty_view.suggested.connect(send)
-    window.chat.draft_left.connect(controller.drafts.keep)
+    window.chat.draft_flushed.connect(controller.drafts.keep)
 
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)

@@ -350,7 +350,7 @@ class Window(QWidget):
             event.accept()
         else:
             event.ignore()  # first the answer and the settings are saved
-            self.chat.leave_draft()
+            self.chat.flush_draft()
             self.closing.emit()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

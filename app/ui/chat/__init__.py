@@ -1,1 +1,1 @@
-"""The chat screen around the transcript: sidebar, composer, model picker, status line."""
+"""The chat screen around the transcript: sidebar, composer, model picker and status line."""

@@ -1,4 +1,4 @@
-"""Where messages are written: grows with the text, never waits for the engine."""
+"""Message composer: a text field that grows with its content, and the Send/Stop button."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import RoundButton, set_property
 from app.ui.widgets.long_lines import folded, unfolded
 
-_EDITED_MILLISECONDS = 400
+_DEBOUNCE_MILLISECONDS = 400
 
 
 class _Editor(QPlainTextEdit):
-    """Plain text; Enter sends unless an input method is composing."""
+    """Plain-text editor; Enter submits unless an input method is composing."""
 
-    entered = Signal()
-    upped = Signal()  # Up, with nothing written
+    enter_pressed = Signal()
+    up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -37,13 +37,13 @@ class _Editor(QPlainTextEdit):
         plain = e.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
         if enter and not plain:
             if not self._composing:
-                self.entered.emit()
+                self.enter_pressed.emit()
             e.accept()
         elif e.key() == Qt.Key.Key_Up and not plain and self.document().isEmpty():
-            self.upped.emit()
+            self.up_pressed.emit()
             e.accept()
         elif e.key() == Qt.Key.Key_Escape:
-            e.ignore()  # the window's
+            e.ignore()  # handled by the window
         else:
             super().keyPressEvent(e)
 
@@ -52,7 +52,7 @@ class _Editor(QPlainTextEdit):
         super().inputMethodEvent(e)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return source.hasText() and not source.hasUrls()  # files go to the window
+        return source.hasText() and not source.hasUrls()  # the window handles dropped files
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         self.insertPlainText(folded(source.text()))
@@ -69,11 +69,11 @@ class _Editor(QPlainTextEdit):
 
 
 class Composer(QFrame):
-    """The card with the text and the one round button, which is Send or Stop."""
+    """The message editor with one button, which is Send, or Stop while an answer is generated."""
 
     submitted = Signal(str)
     stopped = Signal()
-    edited = Signal(str)  # what is written now, after a pause
+    edited = Signal(str)  # the text, debounced
     edit_last_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -81,8 +81,8 @@ class Composer(QFrame):
         self.setObjectName("composer")
         self._busy = False
         self._limit = 240  # pixels
-        self._edited = QTimer(self, singleShot=True, interval=_EDITED_MILLISECONDS)
-        self._edited.timeout.connect(self._tell_edited)
+        self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
+        self._debounce.timeout.connect(self._emit_edited)
         self.editor = _Editor(self)
         self.button = RoundButton(self)
         layout = QHBoxLayout(self)
@@ -91,23 +91,23 @@ class Composer(QFrame):
         layout.addWidget(self.editor, 1)
         layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         self.setFocusProxy(self.editor)
-        self.editor.entered.connect(self._submit)
-        self.editor.upped.connect(self.edit_last_requested)
+        self.editor.enter_pressed.connect(self._submit)
+        self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
         self.editor.textChanged.connect(self._on_text)
-        self.editor.document().documentLayout().documentSizeChanged.connect(self._fit)
-        self.button.clicked.connect(self._press)
+        self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
+        self.button.clicked.connect(self._on_button)
         self.set_model_name("")
         self._show_button()
-        self._fit()
+        self._fit_height()
 
     def text(self) -> str:
-        """What is written."""
+        """The text, with folded long lines restored."""
         return unfolded(self.editor.toPlainText())
 
     def set_text(self, text: str) -> None:
-        """Replace what is written, without telling `edited`."""
-        self._edited.stop()
+        """Replace the text without emitting `edited`."""
+        self._debounce.stop()
         self.editor.blockSignals(True)
         self.editor.setPlainText(folded(text))
         self.editor.blockSignals(False)
@@ -115,33 +115,33 @@ class Composer(QFrame):
         cursor.movePosition(cursor.MoveOperation.End)
         self.editor.setTextCursor(cursor)
         self._show_button()
-        self._fit()
+        self._fit_height()
 
     def insert(self, text: str) -> None:
-        """Write text at the cursor, as if typed."""
+        """Insert text at the cursor, as if typed."""
         self.editor.insertPlainText(text)
 
     @property
     def busy(self) -> bool:
-        """Whether the button stops an answer."""
+        """Whether the button is Stop."""
         return self._busy
 
     def set_busy(self, busy: bool) -> None:
-        """Whether an answer is being written: the button stops it."""
+        """Set whether an answer is being generated, which turns the button into Stop."""
         if busy != self._busy:
             self._busy = busy
             self._show_button()
 
     def set_model_name(self, name: str) -> None:
-        """Say whom the message goes to."""
+        """Show the model's name in the placeholder text."""
         self.editor.setPlaceholderText(f"Message {name}" if name else "Write a message")
-        self.editor.viewport().update()  # Qt repaints only when it comes or goes
+        self.editor.viewport().update()  # Qt does not repaint for a changed placeholder
 
     def set_limit(self, pixels: int) -> None:
-        """How tall the text may get before it scrolls."""
+        """Set the maximum height of the editor; longer text scrolls."""
         if pixels != self._limit:
             self._limit = pixels
-            self._fit()
+            self._fit_height()
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -152,10 +152,10 @@ class Composer(QFrame):
     def _submit(self) -> None:
         text = self.text()
         if not self._busy and text.strip():
-            self._edited.stop()
+            self._debounce.stop()
             self.submitted.emit(text)
 
-    def _press(self) -> None:
+    def _on_button(self) -> None:
         if self._busy:
             self.stopped.emit()
         else:
@@ -163,9 +163,9 @@ class Composer(QFrame):
 
     def _on_text(self) -> None:
         self._show_button()
-        self._edited.start()
+        self._debounce.start()
 
-    def _tell_edited(self) -> None:
+    def _emit_edited(self) -> None:
         self.edited.emit(self.text())
 
     def _on_focus(self, focused: bool) -> None:
@@ -179,14 +179,14 @@ class Composer(QFrame):
             self.button.show_as("send", "Send (Enter)")
             self.button.setEnabled(not self.editor.document().isEmpty())
 
-    def _fit(self) -> None:
-        """As tall as the text, within the limit; the bar shows only when it scrolls."""
+    def _fit_height(self) -> None:
+        """Set the editor's height to that of the text, up to the limit, then show a scroll bar."""
         metrics = QFontMetrics(self.editor.font())
         lines = max(1, int(self.editor.document().size().height()))
         wanted = lines * metrics.lineSpacing()
         floor = self.button.height()
         height = min(max(wanted, floor), max(self._limit, floor))
-        # A single line sits in the middle of the button's height.
+        # Centre a single line vertically beside the button.
         top = max((floor - wanted) // 2, 0)
         self.editor.setViewportMargins(0, top, 0, 0)
         self.editor.setFixedHeight(height)

@@ -1,4 +1,4 @@
-"""An empty conversation: the bonsai, the model's name, one sentence, three ways to begin."""
+"""Empty-conversation view: illustration, model name, one sentence and suggested prompts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, font
 from app.ui.widgets.controls import TextButton, label
 
-# Tried on the starter model: it answers these well, and goes in circles over poems and ideas.
+# Tested with the starter model, which answers these well but repeats itself on poems and ideas.
 SUGGESTIONS = (
     "What is gravity, in simple words?",
     "What is photosynthesis?",
     "Tell me a short story about a fox",
 )
 
-_DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels of height
+_DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels: minimum height of the view to show each
 
 
 class Drawing(QWidget):
-    """The bonsai, in the colours of the theme."""
+    """The bonsai illustration, recoloured for the theme."""
 
     WIDTH, HEIGHT = 280, 216
 
@@ -53,7 +53,7 @@ class Drawing(QWidget):
 
 
 class EmptyView(QWidget):
-    """Listens to the state: without a model it says how to get one."""
+    """Shows the model with suggested prompts or, no_model a model, how to open one."""
 
     suggested = Signal(str)
     open_requested = Signal()
@@ -61,7 +61,7 @@ class EmptyView(QWidget):
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
-        self._without = True  # a model
+        self._no_model = True
         self.drawing = Drawing()
         self.name = label("", "", HEADING)
         self.name.setFont(font(HEADING, QFont.Weight.Medium))
@@ -105,24 +105,24 @@ class EmptyView(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_height()
 
     def refresh(self) -> None:
-        """Show the state's model."""
+        """Show the model of the state."""
         model = self._state.model
-        without = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
-        self.name.setText("No model yet" if without else model.name)
+        no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+        self.name.setText("No model yet" if no_model else model.name)
         self.sentence.setText(_sentence(model.phase))
-        self._without = without
-        self.open_button.setVisible(without)
-        self._fit()
+        self._no_model = no_model
+        self.open_button.setVisible(no_model)
+        self._fit_height()
 
-    def _fit(self) -> None:
-        """Where it is low, the drawing goes first and the suggestions next; the words stay."""
+    def _fit_height(self) -> None:
+        """Hide the illustration, then the suggestions, when the view is not high enough."""
         height = self.height()
         self.drawing.setVisible(height >= _DRAWING_FROM)
         for button in self.suggestions:
-            button.setVisible(not self._without and height >= _SUGGESTIONS_FROM)
+            button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
 
 
 def _sentence(phase: ModelPhase) -> str:

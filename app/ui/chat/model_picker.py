@@ -1,4 +1,4 @@
-"""Choose a model: a button with the model's name, and the card that opens from it."""
+"""Model picker: the button with the model's name, and the pop-up card that it opens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class ModelButton(TextButton):
-    """The model's name in the top bar; opens the card."""
+    """Button in the top bar that shows the model's name and opens the model picker."""
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__("", "quiet", "chevron_down", parent)
@@ -59,7 +59,7 @@ class ModelButton(TextButton):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the name of the state's model."""
+        """Show the name of the model of the state."""
         model = self._state.model
         known = model.phase in (ModelPhase.LOADING, ModelPhase.READY)
         name = model.name if known else "Choose a model"
@@ -68,8 +68,8 @@ class ModelButton(TextButton):
         self.setAccessibleName(f"Model: {name}")
 
 
-class _Files(QAbstractListModel):
-    """The models to choose from, each with a second line about it."""
+class _FileModel(QAbstractListModel):
+    """Item model of the installed models, each with a second line on layout and size."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -78,7 +78,7 @@ class _Files(QAbstractListModel):
         self.chosen: Path | None = None
 
     def set_files(self, files: Sequence[ModelFile], layouts: dict[Path, str]) -> None:
-        """Show these files."""
+        """Replace the listed files; `layouts` maps a path to its quantization layout."""
         self.beginResetModel()
         self._files, self._layouts = tuple(files), layouts
         self.endResetModel()
@@ -101,12 +101,12 @@ class _Files(QAbstractListModel):
 
 
 class _RowPainter(QStyledItemDelegate):
-    """Paints a model: name, second line, and a check at the one that is loaded."""
+    """Item delegate: name, second line, and a check mark on the loaded model."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.palette = LIGHT
-        self.keyboard = False  # whether the arrow keys were used: then the ring shows
+        self.keyboard = False  # the focus ring shows only after a key press
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         return QSize(CARD_WIDTH - 16, _ROW_HEIGHT)
@@ -150,7 +150,7 @@ class _RowPainter(QStyledItemDelegate):
 
 
 class _List(QListView):
-    """Rows with the arrow keys; Enter chooses."""
+    """List view in which Enter activates the current row."""
 
     def __init__(self, painter: _RowPainter, parent: QWidget) -> None:
         super().__init__(parent)
@@ -172,17 +172,17 @@ class _List(QListView):
 
 
 class ModelPicker(QWidget):
-    """The card: what is loading or went wrong, the models, and opening a file."""
+    """Content of the pop-up card: load progress or error, the models, and Open a file."""
 
     chosen = Signal(Path)
     open_requested = Signal()
     cancel_requested = Signal()
-    resized = Signal()  # the card wants another height
+    resized = Signal()  # the size hint changed
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
-        self.files = _Files(self)
+        self.files = _FileModel(self)
         self._shown: tuple[tuple[ModelFile, ...], dict[Path, str]] = ((), {})
         self._painter = _RowPainter(self)
         self.list = _List(self._painter, self)
@@ -234,7 +234,7 @@ class ModelPicker(QWidget):
         self.chosen.emit(index.data(_PATH_ROLE))
 
     def refresh(self) -> None:
-        """Show the state's models and the one that is loaded or on its way."""
+        """Show the installed models, and the one that is loaded or being loaded."""
         status = self._state.model
         listed = {file.path for file in self._state.installed}
         files = list(self._state.installed)
@@ -256,7 +256,7 @@ class ModelPicker(QWidget):
 
 
 class _Progress(QWidget):
-    """One line and a bar: what is being loaded and how far, with Cancel."""
+    """Load progress: the model's name, a Cancel button and a progress bar."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -273,7 +273,7 @@ class _Progress(QWidget):
         layout.addWidget(self.bar)
 
     def show_status(self, status: ModelStatus) -> None:
-        """Show how far a load is; hidden when there is none."""
+        """Show the progress of a load; hidden when no model is being loaded."""
         self.setVisible(status.phase is ModelPhase.LOADING)
         share = status.done_bytes / status.total_bytes if status.total_bytes else 0.0
         name = QFontMetrics(self.words.font()).elidedText(

@@ -1,4 +1,4 @@
-"""The conversation's page: notices, the transcript or the empty view, composer and status line."""
+"""Chat page: the transcript or the empty view, the resume line, composer and status line."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from engine import Role
 
 
 class ChatPage(QWidget):
-    """Listens to the state; what the person wants leaves as signals of its parts."""
+    """Shows the current conversation; its child widgets emit the user's requests as signals."""
 
-    draft_left = Signal(object, str)  # conversation or None, and what is typed there
+    draft_flushed = Signal(object, str)  # conversation id (None: not begun) and its unsent text
     regenerate_requested = Signal(int)
 
     def __init__(
         self, state: State, sessions: SessionState, typing_elsewhere: Callable[[], bool]
     ) -> None:
-        """`typing_elsewhere` tells whether the keyboard is in use outside this page."""
+        """`typing_elsewhere` returns whether a text field outside this page has the focus."""
         super().__init__()
         self._state = state
         self._typing_elsewhere = typing_elsewhere
@@ -44,7 +44,7 @@ class ChatPage(QWidget):
         self.composer = Composer()
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
-        self._rule = QFrame()  # under the top bar while the conversation runs beneath it
+        self._rule = QFrame()  # separator below the top bar, visible while scrolled
         self._rule.setFixedHeight(1)
         self._rule.setObjectName("rule")
         self.jump_button = _jump_button(self)
@@ -85,7 +85,7 @@ class ChatPage(QWidget):
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
         self.composer.edit_last_requested.connect(self._edit_last)
 
-    # --- what the window asks -------------------------------------------------------------------
+    # --- called by the window -------------------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -98,18 +98,18 @@ class ChatPage(QWidget):
             part.apply_palette(palette)
         self.jump_button.setIcon(icons.icon("arrow_down", palette.secondary, 18))
 
-    def leave_draft(self) -> None:
-        """Tell what is typed, without the pause that typing is given."""
-        self.draft_left.emit(self._shown, self.composer.text())
+    def flush_draft(self) -> None:
+        """Emit the unsent text now instead of after the debounce of `Composer.edited`."""
+        self.draft_flushed.emit(self._shown, self.composer.text())
 
     def regenerate_last(self) -> None:
-        """Ask for the last answer again."""
+        """Request regenerating the last answer."""
         messages = self._state.messages
         if messages and messages[-1].role is Role.ASSISTANT:
             self.regenerate_requested.emit(messages[-1].id)
 
     def copy_answer(self) -> None:
-        """Copy the last answer as the model wrote it."""
+        """Copy the Markdown source of the last answer to the clipboard."""
         for message in reversed(self._state.messages):
             if message.role is Role.ASSISTANT:
                 QGuiApplication.clipboard().setText(message.text)
@@ -119,8 +119,8 @@ class ChatPage(QWidget):
 
     def _show_conversation(self) -> None:
         state = self._state
-        # The state hears of typing after a pause: what is in the field now is newer than its draft.
-        self.leave_draft()
+        # `Composer.edited` is debounced: the text in the field may be newer than the saved draft.
+        self.flush_draft()
         if state.current != self._shown:
             self._shown = state.current
             self.composer.set_text(state.drafts.get(state.current, ""))
@@ -137,7 +137,7 @@ class ChatPage(QWidget):
         if self._shown is None:
             typed = self.composer.text()
             self.composer.set_text(f"{text}\n{typed}" if typed.strip() else text)
-            self.leave_draft()  # with what was typed since the last pause
+            self.flush_draft()  # saves the merged text at once
 
     def _show_page(self) -> None:
         page = self.transcript if self._state.messages else self.empty_view
@@ -148,7 +148,7 @@ class ChatPage(QWidget):
 
     def _show_busy(self) -> None:
         busy = self._state.busy
-        if busy == self.composer.busy:  # asked for with every piece of text
+        if busy == self.composer.busy:  # `generation_changed` is emitted for every piece of text
             return
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)

@@ -1,6 +1,6 @@
-"""One quiet line over the composer: whether an opened conversation goes on at once, or what it takes.
+"""Resume line above the composer: restored cached context, and the time to rebuild the rest.
 
-It keeps its place while it is empty, so that the transcript never moves because words come or go.
+It keeps its height while it is empty, so that the transcript does not move when text appears.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import label
 from app.ui.widgets.units import number
 
-SLOW_MILLISECONDS = 300  # a restore that is over sooner is not announced
+SLOW_MILLISECONDS = 300  # a restore that takes less time shows no progress text
 SHOWN_MILLISECONDS = 6000
-SHORT_TOKENS = 256  # what is read too fast to be worth a word
+SHORT_TOKENS = 256  # prefills of fewer tokens are too fast to mention
 _HEIGHT = 24  # pixels
 
 
 class ResumeLine(QWidget):
-    """Listens to the state."""
+    """One line of text on `SessionState.resume`."""
 
     def __init__(self, session_state: SessionState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -34,41 +34,41 @@ class ResumeLine(QWidget):
         layout.addWidget(self.words)
         self.setMinimumHeight(_HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
-        self._slow = QTimer(self, singleShot=True, interval=SLOW_MILLISECONDS)
-        self._slow.timeout.connect(lambda: self._say("Restoring…"))
-        self._over = QTimer(self, singleShot=True, interval=SHOWN_MILLISECONDS)
-        self._over.timeout.connect(lambda: self._say(""))
+        self._slow_timer = QTimer(self, singleShot=True, interval=SLOW_MILLISECONDS)
+        self._slow_timer.timeout.connect(lambda: self._show_text("Restoring…"))
+        self._hide_timer = QTimer(self, singleShot=True, interval=SHOWN_MILLISECONDS)
+        self._hide_timer.timeout.connect(lambda: self._show_text(""))
         session_state.resume_changed.connect(self.refresh)
         self.refresh()
 
     @property
     def text(self) -> str:
-        """What it says now."""
+        """The text shown now."""
         return self.words.text()
 
     def refresh(self) -> None:
-        """Show what the state says."""
-        self._slow.stop()
-        self._over.stop()
+        """Show the resume state; text that needs no attention is hidden after some seconds."""
+        self._slow_timer.stop()
+        self._hide_timer.stop()
         resume = self._state.resume
         if resume is None:
-            self._say("")
+            self._show_text("")
         elif resume.phase is ResumePhase.RESTORING:
-            self._say("")
-            self._slow.start()
+            self._show_text("")
+            self._slow_timer.start()
         else:
             text = sentence(resume)
-            self._say(text, exact(resume) if text else "")
+            self._show_text(text, exact(resume) if text else "")
             if text and not resume.refused and resume.unread_tokens < SHORT_TOKENS:
-                self._over.start()
+                self._hide_timer.start()
 
-    def _say(self, text: str, tip: str = "") -> None:
+    def _show_text(self, text: str, tip: str = "") -> None:
         self.words.setText(text)
         self.words.setToolTip(tip)
 
 
 def sentence(resume: Resume) -> str:
-    """What a person is told of a conversation that was brought back, as far as it was."""
+    """The text for a restored conversation: cached tokens, and the time of the next prefill."""
     cost = _cost(resume)
     if resume.refused:
         return f"{resume.refused}\n{cost}".strip()
@@ -81,7 +81,7 @@ def sentence(resume: Resume) -> str:
 
 
 def exact(resume: Resume) -> str:
-    """The exact figures, for the tooltip."""
+    """The exact token counts and times, for the tooltip."""
     lines = [
         f"{number(resume.ready_tokens)} of {number(resume.total_tokens)} tokens need not be read again"
     ]
@@ -99,7 +99,7 @@ def exact(resume: Resume) -> str:
 
 
 def _cost(resume: Resume) -> str:
-    """What the next message has to wait for; nothing where that is nothing to speak of."""
+    """The prefill that the next message waits for; empty if it is short."""
     unread = resume.unread_tokens
     if unread < SHORT_TOKENS:
         return ""
@@ -111,7 +111,7 @@ def _cost(resume: Resume) -> str:
 
 
 def _time(seconds: float) -> str:
-    """A time as people say it: `0.2 s`, `12 s`, `3 min`."""
+    """A duration, rounded: `0.2 s`, `12 s`, `3 min`."""
     if seconds < 9.95:
         return f"{max(seconds, 0.1):.1f} s"
     if seconds < 99.5:

@@ -1,4 +1,4 @@
-"""The sidebar: a new conversation, the search field, the conversations, and Undo after deleting."""
+"""Sidebar: New chat, the search field, the list of conversations, and Undo after deleting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
 from app.ui.widgets.controls import IconButton, TextButton, fade_in, label
 
 _SEARCH_MILLISECONDS = 150
-_BY_KEYS = (
+_KEYBOARD_REASONS = (
     Qt.FocusReason.TabFocusReason,
     Qt.FocusReason.BacktabFocusReason,
     Qt.FocusReason.ShortcutFocusReason,
@@ -31,7 +31,7 @@ _BY_KEYS = (
 
 
 class ConversationList(QListView):
-    """The rows. A click or Enter opens, F2 renames, Delete deletes all selected."""
+    """List view: a click or Enter opens, F2 renames, Delete deletes the selected conversations."""
 
     opened = Signal(int)
     delete_requested = Signal(list)  # of ids
@@ -58,7 +58,7 @@ class ConversationList(QListView):
         return [int(index.data(ID_ROLE)) for index in rows]
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        self._painter.keyboard = event.reason() in _BY_KEYS
+        self._painter.keyboard = event.reason() in _KEYBOARD_REASONS
         super().focusInEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -74,7 +74,7 @@ class ConversationList(QListView):
         elif event.key() == Qt.Key.Key_Escape or (
             event.text() and event.text().isprintable() and not event.modifiers()
         ):
-            event.ignore()  # the window's: typing goes to the composer
+            event.ignore()  # handled by the window, which forwards typing to the composer
         else:
             super().keyPressEvent(event)
 
@@ -109,7 +109,7 @@ class ConversationList(QListView):
 
 
 class UndoLine(QFrame):
-    """What was deleted, and the way back; visible for some seconds."""
+    """How many conversations were deleted, with an Undo button; visible for some seconds."""
 
     undone = Signal()
 
@@ -126,7 +126,7 @@ class UndoLine(QFrame):
         self.hide()
 
     def show_deleted(self, count: int) -> None:
-        """Say how many conversations were deleted; 0 hides the line."""
+        """Show how many conversations were deleted; 0 hides the line."""
         if count:
             self.words.setText(
                 "Conversation deleted" if count == 1 else f"{count} conversations deleted"
@@ -138,7 +138,7 @@ class UndoLine(QFrame):
 
 
 class Sidebar(QWidget):
-    """Listens to the state; says what the person wants in signals."""
+    """Shows the conversations of the state; emits the user's requests as signals."""
 
     new_requested = Signal()
     opened = Signal(int)
@@ -161,17 +161,17 @@ class Sidebar(QWidget):
         self._search_action = self.search.addAction(
             icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
         )
-        self._search_action.setText("Search")  # its button is in the accessibility tree
+        self._search_action.setText("Search")  # the accessible name of its button
         self.model = Conversations(self)
         self.painter = RowPainter(self)
-        # No parent yet: the layout gives each its place, and Tab goes as the eye does.
+        # Created without a parent: the layout adds it in visual order, which sets the Tab order.
         self.list = ConversationList(self.painter)
         self.list.setModel(self.model)
         self.nothing = label("", "secondary", SMALL)
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setWordWrap(True)
         self.undo = UndoLine()
-        self._typing = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
+        self._search_debounce = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
         self._lay_out()
         self._connect()
 
@@ -204,9 +204,9 @@ class Sidebar(QWidget):
         self.painter.delete_requested.connect(self._delete_one)
         self.model.renamed.connect(self.renamed)
         self.undo.undone.connect(self.undo_requested)
-        self.search.textChanged.connect(lambda: self._typing.start())
+        self.search.textChanged.connect(lambda: self._search_debounce.start())
         self.search.returnPressed.connect(self._open_first)
-        self._typing.timeout.connect(lambda: self.searched.emit(self.search.text()))
+        self._search_debounce.timeout.connect(lambda: self.searched.emit(self.search.text()))
         state.conversations_changed.connect(self.refresh)
         state.conversation_changed.connect(self._show_current)
         state.generation_changed.connect(lambda: self.model.set_busy(state.busy_conversations))
@@ -222,7 +222,7 @@ class Sidebar(QWidget):
         self.list.viewport().update()
 
     def refresh(self) -> None:
-        """Show the list of the state, keeping what is selected and how far it is scrolled."""
+        """Show the conversations of the state; keeps the selection and the scroll position."""
         state, selected = self._state, self.list.selected()
         place = self.list.verticalScrollBar().value()
         conversations = state.shown_conversations
@@ -232,23 +232,23 @@ class Sidebar(QWidget):
             self._select(selected)
             self.list.verticalScrollBar().setValue(place)
         tab = Qt.FocusPolicy.StrongFocus if conversations else Qt.FocusPolicy.NoFocus
-        self.list.setFocusPolicy(tab)  # nothing in it could show the focus
+        self.list.setFocusPolicy(tab)  # an empty list cannot show the focus
         self.nothing.setVisible(not conversations and bool(state.query))
         self.nothing.setText(f"Nothing found for “{state.query[:60]}”")
         self._show_current()
 
     @property
     def typing(self) -> bool:
-        """Whether a search was typed and has not begun."""
-        return self._typing.isActive()
+        """Whether a typed search is still being debounced."""
+        return self._search_debounce.isActive()
 
     @property
     def renaming(self) -> bool:
-        """Whether a title is being changed in place."""
+        """Whether a title is being edited in place."""
         return self.list.state() is QAbstractItemView.State.EditingState
 
     def start_search(self) -> None:
-        """Put the cursor into the search field."""
+        """Focus the search field and select its text."""
         self.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.search.selectAll()
 
@@ -281,8 +281,8 @@ class Sidebar(QWidget):
         self.list.viewport().update()
 
     def _open_first(self) -> None:
-        if self._typing.isActive():
-            self._typing.stop()
+        if self._search_debounce.isActive():
+            self._search_debounce.stop()
             self.searched.emit(self.search.text())
         conversation = self.model.conversation(self.model.first())
         if conversation is not None:

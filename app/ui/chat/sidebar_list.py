@@ -1,6 +1,7 @@
-"""The list in the sidebar: rows under the headings of days, painted by hand so thousands stay smooth.
+"""Item model and delegate of the sidebar: conversations grouped under date headings.
 
-Headings and conversations are rows of one height, which lets the view skip measuring them.
+Headings and conversations have one row height, so that QListView (`uniformItemSizes`) does not
+measure each of thousands of rows.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _Index = QModelIndex | QPersistentModelIndex
 
 
 class Conversations(QAbstractListModel):
-    """Conversations with the headings Today, Yesterday, Previous 7 days and Older between them."""
+    """List model of conversations, with a heading row before each group of days."""
 
     renamed = Signal(int, str)
 
@@ -59,7 +60,7 @@ class Conversations(QAbstractListModel):
         self._busy: frozenset[int] = frozenset()
 
     def set_conversations(self, conversations: Sequence[Conversation], *, grouped: bool) -> bool:
-        """Show these; True when rows came, went or moved, and not only changed in place."""
+        """Replace the rows; True if rows were added, removed or moved (the model was reset)."""
         rows = list(_grouped(conversations)) if grouped else list(conversations)
         if _keys(rows) == _keys(self._rows):
             self._rows = list(rows)
@@ -72,7 +73,7 @@ class Conversations(QAbstractListModel):
         return True
 
     def set_busy(self, busy: frozenset[int]) -> None:
-        """Put the moss dot on these conversations."""
+        """Mark the conversations for which an answer is being generated."""
         if busy != self._busy:
             changed = busy ^ self._busy
             self._busy = busy
@@ -81,19 +82,19 @@ class Conversations(QAbstractListModel):
                 self.dataChanged.emit(index, index)
 
     def find(self, conversation_id: int | None) -> QModelIndex:
-        """The place of a conversation; invalid when it is not listed."""
+        """The index of a conversation; invalid if it is not listed."""
         for place, row in enumerate(self._rows):
             if isinstance(row, Conversation) and row.id == conversation_id:
                 return self.index(place)
         return QModelIndex()
 
     def first(self) -> QModelIndex:
-        """The first conversation."""
+        """The index of the first conversation; invalid if there is none."""
         place = next((i for i, row in enumerate(self._rows) if isinstance(row, Conversation)), -1)
         return self.index(place) if place >= 0 else QModelIndex()
 
     def conversation(self, index: _Index) -> Conversation | None:
-        """The conversation at a place; None at a heading."""
+        """The conversation at an index; None for a heading."""
         row = self._rows[index.row()] if index.isValid() else None
         return row if isinstance(row, Conversation) else None
 
@@ -132,15 +133,15 @@ class Conversations(QAbstractListModel):
 
 
 class RowPainter(QStyledItemDelegate):
-    """Paints a row, and opens the field in which it is renamed."""
+    """Item delegate: paints a row, handles its delete icon, and creates the rename editor."""
 
-    delete_requested = Signal(int)  # the small bin of the row under the pointer was pressed
+    delete_requested = Signal(int)  # the delete icon of the hovered row was clicked
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._palette = LIGHT
-        self.current: int | None = None  # the conversation that is shown
-        self.keyboard = False  # whether the list was reached by keys: then the ring shows
+        self.current: int | None = None  # id of the conversation on the chat page
+        self.keyboard = False  # the focus ring shows only if the list was focused by keyboard
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -245,7 +246,7 @@ class RowPainter(QStyledItemDelegate):
 
 
 def bin_rect(row: QRect) -> QRect:
-    """Where the bin of a row lies: 28 pixels wide, at its end."""
+    """The rectangle of a row's delete icon: 28 pixels wide, at the row's end."""
     return QRect(row.right() - _SIDE - 29, row.top() + 3, 28, row.height() - 6)
 
 
@@ -254,7 +255,7 @@ def _keys(rows: Sequence[Conversation | str]) -> list[int | str]:
 
 
 def _grouped(conversations: Sequence[Conversation]) -> Iterator[Conversation | str]:
-    """The conversations with a heading before each group of days."""
+    """Yield the conversations with a heading before each group of days."""
     today = date.fromtimestamp(time.time())
     heading = ""
     for conversation in conversations:
@@ -266,7 +267,7 @@ def _grouped(conversations: Sequence[Conversation]) -> Iterator[Conversation | s
 
 
 def heading_for(day: date, today: date) -> str:
-    """The heading a day belongs under."""
+    """The heading of the group that a day belongs to."""
     if day >= today:
         return "Today"
     if day == today - timedelta(days=1):

@@ -1,4 +1,4 @@
-"""One quiet row: model, kernels, speed, and how full the context is; while loading, a progress bar."""
+"""Status line: model, kernels, speed and context use; a progress bar while a model loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METER_WIDTH = 96  # pixels
 
 
 class StatusLine(QWidget):
-    """Listens to the state."""
+    """One row on the loaded model and the running generation, or on the load in progress."""
 
     cancel_requested = Signal()
 
@@ -26,7 +26,7 @@ class StatusLine(QWidget):
         super().__init__(parent)
         self._state = state
         self.setFixedHeight(28)
-        # What is new comes last; the model's name is over the conversation too.
+        # Elided at the left: progress is at the right, and the top bar shows the model's name too.
         self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideLeft)
         self.meter = Bar()
         self.meter.setFixedWidth(_METER_WIDTH)
@@ -56,7 +56,7 @@ class StatusLine(QWidget):
         self.progress.apply_palette(palette)
 
     def refresh(self) -> None:
-        """Show what the state says."""
+        """Show the load in progress or, without one, the model and the generation."""
         if self._state.model.phase is ModelPhase.LOADING:
             self._show_loading()
         else:
@@ -96,7 +96,7 @@ class StatusLine(QWidget):
         progress = _progress(generation) if generation and shown else ""
         speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
         if progress and not (generation and generation.generated):
-            speed = ""  # of the answer before
+            speed = ""  # it is the speed of the previous answer
         reduced = "reduced speed" if slow else ""
         return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
 
@@ -106,7 +106,7 @@ class StatusLine(QWidget):
 
 
 def _details(loaded: ModelLoaded) -> list[str]:
-    """What there is to know of a model, and what it lacked, a line each."""
+    """Tooltip lines on a model: architecture, size, and substituted template or vocabulary."""
     lines = [
         f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million weights, "
         f"{loaded.memory_bytes / 1e6:,.0f} MB of memory"
@@ -119,7 +119,7 @@ def _details(loaded: ModelLoaded) -> list[str]:
 
 
 def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
-    """Why the model is slower than it could be, a line each."""
+    """Tooltip lines on the parts of the model that run without a fast kernel."""
     return ["Slower than this computer could run it:", *map(_slow_line, slow)] if slow else []
 
 
@@ -142,7 +142,7 @@ def _slow_line(slow: SlowPart) -> str:
 
 
 def _progress(generation: Generation) -> str:
-    """How much of a prompt has been read, then how many tokens were written, visible or not."""
+    """Prefill progress in tokens, then the number of generated tokens, hidden ones included."""
     if generation.stopping:
         return "stopping"
     if generation.generated:

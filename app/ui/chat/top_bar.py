@@ -1,4 +1,4 @@
-"""The row above every page: sidebar and new chat while the sidebar is hidden, the model, the pages."""
+"""Top bar of every page: model button, page buttons and, without the sidebar, its two buttons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.ui.widgets.controls import IconButton
 
 
 class TopBar(QWidget):
-    """Its buttons are its interface."""
+    """A row of buttons; the window connects their `clicked` signals."""
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,6 +43,6 @@ class TopBar(QWidget):
             button.apply_palette(palette)
 
     def show_sidebar_buttons(self, shown: bool) -> None:
-        """The two buttons that stand in for the sidebar while it is hidden."""
+        """Show the buttons for the sidebar and a new chat, while the sidebar is hidden."""
         self.show_button.setVisible(shown)
         self.new_button.setVisible(shown)
