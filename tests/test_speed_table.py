@@ -109,7 +109,7 @@ def peer(tmp_path: Path) -> Path:
 @pytest.mark.skipif(os.name != "posix", reason="holding a process between runs needs SIGSTOP")
 def test_a_peer_stands_still_between_its_runs(peer: Path, tmp_path: Path):
     settings = Settings(threads=1, generated=4, depth=8)
-    with peer_runs.their_decoding(peer, Path("model"), settings, [8, 0, 8]) as decode:
+    with peer_runs.paused_llama_bench(peer, Path("model"), settings, [8, 0, 8]) as decode:
         speeds = [decode().decode]
         stopped = time.monotonic()
         time.sleep(0.3)
@@ -125,7 +125,7 @@ def test_a_peer_stands_still_between_its_runs(peer: Path, tmp_path: Path):
 
 @pytest.mark.skipif(os.name != "posix", reason="holding a process between runs needs SIGSTOP")
 def test_a_peer_that_is_not_there_is_missing(tmp_path: Path):
-    runs = peer_runs.their_decoding(tmp_path / "no", Path("model"), Settings(threads=1), [0])
+    runs = peer_runs.paused_llama_bench(tmp_path / "no", Path("model"), Settings(threads=1), [0])
     with pytest.raises(Missing, match="is not there"), runs:
         pass
 
@@ -138,5 +138,5 @@ def test_a_peer_without_depths_can_be_run_at_the_start(tmp_path: Path, depth: in
     says = f"print({rows!r} % (int(sys.argv[sys.argv.index('-d') + 1]) if '-d' in sys.argv else 5))"
     script.write_text(f"#!{sys.executable}\nimport sys\n{says}\n")
     script.chmod(0o755)
-    speed = peer_runs.theirs(script, Path("model"), Settings(threads=1, depth=depth))
+    speed = peer_runs.run_llama_bench(script, Path("model"), Settings(threads=1, depth=depth))
     assert (speed.prefill, speed.decode) == (7, depth or 5)

@@ -12,7 +12,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from hostile_hub import Hub, running
-from queueing import Watched, content, source
+from queue_recorder import QueueRecorder, content, source
 from stage import Stage
 
 
@@ -40,12 +40,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., Watched]]:
+def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., QueueRecorder]]:
     """Makes queues of downloads, started and watched."""
-    made: list[Watched] = []
+    made: list[QueueRecorder] = []
 
-    def make(*, resume: bool = False, **settings: object) -> Watched:
-        watched = Watched(hub, folder, **settings)
+    def make(*, resume: bool = False, **settings: object) -> QueueRecorder:
+        watched = QueueRecorder(hub, folder, **settings)
         made.append(watched)
         watched.queue.start(resume=resume)
         return watched

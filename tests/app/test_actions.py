@@ -59,7 +59,7 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     stage.controller.send("Count")
     stage.engine.write("1 2 3")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     action = stage.window.actions_by_id[row.id]
     assert action in stage.window.actions()
     assert action.shortcuts() == keys_of(row)
@@ -68,7 +68,7 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     stage.window.closing.connect(lambda: quits.append(True))
     before = seen(stage, len(quits))[row.id]
     action.trigger()
-    stage.settle()
+    stage.wait_until_idle()
     assert seen(stage, len(quits))[row.id] != before
 
 

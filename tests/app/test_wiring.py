@@ -24,7 +24,7 @@ def test_a_setting_changed_on_the_page_holds_and_is_saved(stage: Stage) -> None:
     preferences = opened(stage)
     preferences.changed.emit("temperature", 0.25)
     assert stage.controller.settings.temperature == 0.25
-    stage.settle()
+    stage.wait_until_idle()
     assert '"temperature": 0.25' in (stage.folder / "settings.json").read_text()
 
 
@@ -47,7 +47,7 @@ def test_the_model_is_loaded_again_with_what_was_changed(stage: Stage) -> None:
     assert (stage.engine.load.path, stage.engine.load.context) == (MODEL, 2048)
     assert stage.engine.load.cache is CacheType.Q8_0
     stage.engine.finish_load()
-    stage.settle()
+    stage.wait_until_idle()
     assert preferences.reload_line.isHidden()
 
 
@@ -78,7 +78,7 @@ def test_with_no_room_for_saved_reading_nothing_is_saved(stage: Stage) -> None:
     stage.controller.send("Hello")
     stage.engine.write("Hi")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.new_conversation()
     assert stage.engine.count(SaveSnapshot) == 0
 

@@ -97,9 +97,9 @@ OF_ONE = ", of one thread"  # and for those with one thread
 
 def measure(model: Path, settings: Settings, peers: Mapping[str, Path], pairs: int) -> Runs:
     """Runs of ours and of every peer in turn."""
-    runs = {"ours": partial(peer_runs.ours, model, settings)}
+    runs = {"ours": partial(peer_runs.run_engine_bench, model, settings)}
     for name, program in peers.items():
-        runs[name] = partial(peer_runs.theirs, program, model, settings)
+        runs[name] = partial(peer_runs.run_llama_bench, program, model, settings)
     return _in_turn(runs, pairs)
 
 
@@ -107,11 +107,13 @@ def measure_behind(model: Path, settings: Settings, peers: Mapping[str, Path], p
     """Decoding behind `settings.depth` tokens and at depth 0, of ours and of every peer in turn."""
     start = replace(settings, depth=0)
     depths = [settings.depth, start.depth] * pairs
-    mine = {"": partial(peer_runs.ours, model, settings)}
-    mine[AT_START] = partial(peer_runs.ours, model, start)
+    mine = {"": partial(peer_runs.run_engine_bench, model, settings)}
+    mine[AT_START] = partial(peer_runs.run_engine_bench, model, start)
     with ExitStack() as stack:
         its = {
-            name: stack.enter_context(peer_runs.their_decoding(program, model, settings, depths))
+            name: stack.enter_context(
+                peer_runs.paused_llama_bench(program, model, settings, depths)
+            )
             for name, program in peers.items()
         }
         # A peer that stands still goes from one depth to the other by itself, in this order. It
@@ -127,11 +129,11 @@ def measure_busy(model: Path, peers: Mapping[str, Path], pairs: int) -> Runs:
     """Decoding while another process keeps one core busy: of ours also with one thread."""
     one = replace(BUSY_SETTINGS, threads=1)
     runs = {
-        f"ours{OF_ONE}": partial(peer_runs.ours, model, one),
-        "ours": partial(peer_runs.ours, model, BUSY_SETTINGS),
+        f"ours{OF_ONE}": partial(peer_runs.run_engine_bench, model, one),
+        "ours": partial(peer_runs.run_engine_bench, model, BUSY_SETTINGS),
     }
     for name, program in peers.items():
-        runs[name] = partial(peer_runs.theirs, program, model, BUSY_SETTINGS)
+        runs[name] = partial(peer_runs.run_llama_bench, program, model, BUSY_SETTINGS)
     with peer_runs.busy_core():
         return _in_turn(runs, pairs)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from app.store.store import Message, MessageState, Store
 from engine import Role
-from tests.support.stored import all_messages
+from tests.support.store_contents import all_messages
 
 ROOT = Path(__file__).parents[2]
 TOKENS_PER_SECOND = 30

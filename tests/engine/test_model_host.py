@@ -28,13 +28,13 @@ from engine_bench import (
     GREEDY,
     SEEDED,
     Bench,
+    answer_text,
+    computed_prompt_tokens,
+    count_tokens,
     finished,
-    made_plain,
-    read_tokens,
-    spoken,
-    talk,
-    tokens_of,
+    run_turns,
     turns_of,
+    with_printable_output,
 )
 from kernels import ops
 
@@ -51,12 +51,12 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tiny.write(tmp_path / "tiny.gguf", architecture=request.param, context=2048)
-    return made_plain(path)
+    return with_printable_output(path)
 
 
 @pytest.fixture
 def llama(tmp_path: Path) -> Path:
-    return made_plain(tiny.write(tmp_path / "tiny.gguf", context=2048))
+    return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=2048))
 
 
 # --- nothing is read twice ----------------------------------------------------------------------
@@ -64,25 +64,25 @@ def llama(tmp_path: Path) -> Path:
 
 def test_editing_the_last_of_twenty_turns_reads_only_that_turn(bench: Bench, model: Path) -> None:
     bench.load(model)
-    texts = talk(bench, 20)
+    texts = run_turns(bench, 20)
     before, edited = texts[:38], "another question"
-    shared = tokens_of(bench, 1, *before)
-    events = bench.ask(2, *before, edited, max_tokens=3)
+    shared = count_tokens(bench, 1, *before)
+    events = bench.generate(2, *before, edited, max_tokens=3)
     end = finished(events)
     # What stands before the edited turn is held, but for what closes the last answer.
     assert end.prompt_tokens - shared < 45
     assert shared - end.reused_tokens <= 4
-    assert read_tokens(events) <= end.prompt_tokens - shared + 4
+    assert computed_prompt_tokens(events) <= end.prompt_tokens - shared + 4
     assert end.prompt_tokens > 700
 
 
 def test_the_next_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
     bench.load(model)
-    texts = talk(bench, 6)
-    new = tokens_of(bench, 1, *texts, "and now") - tokens_of(bench, 2, *texts)
-    events = bench.ask(3, *texts, "and now", max_tokens=3)
+    texts = run_turns(bench, 6)
+    new = count_tokens(bench, 1, *texts, "and now") - count_tokens(bench, 2, *texts)
+    events = bench.generate(3, *texts, "and now", max_tokens=3)
     # Beside the new turn: the end of the old one, its last token, and the start of the answer.
-    assert read_tokens(events) <= new + 20
+    assert computed_prompt_tokens(events) <= new + 20
 
 
 def test_every_answer_is_kept_as_the_model_chose_it(bench: Bench, model: Path) -> None:
@@ -90,18 +90,18 @@ def test_every_answer_is_kept_as_the_model_chose_it(bench: Bench, model: Path) -
     bench.load(model)
     texts = ["hello"]
     for turn in range(8):
-        events = bench.ask(10 + turn, *texts, max_tokens=40)
+        events = bench.generate(10 + turn, *texts, max_tokens=40)
         if turn:
-            assert read_tokens(events) < 45
-        texts += [spoken(events), "go on"]
+            assert computed_prompt_tokens(events) < 45
+        texts += [answer_text(events), "go on"]
 
 
 def test_regenerating_reads_at_most_one_token(bench: Bench, model: Path) -> None:
     bench.load(model)
-    texts = talk(bench, 3)
-    events = bench.ask(1, *texts[:-1], max_tokens=30)
-    assert read_tokens(events) == 1
-    assert spoken(events).startswith(texts[-1][:3])
+    texts = run_turns(bench, 3)
+    events = bench.generate(1, *texts[:-1], max_tokens=30)
+    assert computed_prompt_tokens(events) == 1
+    assert answer_text(events).startswith(texts[-1][:3])
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
@@ -109,13 +109,13 @@ def test_an_answer_that_was_cut_is_gone_on_with_as_it_was_made(
     sampling: Sampling, bench: Bench, model: Path
 ) -> None:
     bench.load(model)
-    whole = spoken(bench.ask(1, "hello", max_tokens=60, sampling=sampling))
+    whole = answer_text(bench.generate(1, "hello", max_tokens=60, sampling=sampling))
     bench.load(model, request=2)
-    text = spoken(bench.ask(3, "hello", max_tokens=20, sampling=sampling))
+    text = answer_text(bench.generate(3, "hello", max_tokens=20, sampling=sampling))
     for request in range(4, 8):
-        events = bench.ask(request, "hello", text, max_tokens=10, sampling=sampling)
-        assert read_tokens(events) == 1  # the last that was chosen
-        text += spoken(events)
+        events = bench.generate(request, "hello", text, max_tokens=10, sampling=sampling)
+        assert computed_prompt_tokens(events) == 1  # the last that was chosen
+        text += answer_text(events)
     assert text == whole
 
 
@@ -124,16 +124,16 @@ def test_an_answer_cut_inside_a_character_is_gone_on_with_before_it(
 ) -> None:
     bench.load(tiny.write(tmp_path / "breaking.gguf", context=2048))
     for cut in range(1, 30):
-        text = spoken(bench.ask(cut * 2, "hello", max_tokens=cut))
-        events = bench.ask(cut * 2 + 1, "hello", text, max_tokens=3)
+        text = answer_text(bench.generate(cut * 2, "hello", max_tokens=cut))
+        events = bench.generate(cut * 2 + 1, "hello", text, max_tokens=3)
         assert isinstance(events[-1], Finished)
 
 
 def test_a_branch_reads_from_where_it_leaves(bench: Bench, model: Path) -> None:
     bench.load(model)
-    texts = talk(bench, 8)
-    early = tokens_of(bench, 1, *texts[:4])
-    events = bench.ask(2, *texts[:4], "elsewhere", max_tokens=3)
+    texts = run_turns(bench, 8)
+    early = count_tokens(bench, 1, *texts[:4])
+    events = bench.generate(2, *texts[:4], "elsewhere", max_tokens=3)
     # The start of the next turn is the same too, whatever is said in it.
     assert early - 1 <= finished(events).reused_tokens <= early + 8
 
@@ -143,12 +143,12 @@ def test_the_starter_model_reads_only_what_is_new(bench: Bench, starter_model: P
     bench.load(starter_model)
     texts = ["Name three trees."]
     for turn in range(3):
-        events = bench.ask(1 + turn, *texts, max_tokens=24)
+        events = bench.generate(1 + turn, *texts, max_tokens=24)
         if turn:
             # What closes the answer before, the question, and what opens the next answer.
-            assert read_tokens(events) <= 16
-        texts += [spoken(events), "And one more?"]
-    assert read_tokens(bench.ask(9, *texts[:-2], max_tokens=4)) == 1
+            assert computed_prompt_tokens(events) <= 16
+        texts += [answer_text(events), "And one more?"]
+    assert computed_prompt_tokens(bench.generate(9, *texts[:-2], max_tokens=4)) == 1
 
 
 # --- adapters -----------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def test_adapters_change_answers_and_come_off_again(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
-    plain = spoken(bench.ask(1, "hello", max_tokens=30))
-    done = bench.adapt(2, (leaf, 1.0), (root, -0.5))
+    plain = answer_text(bench.generate(1, "hello", max_tokens=30))
+    done = bench.set_adapters(2, (leaf, 1.0), (root, -0.5))
     assert done.changed
     assert done.forgotten_tokens > 30
     assert [(info.path, info.name, info.strength) for info in done.adapters] == [
@@ -180,9 +180,9 @@ def test_adapters_change_answers_and_come_off_again(
     assert done.adapters[0].kind == "GGUF"
     assert done.adapters[0].targets == 14
     assert done.adapters[0].size_bytes > 0
-    assert spoken(bench.ask(3, "hello", max_tokens=30)) != plain
-    assert bench.adapt(4).changed
-    assert spoken(bench.ask(5, "hello", max_tokens=30)) == plain
+    assert answer_text(bench.generate(3, "hello", max_tokens=30)) != plain
+    assert bench.set_adapters(4).changed
+    assert answer_text(bench.generate(5, "hello", max_tokens=30)) == plain
 
 
 def test_an_adapter_of_the_embedding_is_told_to_make_it_slow(
@@ -192,27 +192,27 @@ def test_an_adapter_of_the_embedding_is_told_to_make_it_slow(
         llama.with_name("words.gguf"), llama, targets=("token_embd", "attn_q")
     )
     assert bench.load(llama).slow == ()
-    assert bench.adapt(1, (leaf, 1.0)).slow == ()
+    assert bench.set_adapters(1, (leaf, 1.0)).slow == ()
     slow = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
     native = "cpu" in ops.BACKENDS  # all of it runs op by op on the reference
-    assert bench.adapt(2, (leaf, 1.0), (embedding, 0.5)).slow == ((slow,) if native else ())
-    assert bench.adapt(3, (leaf, 1.0)).slow == ()
+    assert bench.set_adapters(2, (leaf, 1.0), (embedding, 0.5)).slow == ((slow,) if native else ())
+    assert bench.set_adapters(3, (leaf, 1.0)).slow == ()
 
 
 def test_a_stack_of_the_same_effect_forgets_nothing(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
-    bench.ask(1, "hello", max_tokens=5)
-    done = bench.adapt(2, (leaf, 0.0))
+    bench.generate(1, "hello", max_tokens=5)
+    done = bench.set_adapters(2, (leaf, 0.0))
     assert (done.changed, done.forgotten_tokens) == (False, 0)
-    assert read_tokens(bench.ask(3, "hello", max_tokens=5)) == 1
-    bench.adapt(4, (leaf, 1.0), (root, 0.5))
-    bench.ask(5, "hello", max_tokens=5)
-    done = bench.adapt(6, (root, 0.5), (leaf, 1.0))
+    assert computed_prompt_tokens(bench.generate(3, "hello", max_tokens=5)) == 1
+    bench.set_adapters(4, (leaf, 1.0), (root, 0.5))
+    bench.generate(5, "hello", max_tokens=5)
+    done = bench.set_adapters(6, (root, 0.5), (leaf, 1.0))
     assert (done.changed, done.forgotten_tokens) == (False, 0)
     assert [info.name for info in done.adapters] == ["root", "leaf"]
-    assert read_tokens(bench.ask(7, "hello", max_tokens=5)) == 1
+    assert computed_prompt_tokens(bench.generate(7, "hello", max_tokens=5)) == 1
 
 
 @pytest.mark.parametrize("strength", [2.01, -3.0, float("nan"), float("inf")])
@@ -220,21 +220,21 @@ def test_a_strength_out_of_range_keeps_the_stack(
     strength: float, bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
-    bench.adapt(1, (leaf, 1.0))
-    adapted = spoken(bench.ask(2, "hello", max_tokens=20))
+    bench.set_adapters(1, (leaf, 1.0))
+    adapted = answer_text(bench.generate(2, "hello", max_tokens=20))
     bench.engine.send(SetAdapters(3, (AdapterUse(leaf, strength),)))
     failed = bench.until(Failed, AdaptersSet)[-1]
     assert isinstance(failed, Failed)
     assert "leaf" in failed.message
-    assert spoken(bench.ask(4, "hello", max_tokens=20)) == adapted
+    assert answer_text(bench.generate(4, "hello", max_tokens=20)) == adapted
 
 
 def test_a_faulty_adapter_is_named_and_keeps_the_stack(
     bench: Bench, llama: Path, leaf: Path, tmp_path: Path
 ) -> None:
     bench.load(llama)
-    bench.adapt(1, (leaf, 1.0))
-    adapted = spoken(bench.ask(2, "hello", max_tokens=20))
+    bench.set_adapters(1, (leaf, 1.0))
+    adapted = answer_text(bench.generate(2, "hello", max_tokens=20))
     (broken := tmp_path / "broken.gguf").write_bytes(b"GGUF and nothing more")
     for request, bad in enumerate((broken, tmp_path / "nowhere.gguf", llama), start=3):
         bench.engine.send(SetAdapters(request, (AdapterUse(leaf, 0.5), AdapterUse(bad))))
@@ -242,15 +242,15 @@ def test_a_faulty_adapter_is_named_and_keeps_the_stack(
         assert isinstance(failed, Failed)
         assert bad.name in failed.message
         assert failed.remedy
-    assert spoken(bench.ask(9, "hello", max_tokens=20)) == adapted
+    assert answer_text(bench.generate(9, "hello", max_tokens=20)) == adapted
 
 
 def test_a_new_model_begins_without_adapters(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
-    plain = spoken(bench.ask(1, "hello", max_tokens=20))
-    bench.adapt(2, (leaf, 1.0))
+    plain = answer_text(bench.generate(1, "hello", max_tokens=20))
+    bench.set_adapters(2, (leaf, 1.0))
     bench.load(llama, request=3)
-    assert spoken(bench.ask(4, "hello", max_tokens=20)) == plain
+    assert answer_text(bench.generate(4, "hello", max_tokens=20)) == plain
 
 
 @pytest.mark.parametrize("name", ["leaf.gguf", "leaf.GGUF", "leaf"])
@@ -260,17 +260,17 @@ def test_an_adapter_that_changed_on_the_disk_is_read_again(
     leaf = leaf.rename(leaf.with_name(name))
     leaf.with_name("adapter.txt").write_text("what is beside it says nothing of it")
     bench.load(llama)
-    first = bench.adapt(1, (leaf, 1.0)).adapters[0]
-    assert not bench.adapt(2, (leaf, 1.0)).changed
+    first = bench.set_adapters(1, (leaf, 1.0)).adapters[0]
+    assert not bench.set_adapters(2, (leaf, 1.0)).changed
     os.replace(tiny_lora.write(leaf.with_name("new.bin"), llama, seed=8), leaf)
-    done = bench.adapt(3, (leaf, 1.0))
+    done = bench.set_adapters(3, (leaf, 1.0))
     assert done.changed
     assert done.adapters[0].sha256 != first.sha256
 
 
 def test_an_adapter_named_twice_is_held_once(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
-    bench.adapt(1, (leaf, 1.0), (leaf, -0.5))
+    bench.set_adapters(1, (leaf, 1.0), (leaf, -0.5))
     host = bench.engine._host
     assert host is not None
     (first, _), (second, _) = host.session.stack.entries
@@ -284,21 +284,21 @@ def test_adapters_are_not_read_twice_and_not_kept_for_ever(
     host = bench.engine._host
     assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
-    bench.adapt(1, (leaf, 1.0))
+    bench.set_adapters(1, (leaf, 1.0))
     held = host._adapters[leaf].adapter
     for toggle in range(50):
-        bench.adapt(2 + 2 * toggle)
-        bench.adapt(3 + 2 * toggle, (leaf, 1.0))
+        bench.set_adapters(2 + 2 * toggle)
+        bench.set_adapters(3 + 2 * toggle, (leaf, 1.0))
     assert host._adapters[leaf].adapter is held
     for number, path in enumerate(many):
-        bench.adapt(200 + number, (path, 1.0))
+        bench.set_adapters(200 + number, (path, 1.0))
     assert len(host._adapters) == 5
     assert host.held_bytes < host.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
 
 
 def test_cancelled_adapters_leave_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
-    bench.adapt(1, (leaf, 1.0))
+    bench.set_adapters(1, (leaf, 1.0))
     bench.react = lambda event: (
         bench.engine.send(Cancel(3)) if isinstance(event, Text | PromptProgress) else None
     )

@@ -27,7 +27,7 @@ from engine import (
     Turn,
     UnloadModel,
 )
-from engine_bench import GREEDY, PATIENCE, Bench, spoken
+from engine_bench import GREEDY, TIMEOUT_SECONDS, Bench, answer_text
 from kernels import ops
 
 
@@ -57,41 +57,41 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert loaded.resident_bytes > 10_000_000  # torch alone takes more
     assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
     assert loaded.slow == ()
-    events = bench.ask(2, "hello", max_tokens=8)
+    events = bench.generate(2, "hello", max_tokens=8)
     assert [event.request for event in events] == [2] * len(events)
     assert isinstance(events[0], PromptProgress)
     finished = events[-1]
     assert isinstance(finished, Finished)
     assert finished.generated_tokens == 8
-    assert spoken(events)
+    assert answer_text(events)
 
 
 def test_a_second_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
     bench.load(model)
-    first = spoken(bench.ask(2, "hello", max_tokens=6))
-    finished = bench.ask(3, "hello", first, "and then", max_tokens=6)[-1]
+    first = answer_text(bench.generate(2, "hello", max_tokens=6))
+    finished = bench.generate(3, "hello", first, "and then", max_tokens=6)[-1]
     assert isinstance(finished, Finished)
     assert finished.reused_tokens > 10
 
 
 def test_continuing_an_answer_goes_on_where_it_stopped(bench: Bench, model: Path) -> None:
     bench.load(model)
-    whole = spoken(bench.ask(2, "hello", max_tokens=12))
-    part = spoken(bench.ask(3, "hello", max_tokens=5))
+    whole = answer_text(bench.generate(2, "hello", max_tokens=12))
+    part = answer_text(bench.generate(3, "hello", max_tokens=5))
     assert whole.startswith(part)
-    rest = bench.ask(4, "hello", part, max_tokens=7)
+    rest = bench.generate(4, "hello", part, max_tokens=7)
     assert isinstance(rest[-1], Finished)
-    assert spoken(rest)
+    assert answer_text(rest)
 
 
 def test_cancel_stops_an_answer_and_the_next_one_works(bench: Bench, model: Path) -> None:
     bench.load(model)
     bench.react = lambda event: bench.engine.send(Cancel(2)) if isinstance(event, Text) else None
-    finished = bench.ask(2, "hello")[-1]
+    finished = bench.generate(2, "hello")[-1]
     assert isinstance(finished, Finished)
     assert finished.reason is FinishReason.CANCELLED
     bench.react = lambda event: None
-    last = bench.ask(3, "hello", max_tokens=3)[-1]
+    last = bench.generate(3, "hello", max_tokens=3)[-1]
     assert isinstance(last, Finished)
     assert last.reason is FinishReason.LENGTH
 
@@ -103,13 +103,13 @@ def test_cancel_overtakes_a_request_that_waits(bench: Bench, model: Path) -> Non
     def hold(event: Event) -> None:
         if isinstance(event, PromptProgress) and event.request == 6:
             started.set()
-            assert go.wait(PATIENCE)
+            assert go.wait(TIMEOUT_SECONDS)
 
     bench.react = hold
     for request in (6, 7):
         turns = (Turn(Role.USER, "hello"),)
         bench.engine.send(Generate(request, turns, sampling=GREEDY, max_tokens=2))
-    assert started.wait(PATIENCE)
+    assert started.wait(TIMEOUT_SECONDS)
     bench.engine.send(Cancel(7))
     go.set()
     assert isinstance(bench.until(Finished)[-1], Finished)
@@ -141,7 +141,7 @@ def test_a_bad_file_keeps_the_model_that_is_loaded(
     assert failed.request == 2
     assert failed.message
     assert failed.remedy
-    assert isinstance(bench.ask(3, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
 def test_a_misshapen_tensor_keeps_the_model_that_is_loaded(
@@ -153,7 +153,7 @@ def test_a_misshapen_tensor_keeps_the_model_that_is_loaded(
     failed = bench.until(Failed, ModelLoaded, ModelUnloaded)[-1]
     assert isinstance(failed, Failed)
     assert "ffn_" in failed.message
-    assert isinstance(bench.ask(3, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
 def test_a_fault_while_weights_load_says_that_no_model_is_left(
@@ -165,13 +165,13 @@ def test_a_fault_while_weights_load_says_that_no_model_is_left(
     events = bench.until(Failed)
     assert any(isinstance(event, ModelUnloaded) for event in events)
     assert "token_type" in str(events[-1])
-    failed = bench.ask(3, "hello")[-1]
+    failed = bench.generate(3, "hello")[-1]
     assert isinstance(failed, Failed)
     assert "No model" in failed.message
 
 
 def test_without_a_model_a_question_fails_by_sentence(bench: Bench) -> None:
-    failed = bench.ask(1, "hello")[-1]
+    failed = bench.generate(1, "hello")[-1]
     assert isinstance(failed, Failed)
     assert failed.message == "No model is loaded."
     assert failed.remedy
@@ -182,7 +182,7 @@ def test_a_model_without_template_answers_by_the_one_of_its_family(
 ) -> None:
     loaded = bench.load(tiny.write(tmp_path / "base.gguf", template=None))
     assert loaded.template == "ChatML"
-    assert isinstance(bench.ask(2, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(2, "hello", max_tokens=2)[-1], Finished)
 
 
 def test_a_template_that_opens_a_thought_gives_it_to_the_answer(
@@ -190,7 +190,7 @@ def test_a_template_that_opens_a_thought_gives_it_to_the_answer(
 ) -> None:
     opens = "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n"
     bench.load(tiny.write(tmp_path / "thinks.gguf", template=opens))
-    told = [event for event in bench.ask(2, "hello", max_tokens=4) if isinstance(event, Text)]
+    told = [event for event in bench.generate(2, "hello", max_tokens=4) if isinstance(event, Text)]
     assert told[0].text.startswith("<think>\n")
     assert "<think>" not in "".join(event.text for event in told)[1:]
 
@@ -199,10 +199,10 @@ def test_a_conversation_longer_than_the_context_fails_with_figures(
     bench: Bench, model: Path
 ) -> None:
     bench.load(model)
-    failed = bench.ask(2, "hello " * 400)[-1]
+    failed = bench.generate(2, "hello " * 400)[-1]
     assert isinstance(failed, Failed)
     assert "256" in failed.message
-    assert isinstance(bench.ask(3, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_a_conversation_longer_than_the_context_fails_with_figures(
 )
 def test_any_text_can_be_asked(bench: Bench, model: Path, text: str) -> None:
     bench.load(model)
-    assert isinstance(bench.ask(2, text, max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(2, text, max_tokens=2)[-1], Finished)
 
 
 def test_unload_lets_go_of_the_model(bench: Bench, model: Path) -> None:
     bench.load(model)
     bench.engine.send(UnloadModel(2))
     assert isinstance(bench.until(ModelUnloaded)[-1], ModelUnloaded)
-    assert isinstance(bench.ask(3, "hello")[-1], Failed)
+    assert isinstance(bench.generate(3, "hello")[-1], Failed)
 
 
 def test_stop_ends_the_thread_in_mid_answer(model: Path) -> None:
@@ -226,6 +226,6 @@ def test_stop_ends_the_thread_in_mid_answer(model: Path) -> None:
     started = threading.Event()
     bench.react = lambda event: started.set() if isinstance(event, Text) else None
     bench.engine.send(Generate(2, (Turn(Role.USER, "hello"),), sampling=GREEDY))
-    assert started.wait(PATIENCE)
+    assert started.wait(TIMEOUT_SECONDS)
     bench.engine.stop()
     assert not any(thread.name == "engine" for thread in threading.enumerate())

@@ -22,7 +22,7 @@ from engine import (
     SnapshotSaved,
     UnloadModel,
 )
-from engine_bench import GREEDY, PLENTY, Bench, turns_of
+from engine_bench import AMPLE_BYTES, GREEDY, Bench, turns_of
 from hostile_vocabulary import hostile
 
 
@@ -59,7 +59,7 @@ def test_a_vocabulary_that_makes_its_library_panic_is_refused(
     assert isinstance(waiting, Failed)
     assert waiting.request == 2
     bench.load(model, request=3)
-    assert isinstance(bench.ask(4, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(4, "hello", max_tokens=2)[-1], Finished)
 
 
 def test_a_panic_in_a_command_fails_that_command_alone(
@@ -97,7 +97,7 @@ def test_a_panic_in_the_loop_itself_answers_all_that_waits(
     bench.react = react
     for request in (2, 3):
         bench.engine.send(Generate(request, turns_of("hello"), sampling=GREEDY, max_tokens=2))
-    bench.engine.send(SaveSnapshot(4, "talk", budget_bytes=PLENTY))
+    bench.engine.send(SaveSnapshot(4, "talk", budget_bytes=AMPLE_BYTES))
     bench.engine.send(UnloadModel(5))
     answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
     assert [event.request for event in answers] == [2, 3, 4, 5]
@@ -105,7 +105,7 @@ def test_a_panic_in_the_loop_itself_answers_all_that_waits(
     assert "no room in the queue" in caplog.text
     if any(isinstance(event, ModelUnloaded) for event in answers):
         bench.load(model, request=6)
-    assert isinstance(bench.ask(7, "hello", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(7, "hello", max_tokens=2)[-1], Finished)
 
 
 def test_a_stop_after_a_panic_ends_the_thread(
@@ -119,7 +119,7 @@ def test_a_stop_after_a_panic_ends_the_thread(
             raise Panic
 
     made.react = react
-    assert isinstance(made.ask(2, "hello")[-1], Failed)
+    assert isinstance(made.generate(2, "hello")[-1], Failed)
     made.engine.stop()
     assert not any(thread.name == "engine" for thread in threading.enumerate())
     assert "Panic" in caplog.text

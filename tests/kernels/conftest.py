@@ -62,7 +62,7 @@ def even_rows(random: torch.Generator) -> Callable[[Format, int, int], Tensor]:
     """Makes packed rows uint8 [rows, row_bytes] of weights of like size, none drowning others."""
 
     def make(format: Format, rows: int, columns: int) -> Tensor:
-        made = blocks.even_blocks(format, rows * columns // format.block, random)
+        made = blocks.similar_scale_blocks(format, rows * columns // format.block, random)
         return made.view(rows, format.row_bytes(columns))
 
     return make

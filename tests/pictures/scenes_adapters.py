@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QPoint
 
-from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, grant, refuse
+from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, accept, refuse
 from app.chat.adapters import Adapters
 from app.store.store import AdapterMark
 from app.ui.adapters.panel import AdapterPanel
@@ -26,13 +26,13 @@ def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
 def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> None:
     """Add an adapter that fits."""
     adapters.add(path)
-    grant(stage.engine)
-    stage.settle()
+    accept(stage.engine)
+    stage.wait_until_idle()
     if strength != 1.0:
         adapters.set_strength(len(stage.states.adapters.stack) - 1, strength)
         adapters.settle()
-        grant(stage.engine)
-        stage.settle()
+        accept(stage.engine)
+        stage.wait_until_idle()
 
 
 def three(stage: Stage) -> tuple[AdapterPanel, Adapters]:
@@ -42,8 +42,8 @@ def three(stage: Stage) -> tuple[AdapterPanel, Adapters]:
     add(stage, adapters, FORMAL, 0.65)
     add(stage, adapters, SHORT, -0.5)
     adapters.set_on(2, False)
-    grant(stage.engine)
-    stage.settle()
+    accept(stage.engine)
+    stage.wait_until_idle()
     return panel, adapters
 
 
@@ -56,7 +56,7 @@ def no_model(stage: Stage) -> None:
     stage.start()
     _, adapters = panel_of(stage)
     adapters.add(PIRATE)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def stacked(stage: Stage) -> None:
@@ -65,7 +65,7 @@ def stacked(stage: Stage) -> None:
     ask(stage)
     stage.engine.write("Arr, the sky be blue because the air scatters blue light the most.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def failed(stage: Stage) -> None:
@@ -74,7 +74,7 @@ def failed(stage: Stage) -> None:
     add(stage, adapters, PIRATE)
     adapters.add(FORMAL)
     refuse(stage.engine)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def mixes(stage: Stage) -> None:
@@ -82,8 +82,8 @@ def mixes(stage: Stage) -> None:
     adapters.save_mix("Captain, formal")
     adapters.set_strength(0, 0.3)
     adapters.settle()
-    grant(stage.engine)
-    stage.settle()
+    accept(stage.engine)
+    stage.wait_until_idle()
     adapters.save_mix("Only a little of the sea, and never more than two sentences in a row")
     adapters.save_mix("هادئ")
 
@@ -105,9 +105,9 @@ def pending(stage: Stage) -> None:
     _, adapters = three(stage)
     ask(stage)
     stage.engine.write("Arr, the sky be blue")
-    stage.settle()
+    stage.wait_until_idle()
     adapters.set_on(1, False)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def names(stage: Stage) -> None:
@@ -146,14 +146,14 @@ def leaf(stage: Stage) -> None:
     ask(stage)
     stage.engine.write("The sky is blue because air scatters short wavelengths the most.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     marks = (AdapterMark("pirate-speech", 1.0, "5f3a"), AdapterMark("formal-german", 0.65, "77aa"))
     for message in stage.state.messages[1:]:
         stage.state.change(replace(message, adapters=marks))
     ask(stage, "And at sunset?")
     stage.engine.write("At sunset the light crosses so much air that the blue is gone.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
 
 
 Scene = Callable[[Stage], None]

@@ -102,19 +102,19 @@ def ready(stage: Stage) -> None:
             ),
         ]
     )
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
     stage.window.composer.submitted.emit(text)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def answer(stage: Stage, text: str, reason: FinishReason = FinishReason.END) -> None:
     stage.engine.write(text)
     stage.drain()
     stage.engine.finish(reason, tokens=310)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 # --- scenes -------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def load_failed(stage: Stage) -> None:
         "The file Small-Model-135M-Q4_1.gguf ends in the middle of tensor blk.7.ffn_up.weight.",
         "Download it again; the copy is not complete.",
     )
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def reduced_speed(stage: Stage) -> None:
@@ -160,7 +160,7 @@ def reduced_speed(stage: Stage) -> None:
 def loading(stage: Stage) -> None:
     stage.start(MODEL)
     stage.engine.progress(0.42)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def waiting(stage: Stage) -> None:
@@ -171,7 +171,7 @@ def waiting(stage: Stage) -> None:
 def reading(stage: Stage) -> None:
     ready(stage)
     ask(stage, LONG_QUESTION)
-    stage.engine.read_prompt(512, 2048)
+    stage.engine.report_prompt_progress(512, 2048)
     stage.drain()
 
 
@@ -209,7 +209,7 @@ def failed(stage: Stage) -> None:
         "The memory of this machine ran out.",
         "Close other programs, or load this model with a smaller context.",
     )
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def stopped(stage: Stage) -> None:
@@ -229,7 +229,7 @@ def interrupted(stage: Stage) -> None:
     store.close()
     ready(stage)
     stage.controller.open_conversation(conversation.id)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def siblings(stage: Stage) -> None:
@@ -237,7 +237,7 @@ def siblings(stage: Stage) -> None:
     ask(stage)
     answer(stage, "Because air scatters blue light more than red.")
     stage.controller.regenerate(stage.state.messages[-1].id)
-    stage.settle()
+    stage.wait_until_idle()
     answer(stage, "Sunlight meets air, and its blue part is thrown in every direction.")
 
 
@@ -263,14 +263,14 @@ def searching(stage: Stage) -> None:
     ready(stage)
     stage.window.search()
     stage.window.sidebar.search.setText("the")
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def nothing_found(stage: Stage) -> None:
     ready(stage)
     stage.window.search()
     stage.window.sidebar.search.setText("zebra crossing")
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def renaming(stage: Stage) -> None:
@@ -311,13 +311,13 @@ def undo_line(stage: Stage) -> None:
     ready(stage)
     listed = [conversation.id for conversation in stage.state.conversations]
     stage.controller.delete_conversations(listed[:3])
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def background_answer(stage: Stage) -> None:
     streaming(stage)
     stage.controller.open_conversation(stage.state.conversations[2].id)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def picker(stage: Stage) -> None:

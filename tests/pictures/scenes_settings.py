@@ -30,7 +30,7 @@ def page(stage: Stage, **changed: object) -> Preferences:
     stage.ready(MODEL)
     stage.controller.change_settings(**changed)
     stage.window.open_settings()
-    stage.settle()
+    stage.wait_until_idle()
     stage.states.sessions.set_saved(SavedReading(1_236_000_000))
     flush()
     assert stage.window.preferences is not None
@@ -162,7 +162,7 @@ def _resume(stage: Stage, resume: Resume) -> None:
     """An opened conversation with the line over its composer."""
     stage.ready(MODEL)
     stage.controller.open_conversation(1)
-    stage.settle()
+    stage.wait_until_idle()
     until(lambda: stage.engine.count(LoadSnapshot) == 1)
     stage.states.sessions.set_resume(None)
     stage.states.sessions.set_resume(resume)

@@ -55,7 +55,7 @@ def shoot(name: str, theme: str, suffix: str = "") -> None:
         stage = Stage(folder, theme=theme)
         try:
             SCENES[name](stage)
-            stage.rest()
+            stage.wait_for_animations()
             stage.window.grab().save(str(OUT / f"{name}-{theme.replace(' ', '-')}{suffix}.png"))
         finally:
             stage.close()

@@ -51,7 +51,7 @@ class Bench(AdapterStage):
         self.window.show()
         self.window.activateWindow()
         self.window.page.setFocus()
-        self.settle()
+        self.wait_until_idle()
 
     @property
     def sliding(self) -> bool:
@@ -59,7 +59,7 @@ class Bench(AdapterStage):
         found = self.window.findChildren(QPropertyAnimation)
         return any(each.state() is running for each in found)
 
-    def rest(self) -> None:
+    def wait_for_animations(self) -> None:
         """Wait until nothing moves any more."""
         until(lambda: not self.sliding)
         flush()
@@ -69,9 +69,9 @@ class Bench(AdapterStage):
         self.load()
         for path in paths:
             self.adapters.add(path)
-            self.play()
+            self.answer_requests()
         self.panel.open()
-        self.rest()
+        self.wait_for_animations()
 
     def finish(self) -> None:
         self.window.close()  # what was typed and not entered counts now
@@ -92,7 +92,7 @@ def menu_of(bench: Bench) -> QMenu:
     return menu
 
 
-def choose(bench: Bench, words: str) -> None:
+def trigger_menu_entry(bench: Bench, words: str) -> None:
     """Use an entry of the menu that is open."""
     menu = menu_of(bench)
     action = next(action for action in menu.actions() if action.text() == words)
@@ -102,7 +102,7 @@ def choose(bench: Bench, words: str) -> None:
     flush()
 
 
-def drag_in(panel: AdapterPanel, *paths: Path) -> bool:
+def drop_files(panel: AdapterPanel, *paths: Path) -> bool:
     """Drop files onto the panel; whether they were taken."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])

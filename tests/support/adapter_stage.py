@@ -41,7 +41,7 @@ REMEDY = "Choose one made for SmolLM2 135M."
 DIGEST = "5f3a" * 16
 
 
-def grant(engine: FakeEngine, request: SetAdapters | None = None) -> None:
+def accept(engine: FakeEngine, request: SetAdapters | None = None) -> None:
     """The engine takes the stack it was last asked for, or that of `request`."""
     asked = request or engine.last(SetAdapters)
     assert isinstance(asked, SetAdapters)
@@ -103,7 +103,7 @@ class AdapterStage:
         return self.engines[0]
 
     @property
-    def asked(self) -> list[tuple[AdapterUse, ...]]:
+    def requested_stacks(self) -> list[tuple[AdapterUse, ...]]:
         """Every stack the engine was asked for."""
         return [each.adapters for each in self.engine.commands if isinstance(each, SetAdapters)]
 
@@ -114,7 +114,7 @@ class AdapterStage:
         self.engine.finish_load()
         self.drain()
 
-    def ensure(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
+    def start_answer(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
         """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
         adapters = self.adapters.aim(conversation, without_adapters=without_adapters)
         turns = (Turn(Role.USER, "Hello"),)
@@ -125,7 +125,7 @@ class AdapterStage:
         self.link.drain()
         flush()
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until store and files are done with what they were given."""
         wait_for_workers(self.link)
         done: list[int] = []
@@ -133,11 +133,11 @@ class AdapterStage:
         until(lambda: bool(done))
         flush()
 
-    def grant(self) -> None:
+    def accept(self) -> None:
         """The engine takes the stack it was last asked for."""
         (request,) = self._waiting()
         self._answered = request.request
-        grant(self.engine, request)
+        accept(self.engine, request)
         self.drain()
 
     def refuse(self, message: str = WRONG) -> None:
@@ -147,18 +147,18 @@ class AdapterStage:
         refuse(self.engine, request, message)
         self.drain()
 
-    def play(self, bad: Collection[Path] = ()) -> tuple[AdapterUse, ...]:
+    def answer_requests(self, bad: Collection[Path] = ()) -> tuple[AdapterUse, ...]:
         """Let the engine answer all it is asked, refusing some files; returns its stack then."""
         has = self.shown.applied
         while waiting := self._waiting():
-            assert len(self.asked) < 2000, "it never ends"
+            assert len(self.requested_stacks) < 2000, "it never ends"
             request = waiting[0]
             self._answered = request.request
             if any(use.path in bad for use in request.adapters):
                 refuse(self.engine, request)
             else:
                 has = request.adapters
-                grant(self.engine, request)
+                accept(self.engine, request)
             self.drain()
         return has
 
@@ -167,7 +167,7 @@ class AdapterStage:
         asked = [each for each in commands if isinstance(each, SetAdapters)]
         return [each for each in asked if each.request > self._answered]
 
-    def write(self, conversation: int, message: int = 1) -> None:
+    def start_streaming(self, conversation: int, message: int = 1) -> None:
         """An answer is being written in a conversation."""
         self.state.set_generation(Generation(99, conversation, message))
 
@@ -184,11 +184,11 @@ class AdapterStage:
         flush()
 
 
-def start_again(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
+def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
     """Close the app and start it again."""
     stage.close()
     made = AdapterStage(tmp_path)
-    made.settle()
+    made.wait_until_idle()
     return made
 
 

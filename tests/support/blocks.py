@@ -60,7 +60,7 @@ def random_blocks(format: Format, count: int, random: torch.Generator) -> Tensor
     return blocks
 
 
-def even_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
+def similar_scale_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
     """Random blocks whose scales are of like size, so that no weight drowns the others.
 
     Scales lie between 1 and 2, minimums between one half and 1, of either sign. Each block has its

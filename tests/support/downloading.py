@@ -25,7 +25,7 @@ QUICK = Limits(
 )
 
 
-class Told:
+class ProgressRecorder:
     """What a download reported."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def fetch(hub: Hub, place: Path, **settings: object) -> FileDownload:
     return job
 
 
-def is_whole(hub: Hub, place: Path) -> bool:
+def is_complete(hub: Hub, place: Path) -> bool:
     """The file has its name and its content, and nothing lies beside it."""
     beside = sorted(path.name for path in place.parent.iterdir())
     return beside == [place.name] and place.read_bytes() == hub.files[MODEL].content
@@ -74,7 +74,7 @@ def interrupted(hub: Hub, place: Path, at: int = HALF) -> FileDownload:
     return job
 
 
-def refused(hub: Hub, place: Path, **settings: object) -> DownloadError:
+def expect_error(hub: Hub, place: Path, **settings: object) -> DownloadError:
     with pytest.raises(DownloadError) as caught:
         fetch(hub, place, **settings)
     assert str(caught.value).endswith(".")

@@ -38,8 +38,8 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 GREEDY = Sampling(temperature=0)
 SEEDED = Sampling(temperature=0.8, seed=11)
-PATIENCE = 60  # seconds for any one event, on a busy machine
-PLENTY = 1 << 40  # bytes of budget
+TIMEOUT_SECONDS = 60  # seconds for any one event, on a busy machine
+AMPLE_BYTES = 1 << 40  # bytes of budget
 E = TypeVar("E", bound=Event)
 
 
@@ -49,12 +49,12 @@ def turns_of(*texts: str) -> tuple[Turn, ...]:
     return tuple(Turn(roles[at % 2], text) for at, text in enumerate(texts))
 
 
-def spoken(events: list[Event]) -> str:
+def answer_text(events: list[Event]) -> str:
     """The answer among the events of one request."""
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
-def made_plain(path: Path) -> Path:
+def with_printable_output(path: Path) -> Path:
     """Make a tiny model choose letters, digits, signs and spaces only, and never end an answer.
 
     It must not break characters nor choose control tokens, for its text would not tell its ids.
@@ -88,7 +88,7 @@ class Bench:
         """Every event up to the first of these kinds."""
         seen: list[Event] = []
         while not seen or not isinstance(seen[-1], kinds):
-            seen.append(self.events.get(timeout=PATIENCE))
+            seen.append(self.events.get(timeout=TIMEOUT_SECONDS))
         return seen
 
     def load(
@@ -99,7 +99,7 @@ class Bench:
         assert isinstance(last, ModelLoaded), last
         return last
 
-    def ask(self, request: int, *texts: str, **options: object) -> list[Event]:
+    def generate(self, request: int, *texts: str, **options: object) -> list[Event]:
         sampling = options.pop("sampling", GREEDY)
         turns = turns_of(*texts)
         self.engine.send(Generate(request, turns, sampling=sampling, **options))  # type: ignore[arg-type]
@@ -113,13 +113,15 @@ class Bench:
         assert last.request == command.request
         return last
 
-    def save(self, request: int, conversation: str = "one", budget: int = PLENTY) -> SnapshotSaved:
+    def save(
+        self, request: int, conversation: str = "one", budget: int = AMPLE_BYTES
+    ) -> SnapshotSaved:
         return self.expect(SaveSnapshot(request, conversation, budget), SnapshotSaved)
 
-    def bring(self, request: int, *texts: str, conversation: str = "one") -> SnapshotLoaded:
+    def load_snapshot(self, request: int, *texts: str, conversation: str = "one") -> SnapshotLoaded:
         return self.expect(LoadSnapshot(request, turns_of(*texts), conversation), SnapshotLoaded)
 
-    def adapt(self, request: int, *adapters: tuple[Path, float]) -> AdaptersSet:
+    def set_adapters(self, request: int, *adapters: tuple[Path, float]) -> AdaptersSet:
         uses = tuple(AdapterUse(path, strength) for path, strength in adapters)
         return self.expect(SetAdapters(request, uses), AdaptersSet)
 
@@ -129,7 +131,7 @@ def finished(events: list[Event]) -> Finished:
     return events[-1]
 
 
-def read_tokens(events: list[Event]) -> int:
+def computed_prompt_tokens(events: list[Event]) -> int:
     """How many tokens of the prompt were computed."""
     progress = [event for event in events if isinstance(event, PromptProgress)]
     end = finished(events)
@@ -138,15 +140,15 @@ def read_tokens(events: list[Event]) -> int:
     return end.prompt_tokens - end.reused_tokens
 
 
-def talk(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
+def run_turns(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
     """A conversation of so many questions, each answered; all its texts."""
     texts: list[str] = []
     for turn in range(turns):
         texts.append(f"question number {turn}")
-        texts.append(spoken(bench.ask(100 + turn, *texts, max_tokens=tokens)))
+        texts.append(answer_text(bench.generate(100 + turn, *texts, max_tokens=tokens)))
     return texts
 
 
-def tokens_of(bench: Bench, request: int, *texts: str) -> int:
+def count_tokens(bench: Bench, request: int, *texts: str) -> int:
     """Tokens of a conversation, as it is rendered."""
-    return bench.bring(request, *texts, conversation="nobody").total_tokens
+    return bench.load_snapshot(request, *texts, conversation="nobody").total_tokens

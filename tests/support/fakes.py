@@ -71,7 +71,7 @@ class FakeEngine:
         return self.last(LoadModel)
 
     @property
-    def asked(self) -> Generate:
+    def last_generate(self) -> Generate:
         return self.last(Generate)
 
     def count(self, kind: type[Command]) -> int:
@@ -107,7 +107,7 @@ class FakeEngine:
             self.deliver(ModelUnloaded(self.load.request))
         self.deliver(Failed(self.load.request, message, remedy))
 
-    def give_up_load(self) -> None:
+    def cancel_load(self) -> None:
         """What a cancelled load ends with when no model was there before."""
         assert self.last(Cancel).request == self.load.request
         self.deliver(ModelUnloaded(self.load.request))
@@ -145,8 +145,8 @@ class FakeEngine:
     def save_snapshot(self, tokens: int = 4096) -> None:
         self.deliver(SnapshotSaved(self.last(SaveSnapshot).request, tokens, 96_000_000, 0.3, 0))
 
-    def read_prompt(self, done: int, total: int) -> None:
-        self.deliver(PromptProgress(self.asked.request, done, total, 0))
+    def report_prompt_progress(self, done: int, total: int) -> None:
+        self.deliver(PromptProgress(self.last_generate.request, done, total, 0))
 
     def write(self, text: str, tokens: int = 0) -> None:
         """A piece of the answer, one event for each word."""
@@ -154,15 +154,17 @@ class FakeEngine:
         for place, word in enumerate(words):
             piece = word if place == len(words) - 1 else word + " "
             count = tokens or place + 1
-            self.deliver(Text(self.asked.request, piece, count, 40 + count))
+            self.deliver(Text(self.last_generate.request, piece, count, 40 + count))
 
     def finish(self, reason: FinishReason = FinishReason.END, tokens: int = 24) -> None:
         self.deliver(
-            Finished(self.asked.request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens)
+            Finished(
+                self.last_generate.request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens
+            )
         )
 
     def fail(self, message: str, remedy: str) -> None:
-        self.deliver(Failed(self.asked.request, message, remedy))
+        self.deliver(Failed(self.last_generate.request, message, remedy))
 
 
 MODEL = Path("/models/Small-Model-135M-Q4_1.gguf")

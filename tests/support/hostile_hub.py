@@ -63,7 +63,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     """One request that arrived."""
 
     method: str
@@ -79,7 +79,7 @@ class Hub:
         self.faults: deque[Fault] = deque()
         self.hub_faults: deque[Fault] = deque()
         self.api: dict[str, Fault] = {}  # path of the API to what it answers
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
         self.sent_bytes = 0  # of file contents
         self.gate: Callable[[int], None] | None = None  # called with bytes sent so far, may block
         self.redirect = "/cdn/{path}"  # where the hub sends requests for files
@@ -108,9 +108,9 @@ class Hub:
         owner, name, file = path.split("/", 2)
         return f"{self.endpoint}/{owner}/{name}/resolve/main/{file}"
 
-    def asked_of_store(self) -> list[Asked]:
+    def store_requests(self) -> list[RecordedRequest]:
         with self.lock:
-            return [one for one in self.asked if one.path.startswith("/cdn/")]
+            return [one for one in self.requests if one.path.startswith("/cdn/")]
 
     def close(self) -> None:
         self.released.set()
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.server.hub
         self.close_connection = True
         with hub.lock:
-            hub.asked.append(Asked(self.command, self.path, dict(self.headers)))
+            hub.requests.append(RecordedRequest(self.command, self.path, dict(self.headers)))
         if hub.silent:
             hub.stalled.set()
             hub.released.wait(20)

@@ -236,7 +236,10 @@ class Maker:
         query, key = heads * head_width, kv_heads * head_width
         shapes = ((vocabulary, width), (query, width), (key, width), (key, width), (width, query))
         shapes += ((inner, width), (inner, width), (width, inner))
-        data = [blocks.even_blocks(format, n * d // format.block, self._random) for n, d in shapes]
+        data = [
+            blocks.similar_scale_blocks(format, n * d // format.block, self._random)
+            for n, d in shapes
+        ]
         dense = [
             decode_rows(each.view(n, -1), format, d)
             for each, (n, d) in zip(data, shapes, strict=True)
@@ -268,7 +271,9 @@ class Maker:
             if format.block == 1
             else format.block * self._pick.choice(BLOCKS)
         )
-        made = blocks.even_blocks(format, (rows + 1) * columns // format.block, self._random)
+        made = blocks.similar_scale_blocks(
+            format, (rows + 1) * columns // format.block, self._random
+        )
         data = made.view(rows + 1, -1)[1:]  # the first block is all zero
         return rows, columns, data, decode_rows(data.contiguous(), format, columns).double()
 

@@ -45,7 +45,7 @@ class Speed:
     cache: str = "f16"  # how keys and values are held, as each side does unasked
 
 
-def ours(model: Path, settings: Settings) -> Speed:
+def run_engine_bench(model: Path, settings: Settings) -> Speed:
     """One run of `python -m engine bench`; raises Missing with what it said when it failed."""
     line = [sys.executable, "-m", "engine", "bench", "-m", str(model)]
     line += _options(settings, max(settings.prompt, 1))
@@ -62,7 +62,7 @@ def ours(model: Path, settings: Settings) -> Speed:
     )
 
 
-def theirs(program: Path, model: Path, settings: Settings) -> Speed:
+def run_llama_bench(program: Path, model: Path, settings: Settings) -> Speed:
     """One run of llama-bench, or of a program that is called like it; raises Missing."""
     line = [str(program), "-m", str(model), *_options(settings, settings.prompt), "-o", "json"]
     rows, others = _run(line, {}, without=_threading())
@@ -71,7 +71,7 @@ def theirs(program: Path, model: Path, settings: Settings) -> Speed:
 
 
 @contextmanager
-def their_decoding(
+def paused_llama_bench(
     program: Path, model: Path, settings: Settings, depths: Sequence[int]
 ) -> Iterator[Callable[[], Speed]]:
     """A llama-bench that decodes behind one depth after the other; a call waits for the next.
@@ -79,7 +79,7 @@ def their_decoding(
     It reads the prompt of a depth once and keeps what it read for as long as no other depth but 0
     comes between, where a run of its own would read it again (20 minutes for some files). Between
     calls it stands still, so that other programs can be measured in turn. Needs a system with
-    SIGSTOP. Raises Missing, here or from a call, as `theirs` does.
+    SIGSTOP. Raises Missing, here or from a call, as `run_llama_bench` does.
     """
     if not hasattr(signal, "SIGSTOP"):
         raise Missing("a system that can hold a process between its runs is not there.")

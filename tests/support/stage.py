@@ -20,7 +20,7 @@ from app.ui.window import Window
 from app.wiring import connect
 from fakes import FakeEngine
 
-PATIENCE = 10.0  # seconds
+TIMEOUT_SECONDS = 10.0  # seconds
 
 
 class Stage:
@@ -66,15 +66,15 @@ class Stage:
         """Show the window and start, as after the first paint."""
         self.window.show()
         self.controller.start(model)
-        self.settle()
+        self.wait_until_idle()
 
     def ready(self, model: Path) -> None:
         """Start, with the model loaded."""
         self.start(model)
         self.engine.finish_load()
-        self.settle()
+        self.wait_until_idle()
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until the engine's events are shown, and store and files are done with their work."""
         until(lambda: not self.window.sidebar.typing)
         self.drain()
@@ -84,7 +84,7 @@ class Stage:
         until(lambda: bool(done))
         flush()
 
-    def rest(self) -> None:
+    def wait_for_animations(self) -> None:
         """Wait until nothing moves any more."""
         until(lambda: not self.window.findChildren(QPropertyAnimation))
         flush()
@@ -134,7 +134,7 @@ def reraise(request: int, error: Exception) -> None:
 
 def until(condition: Callable[[], bool]) -> None:
     """Run Qt's events until something holds."""
-    limit = time.monotonic() + PATIENCE
+    limit = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < limit, "it never came"
         QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)

@@ -26,7 +26,7 @@ from stage import until
 @pytest.fixture
 def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
     made = AdapterStage(tmp_path)
-    made.settle()
+    made.wait_until_idle()
     yield made
     made.close()
 
@@ -37,9 +37,9 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
 def test_an_adapter_that_is_added_is_asked_of_the_engine(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
-    assert stage.asked == [uses((PIRATE, 1.0))]
+    assert stage.requested_stacks == [uses((PIRATE, 1.0))]
     assert stage.shown.reading == {PIRATE}
-    stage.grant()
+    stage.accept()
     assert stage.shown.applied == uses((PIRATE, 1.0))
     assert stage.shown.infos[PIRATE].rank == 16
     assert not stage.shown.reading
@@ -49,7 +49,7 @@ def test_without_a_model_nothing_is_asked_until_one_is_there(stage: AdapterStage
     stage.adapters.add(PIRATE)
     assert stage.engine.commands == []
     stage.load()
-    assert stage.asked == [uses((PIRATE, 1.0))]
+    assert stage.requested_stacks == [uses((PIRATE, 1.0))]
 
 
 def test_what_is_off_or_without_strength_is_not_in_the_engines_stack(stage: AdapterStage) -> None:
@@ -59,7 +59,7 @@ def test_what_is_off_or_without_strength_is_not_in_the_engines_stack(stage: Adap
     stage.adapters.set_on(0, False)
     stage.adapters.set_strength(1, 0.0)
     stage.adapters.settle()
-    assert stage.play() == uses((SHORT, 1.0))
+    assert stage.answer_requests() == uses((SHORT, 1.0))
     assert [entry.path for entry in stage.shown.stack] == [PIRATE, FORMAL, SHORT]
 
 
@@ -68,17 +68,17 @@ def test_order_add_remove_and_clear(stage: AdapterStage) -> None:
     for path in (PIRATE, FORMAL, SHORT):
         stage.adapters.add(path)
     stage.adapters.move(2, 0)
-    assert stage.play() == uses((SHORT, 1.0), (PIRATE, 1.0), (FORMAL, 1.0))
+    assert stage.answer_requests() == uses((SHORT, 1.0), (PIRATE, 1.0), (FORMAL, 1.0))
     stage.adapters.remove(2)
-    assert stage.play() == uses((SHORT, 1.0), (PIRATE, 1.0))
+    assert stage.answer_requests() == uses((SHORT, 1.0), (PIRATE, 1.0))
     stage.adapters.remove(0)
-    assert stage.play() == uses((PIRATE, 1.0))
+    assert stage.answer_requests() == uses((PIRATE, 1.0))
     stage.adapters.clear()
-    assert stage.play() == ()
+    assert stage.answer_requests() == ()
     stage.adapters.remove(0)
     stage.adapters.clear()
-    assert stage.asked[-1] == ()
-    assert stage.engine.count(SetAdapters) == len(stage.asked)
+    assert stage.requested_stacks[-1] == ()
+    assert stage.engine.count(SetAdapters) == len(stage.requested_stacks)
 
 
 def test_adding_what_is_there_switches_it_on_again(stage: AdapterStage) -> None:
@@ -125,22 +125,22 @@ def test_a_dragged_slider_is_followed_slowly_and_ends_where_it_was_let_go(
 ) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     for step in range(1, 100):
         stage.adapters.set_strength(0, step / 100)
     assert stage.engine.count(SetAdapters) == 1
     assert stage.shown.stack[0].strength == 0.99
     stage.adapters.settle()
-    assert stage.asked[1:] == [uses((PIRATE, 0.99))]
+    assert stage.requested_stacks[1:] == [uses((PIRATE, 0.99))]
 
 
 def test_a_slider_that_is_held_still_is_followed_without_being_let_go(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     stage.adapters.set_strength(0, 0.4)
     until(lambda: stage.engine.count(SetAdapters) == 2)
-    assert stage.asked[-1] == uses((PIRATE, 0.4))
+    assert stage.requested_stacks[-1] == uses((PIRATE, 0.4))
 
 
 def test_while_the_engine_is_busy_only_the_last_change_is_asked(stage: AdapterStage) -> None:
@@ -150,17 +150,17 @@ def test_while_the_engine_is_busy_only_the_last_change_is_asked(stage: AdapterSt
         stage.adapters.set_strength(0, step / 20)
         stage.adapters.settle()
     assert stage.engine.count(SetAdapters) == 1
-    stage.grant()
-    assert stage.asked[1:] == [uses((PIRATE, 0.95))]
+    stage.accept()
+    assert stage.requested_stacks[1:] == [uses((PIRATE, 0.95))]
 
 
 def test_a_change_during_an_answer_is_said_to_wait_for_the_next(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.play()
-    assert stage.ensure(shown)
-    stage.write(shown)
+    stage.answer_requests()
+    assert stage.start_answer(shown)
+    stage.start_streaming(shown)
     assert not stage.shown.pending
     stage.adapters.set_on(0, False)
     assert stage.shown.pending
@@ -184,9 +184,9 @@ def test_each_conversation_has_its_own_stack(stage: AdapterStage) -> None:
     stage.adapters.add(FORMAL)
     stage.state.show(one)
     assert [entry.path for entry in stage.shown.stack] == [PIRATE]
-    assert stage.play() == uses((PIRATE, 1.0))
+    assert stage.answer_requests() == uses((PIRATE, 1.0))
     stage.state.show(two)
-    assert stage.play() == uses((FORMAL, 1.0))
+    assert stage.answer_requests() == uses((FORMAL, 1.0))
 
 
 def test_a_stack_made_before_the_first_message_goes_with_the_conversation(
@@ -215,11 +215,11 @@ def test_what_was_refused_before_the_first_message_is_off_in_the_conversation(
 def test_an_answer_may_begin_at_once_when_the_engine_has_its_stack(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     commands = len(stage.engine.commands)
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     assert [type(each) for each in stage.engine.commands[commands:]] == [Generate]
 
 
@@ -227,51 +227,51 @@ def test_a_background_answer_waits_for_the_stack_of_its_conversation(stage: Adap
     stage.load()
     one = begin(stage, -1)
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     stage.state.show(None)
     two = begin(stage, -2)
-    stage.play()
+    stage.answer_requests()
     assert stage.shown.applied == ()
-    assert not stage.ensure(one)
+    assert not stage.start_answer(one)
     settled = stage.settled
-    stage.grant()
+    stage.accept()
     assert stage.settled == settled + 1
-    assert stage.ensure(one)
+    assert stage.start_answer(one)
     assert stage.shown.applied == uses((PIRATE, 1.0))
     assert stage.shown.stack == ()
-    assert not stage.ensure(two)
-    stage.grant()
-    assert stage.ensure(two)
+    assert not stage.start_answer(two)
+    stage.accept()
+    assert stage.start_answer(two)
 
 
 def test_another_conversation_shown_meanwhile_does_not_lend_its_stack(stage: AdapterStage) -> None:
     stage.load()
     one = begin(stage, -1)
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     stage.state.show(None)
     two = begin(stage, -2)
     stage.adapters.add(FORMAL)
-    stage.play()
-    assert not stage.ensure(one)
+    stage.answer_requests()
+    assert not stage.start_answer(one)
     stage.state.show(None)
     stage.state.show(two)  # while the engine reads
-    stage.play()
+    stage.answer_requests()
     assert stage.shown.applied == uses((FORMAL, 1.0))
-    assert not stage.ensure(one)
-    stage.play()
-    assert stage.ensure(one)
+    assert not stage.start_answer(one)
+    stage.answer_requests()
+    assert stage.start_answer(one)
 
 
 def test_a_slider_moved_just_before_an_answer_counts_for_it(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.play()
+    stage.answer_requests()
     stage.adapters.set_strength(0, 0.25)
-    assert not stage.ensure(shown)
-    stage.grant()
-    assert stage.ensure(shown)
+    assert not stage.start_answer(shown)
+    stage.accept()
+    assert stage.start_answer(shown)
     assert stage.shown.applied == uses((PIRATE, 0.25))
 
 
@@ -279,12 +279,12 @@ def test_a_bare_answer_has_no_adapters_and_the_next_has_them_again(stage: Adapte
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.play()
-    assert not stage.ensure(shown, without_adapters=True)
-    stage.grant()
-    assert stage.ensure(shown, without_adapters=True)
+    stage.answer_requests()
+    assert not stage.start_answer(shown, without_adapters=True)
+    stage.accept()
+    assert stage.start_answer(shown, without_adapters=True)
     assert stage.shown.applied == ()
     assert [entry.on for entry in stage.shown.stack] == [True]
-    assert not stage.ensure(shown)
-    stage.grant()
-    assert stage.ensure(shown)
+    assert not stage.start_answer(shown)
+    stage.accept()
+    assert stage.start_answer(shown)

@@ -51,7 +51,7 @@ def add(stage: Stage, path: Path) -> None:
     """Add an adapter and wait until the engine has it, or has refused it."""
     panel_of(stage).added.emit(path)
     until(lambda: not stage.states.adapters.reading)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def answer(stage: Stage) -> str:

@@ -16,17 +16,17 @@ from adapter_stage import (
     AdapterStage,
     answer,
     begin,
-    start_again,
+    restart,
 )
 from app.state.adapters import AdapterEntry, adapter_name, adapter_path, is_adapter_name
 from app.store.store import AdapterMark, Message
-from stored import all_messages
+from store_contents import all_messages
 
 
 @pytest.fixture
 def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
     made = AdapterStage(tmp_path)
-    made.settle()
+    made.wait_until_idle()
     yield made
     made.close()
 
@@ -43,9 +43,9 @@ def test_stacks_come_back_after_a_restart(stage: AdapterStage, tmp_path: Path) -
     stage.state.show(None)
     stage.adapters.add(SHORT)
     number = stage.archive.conversations
-    stage.settle()
+    stage.wait_until_idle()
     stored = number.stored(-1)
-    later = start_again(stage, tmp_path)
+    later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(SHORT),)
     later.state.show(stored)
     assert later.shown.stack == (
@@ -61,7 +61,7 @@ def test_a_slider_just_moved_is_kept_when_the_app_closes(
 ) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.set_strength(0, 0.2)
-    later = start_again(stage, tmp_path)
+    later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(PIRATE, strength=0.2),)
     later.close()
 
@@ -72,7 +72,7 @@ def test_what_was_refused_is_wanted_again_after_a_restart(
     stage.load()
     stage.adapters.add(FORMAL)
     stage.refuse()
-    later = start_again(stage, tmp_path)
+    later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(FORMAL),)
     later.close()
 
@@ -91,11 +91,11 @@ def test_mixes_are_kept_applied_replaced_and_deleted(stage: AdapterStage, tmp_pa
     stage.adapters.apply_mix("Calm sea")
     assert stage.shown.stack == (AdapterEntry(PIRATE, strength=0.5), AdapterEntry(FORMAL))
     stage.adapters.apply_mix("no such mix")
-    later = start_again(stage, tmp_path)
+    later = restart(stage, tmp_path)
     assert list(later.shown.mixes) == ["Brief", "Calm sea"]
     later.adapters.delete_mix("Brief")
     later.adapters.delete_mix("Brief")
-    last = start_again(later, tmp_path)
+    last = restart(later, tmp_path)
     assert list(last.shown.mixes) == ["Calm sea"]
     last.close()
 
@@ -115,7 +115,7 @@ def test_files_that_have_gone_are_known_to_be_missing(stage: AdapterStage, tmp_p
     stage.adapters.add(there)
     stage.adapters.add(PIRATE)
     stage.adapters.find()
-    stage.settle()
+    stage.wait_until_idle()
     assert [known.missing for known in stage.shown.known] == [False, True]
 
 
@@ -124,11 +124,11 @@ def test_all_is_written_again_into_a_store_that_lost_it(
 ) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.save_mix("Sea")
-    stage.settle()
+    stage.wait_until_idle()
     stage.archive.write(lambda store: store.set_adapter_stack(None, ()))
     stage.archive.write(lambda store: store.set_adapter_mix("Sea", ()))
     stage.adapters.put_back()
-    later = start_again(stage, tmp_path)
+    later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(PIRATE),)
     assert list(later.shown.mixes) == ["Sea"]
     later.close()
@@ -145,9 +145,9 @@ def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage)
     stage.adapters.set_on(1, False)
     stage.adapters.set_strength(0, 0.8)
     stage.adapters.settle()
-    stage.play()
+    stage.answer_requests()
     number = answer(stage, shown)
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     stage.adapters.mark(number)
     marks = (AdapterMark("pirate-speech", 0.8, DIGEST[:12]),)
     message = stage.state.message(number)
@@ -156,7 +156,7 @@ def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage)
     found: list[Message] = []
     stored = stage.archive.messages
     stage.archive.read(lambda store: all_messages(store)[stored.stored(number)], found.append)
-    stage.settle()
+    stage.wait_until_idle()
     assert found[0].adapters == marks
 
 
@@ -178,7 +178,7 @@ def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None
         stage.adapters.add(PIRATE)
         stage.adapters.set_strength(0, strength)
         stage.adapters.settle()
-        stage.play()
+        stage.answer_requests()
         stage.adapters.mark(number)
     message = stage.state.message(number)
     assert message is not None
@@ -187,7 +187,7 @@ def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None
 
 def test_a_mark_for_a_message_that_is_gone_is_dropped(stage: AdapterStage) -> None:
     stage.adapters.mark(12345)
-    stage.settle()
+    stage.wait_until_idle()
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from fakes import MODEL
 @pytest.fixture
 def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
     made = AdapterStage(tmp_path)
-    made.settle()
+    made.wait_until_idle()
     yield made
     made.close()
 
@@ -44,7 +44,7 @@ def test_what_is_refused_is_switched_off_with_the_reason_and_the_others_stay(
 ) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     stage.adapters.add(FORMAL)
     stage.refuse()
     good, wrong = stage.shown.stack
@@ -58,7 +58,7 @@ def test_of_several_new_files_the_wrong_ones_alone_are_blamed(stage: AdapterStag
     for path in (PIRATE, FORMAL, SHORT, FOLDER / "damaged.gguf"):
         stage.adapters.add(path)
     stage.load()
-    has = stage.play(bad={FORMAL, FOLDER / "damaged.gguf"})
+    has = stage.answer_requests(bad={FORMAL, FOLDER / "damaged.gguf"})
     assert has == uses((PIRATE, 1.0), (SHORT, 1.0))
     assert [bool(entry.error) for entry in stage.shown.stack] == [False, True, False, True]
 
@@ -69,20 +69,20 @@ def test_what_was_refused_is_tried_again_when_it_is_switched_on(stage: AdapterSt
     stage.refuse()
     stage.adapters.set_on(0, True)
     assert stage.shown.stack[0].error == ""
-    stage.grant()
+    stage.accept()
     assert stage.shown.applied == uses((FORMAL, 1.0))
 
 
 def test_another_model_begins_without_adapters_and_tries_all_again(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     stage.adapters.add(FORMAL)
     stage.refuse()
     stage.load()
     assert stage.shown.applied == ()
     assert [(entry.on, entry.error) for entry in stage.shown.stack] == [(True, ""), (True, "")]
-    assert stage.play(bad={PIRATE}) == uses((FORMAL, 1.0))
+    assert stage.answer_requests(bad={PIRATE}) == uses((FORMAL, 1.0))
 
 
 def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
@@ -91,15 +91,15 @@ def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     stage.adapters.set_strength(0, 0.5)
     stage.adapters.settle()
     stage.refuse("There is no memory left.")
     assert stage.shown.fault == ("There is no memory left.", REMEDY)
     assert [entry.on for entry in stage.shown.stack] == [False]
-    assert not stage.ensure(shown)
-    stage.grant()
-    assert stage.ensure(shown)
+    assert not stage.start_answer(shown)
+    stage.accept()
+    assert stage.start_answer(shown)
     assert stage.shown.applied == ()
 
 
@@ -107,12 +107,12 @@ def test_an_engine_that_refuses_everything_is_not_asked_for_ever(stage: AdapterS
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     stage.adapters.set_on(0, False)
     stage.refuse("No.")
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     count = stage.engine.count(SetAdapters)
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     assert stage.engine.count(SetAdapters) == count
 
 
@@ -128,11 +128,11 @@ def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> Non
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     left = stage.state.model
     stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
     stage.state.set_model(replace(left, error="Not a model."))
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     assert stage.shown.applied == uses((PIRATE, 1.0))
 
 
@@ -140,15 +140,15 @@ def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: Adapter
     stage.load()
     begin(stage)
     stage.adapters.add(PIRATE)
-    stage.grant()
+    stage.accept()
     stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
     stage.link.cancel(stage.link.send(lambda number: LoadModel(number, MODEL)))
     stage.state.show(None)
     stage.engine.finish_load()  # what the engine says of the model it has kept
     stage.drain()
-    assert stage.asked[-1] == ()
-    stage.grant()
-    assert stage.ensure(None)
+    assert stage.requested_stacks[-1] == ()
+    stage.accept()
+    assert stage.start_answer(None)
 
 
 def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
@@ -159,9 +159,9 @@ def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
     left = stage.state.model
     stage.state.set_model(replace(left, phase=ModelPhase.LOADING))
     stage.adapters.add(PIRATE)
-    assert stage.asked == []
+    assert stage.requested_stacks == []
     stage.state.set_model(replace(left, error="Not a model."))
-    assert stage.asked == [uses((PIRATE, 1.0))]
+    assert stage.requested_stacks == [uses((PIRATE, 1.0))]
 
 
 PATHS = [FOLDER / f"{letter}.gguf" for letter in "abcde"]
@@ -192,23 +192,23 @@ def test_whatever_is_done_the_engine_ends_with_what_is_shown(
     for name, *values in acts:
         match name:
             case "load":
-                stage.play(bad)
+                stage.answer_requests(bad)
                 stage.load()
             case "answer":
-                stage.play(bad)
+                stage.answer_requests(bad)
             case "show":
                 stage.state.show(*values)
             case "ensure":
-                stage.ensure(*values)
+                stage.start_answer(*values)
             case _:
                 getattr(stage.adapters, name)(*values)
     stage.adapters.settle()
     shown = stage.state.current
     for _ in range(9):
-        has = stage.play(bad)
-        if stage.ensure(shown):
+        has = stage.answer_requests(bad)
+        if stage.start_answer(shown):
             break
-    assert stage.ensure(shown)
+    assert stage.start_answer(shown)
     wanted = tuple(AdapterUse(e.path, e.strength) for e in stage.shown.stack if e.acts)
     assert has == wanted == stage.shown.applied
     assert not {use.path for use in wanted} & bad

@@ -21,7 +21,7 @@ def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
 def answer(stage: Stage, text: str) -> Message:
     stage.engine.write(text)
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     return stage.state.messages[-1]
 
 
@@ -40,14 +40,14 @@ def test_an_answer_that_ends_while_its_branch_is_read_has_ended(stage: Stage) ->
     stage.drain()
     second = stage.state.messages[-1]
     stage.controller.show_sibling(second.id, -1)
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.show_sibling(first.id, 1)
     read_now(stage)
     stage.engine.write("Another way.")
     stage.engine.finish()
     stage.controller.drain()
-    stage.settle()
-    stage.settle()
+    stage.wait_until_idle()
+    stage.wait_until_idle()
     shown = stage.state.messages[-1]
     assert (shown.text, shown.state) == ("Another way.", MessageState.COMPLETE)
 
@@ -61,8 +61,8 @@ def test_a_message_sent_while_another_branch_is_read_stays(stage: Stage) -> None
     stage.controller.show_sibling(second.id, -1)
     read_now(stage)
     assert stage.controller.send("And then?")
-    stage.settle()
-    stage.settle()
+    stage.wait_until_idle()
+    stage.wait_until_idle()
     assert [m.text for m in stage.state.messages[1:3]] == ["Another way.", "And then?"]
 
 
@@ -81,8 +81,8 @@ def test_a_conversation_opened_twice_keeps_what_is_sent_in_between(
     stage.controller.open_conversation(conversation.id)
     read_now(stage)
     stage.state.conversation_changed.connect(lambda: stage.controller.send("And then?"))
-    stage.settle()
-    stage.settle()
+    stage.wait_until_idle()
+    stage.wait_until_idle()
     texts = [message.text for message in stage.state.messages]
     stage.close()
     assert texts[1:3] == ["One way.", "And then?"]
@@ -94,7 +94,7 @@ def test_what_is_written_again_holds_no_text_that_comes_later(
     stage.ready(MODEL)
     ask(stage)
     stage.engine.write("One ")
-    stage.settle()
+    stage.wait_until_idle()
 
     def damage(store: Store) -> None:
         store.close()
@@ -102,7 +102,7 @@ def test_what_is_written_again_holds_no_text_that_comes_later(
         stage.archive.path.write_bytes(b"no database " * 4000)
 
     stage.archive.write(damage)
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
     until(lambda: "store" in stage.state.notices)
     stage.controller.act_on_notice("store")
@@ -113,7 +113,7 @@ def test_what_is_written_again_holds_no_text_that_comes_later(
     stage.engine.finish()
     stage.controller.drain()
     go.set()
-    stage.settle()
+    stage.wait_until_idle()
     held: list[list[str]] = []
     stage.archive.read(
         lambda store: [m.text for m in store.branch(store.conversations()[0].id)], held.append

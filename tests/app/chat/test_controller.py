@@ -22,7 +22,7 @@ def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
 def answer(stage: Stage, text: str = "Because of the air.") -> Message:
     stage.engine.write(text)
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     return stage.state.messages[-1]
 
 
@@ -40,7 +40,7 @@ def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
 def test_a_message_is_sent_and_its_answer_arrives(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
-    assert stage.engine.asked.turns == (Turn(USER, "Why is the sky blue?"),)
+    assert stage.engine.last_generate.turns == (Turn(USER, "Why is the sky blue?"),)
     last = answer(stage)
     assert last.text == "Because of the air."
     assert last.state is MessageState.COMPLETE
@@ -57,7 +57,7 @@ def test_the_whole_branch_is_sent(stage: Stage) -> None:
     ask(stage, "One")
     answer(stage, "Two")
     ask(stage, "Three")
-    assert [turn.text for turn in stage.engine.asked.turns] == ["One", "Two", "Three"]
+    assert [turn.text for turn in stage.engine.last_generate.turns] == ["One", "Two", "Three"]
 
 
 def test_sampling_and_instructions_come_from_the_settings(stage: Stage) -> None:
@@ -66,7 +66,7 @@ def test_sampling_and_instructions_come_from_the_settings(stage: Stage) -> None:
         temperature=0.0, max_tokens=7, system_prompt="Answer in rhyme.", top_k=3, thinking="off"
     )
     ask(stage)
-    asked = stage.engine.asked
+    asked = stage.engine.last_generate
     assert (asked.sampling.temperature, asked.sampling.top_k, asked.max_tokens) == (0.0, 3, 7)
     assert asked.thinking is False
     assert asked.turns[0] == Turn(Role.SYSTEM, "Answer in rhyme.")
@@ -123,7 +123,7 @@ def test_a_waiting_message_fails_with_the_load(stage: Stage) -> None:
     stage.start(MODEL)
     ask(stage)
     stage.engine.fail_load("The file is cut short.", "Download it again.")
-    stage.settle()
+    stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.state is MessageState.FAILED
     assert last.error == "The file is cut short. Download it again."
@@ -134,7 +134,7 @@ def test_a_waiting_message_can_be_stopped(stage: Stage) -> None:
     stage.start(MODEL)
     ask(stage)
     stage.controller.stop()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].state is MessageState.STOPPED
     stage.engine.finish_load()
     stage.drain()
@@ -153,7 +153,7 @@ def test_stop_keeps_the_partial_answer(stage: Stage) -> None:
     stage.controller.stop()
     assert stage.engine.count(Cancel) == 1
     stage.engine.finish(FinishReason.CANCELLED)
-    stage.settle()
+    stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert (last.text, last.state) == ("Because of", MessageState.STOPPED)
     assert stored(stage)[-1] == (ASSISTANT, "Because of", MessageState.STOPPED)
@@ -164,7 +164,7 @@ def test_continue_grows_the_same_message(stage: Stage) -> None:
     stopped = stage.state.messages[-1]
     stage.controller.continue_answer(stopped.id)
     stage.drain()
-    assert stage.engine.asked.turns[-1] == Turn(ASSISTANT, "Because of")
+    assert stage.engine.last_generate.turns[-1] == Turn(ASSISTANT, "Because of")
     last = answer(stage, " the air.")
     assert last.id == stopped.id
     assert last.text == "Because of the air."
@@ -185,17 +185,17 @@ def test_regenerate_keeps_the_old_answer_as_a_sibling(stage: Stage) -> None:
     first = answer(stage, "One way.")
     stage.controller.regenerate(first.id)
     stage.drain()
-    assert [turn.role for turn in stage.engine.asked.turns] == [USER]
+    assert [turn.role for turn in stage.engine.last_generate.turns] == [USER]
     second = answer(stage, "Another way.")
     assert (second.sibling, second.siblings) == (2, 2)
     assert len(stage.state.messages) == 2
     stage.controller.show_sibling(second.id, -1)
-    stage.settle()
+    stage.wait_until_idle()
     shown = stage.state.messages[-1]
     assert (shown.text, shown.sibling, shown.siblings) == ("One way.", 1, 2)
     assert shown.id == first.id
     stage.controller.show_sibling(shown.id, 1)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "Another way."
 
 
@@ -208,7 +208,7 @@ def test_editing_begins_a_branch_and_keeps_the_old_one(stage: Stage) -> None:
     own = stage.state.messages[2]
     stage.controller.edit(own.id, "Why is blood red?")
     stage.drain()
-    assert [turn.text for turn in stage.engine.asked.turns] == [
+    assert [turn.text for turn in stage.engine.last_generate.turns] == [
         "Why is the sky blue?",
         "Air.",
         "Why is blood red?",
@@ -217,7 +217,7 @@ def test_editing_begins_a_branch_and_keeps_the_old_one(stage: Stage) -> None:
     edited = stage.state.messages[2]
     assert (edited.sibling, edited.siblings) == (2, 2)
     stage.controller.show_sibling(edited.id, -1)
-    stage.settle()
+    stage.wait_until_idle()
     assert [message.text for message in stage.state.messages][2:] == [
         "Why is grass green?",
         "Chlorophyll.",
@@ -248,7 +248,7 @@ def test_a_failed_answer_says_why_and_can_be_asked_again(stage: Stage) -> None:
     ask(stage)
     stage.engine.write("Because")
     stage.engine.fail("The memory of this machine ran out.", "Close other programs.")
-    stage.settle()
+    stage.wait_until_idle()
     failed = stage.state.messages[-1]
     assert failed.state is MessageState.FAILED
     assert failed.text == "Because"
@@ -261,9 +261,9 @@ def test_two_questions_in_a_row_become_one_turn(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "One")
     stage.engine.fail("It failed.", "")
-    stage.settle()
+    stage.wait_until_idle()
     ask(stage, "Two")
-    assert stage.engine.asked.turns == (Turn(USER, "One\n\nTwo"),)
+    assert stage.engine.last_generate.turns == (Turn(USER, "One\n\nTwo"),)
 
 
 def test_a_full_context_is_told_and_the_answer_kept(stage: Stage) -> None:
@@ -271,7 +271,7 @@ def test_a_full_context_is_told_and_the_answer_kept(stage: Stage) -> None:
     ask(stage)
     stage.engine.write("Because")
     stage.engine.finish(FinishReason.CONTEXT)
-    stage.settle()
+    stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.text == "Because"
     assert "Start a new chat" in last.error
@@ -294,12 +294,12 @@ def test_an_answer_goes_on_in_its_own_conversation(stage: Stage) -> None:
     assert stage.state.waiting[stage.state.messages[-1].id] == "Waits for another answer to finish"
     stage.engine.write(" background.")
     stage.engine.finish()
-    stage.settle()
-    assert stage.engine.asked.turns[-1].text == "Second"
+    stage.wait_until_idle()
+    assert stage.engine.last_generate.turns[-1].text == "Second"
     assert answer(stage, "Here.").conversation == second
     assert first is not None
     stage.controller.open_conversation(first)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "In the background."
 
 
@@ -319,7 +319,7 @@ def test_a_stored_conversation_opens_with_its_branch(stage: Stage) -> None:
     stage.ready(MODEL)
     assert [conversation.title for conversation in stage.state.conversations] == ["From before"]
     stage.controller.open_conversation(made.id)
-    stage.settle()
+    stage.wait_until_idle()
     assert [message.text for message in stage.state.messages] == ["Hello"]
 
 
@@ -334,7 +334,7 @@ def test_undo_brings_back_all_that_was_deleted_in_a_row(stage: Stage) -> None:
     stage.controller.delete_conversations([third.id])
     assert [c.id for c in stage.state.conversations] == [second.id]
     stage.controller.undo_delete()
-    stage.settle()
+    stage.wait_until_idle()
     assert {c.title for c in stage.state.conversations} == {"First", "Second", "Third"}
 
 
@@ -345,12 +345,12 @@ def test_deleting_can_be_undone(stage: Stage) -> None:
     kept = stage.state.current
     assert kept is not None
     stage.controller.delete_conversations([kept])
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.conversations == ()
     assert stage.state.current is None
     assert stage.state.deleted == (kept,)
     stage.controller.undo_delete()
-    stage.settle()
+    stage.wait_until_idle()
     assert [conversation.title for conversation in stage.state.conversations] == ["Keep me"]
     assert stage.state.current == kept
     assert len(stage.state.messages) == 2
@@ -370,7 +370,7 @@ def test_renaming_reaches_the_store(stage: Stage) -> None:
     assert stage.state.current is not None
     stage.controller.conversations.rename(stage.state.current, "  A   better name ")
     stage.controller.conversations.rename(stage.state.current, "   ")
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.conversations[0].title == "A better name"
     titles: list[str] = []
     stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
@@ -386,7 +386,7 @@ def test_search_finds_words_of_messages(stage: Stage) -> None:
     ask(stage, "About cooking")
     answer(stage, "Boil water.")
     stage.controller.conversations.search("rayleigh")
-    stage.settle()
+    stage.wait_until_idle()
     assert [c.title for c in stage.state.shown_conversations] == ["About colours"]
     stage.controller.conversations.search("")
     assert len(stage.state.shown_conversations) == 2
@@ -399,7 +399,7 @@ def test_drafts_are_kept_for_each_conversation(stage: Stage) -> None:
     current = stage.state.current
     stage.controller.drafts.keep(current, "half a thought")
     stage.controller.drafts.keep(None, "another")
-    stage.settle()
+    stage.wait_until_idle()
     drafts: list[str] = []
     stage.archive.read(lambda store: store.draft(None), drafts.append)
     stage.archive.read(lambda store: store.draft(store.conversations()[0].id), drafts.append)
@@ -417,7 +417,7 @@ def test_progress_then_ready(stage: Stage) -> None:
     assert stage.state.model.phase is ModelPhase.LOADING
     assert stage.state.model.done_bytes == 49_000_000
     stage.engine.finish_load()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.model.phase is ModelPhase.READY
     assert load(stage.folder / "settings.json").last_model == str(MODEL)
 
@@ -425,7 +425,7 @@ def test_progress_then_ready(stage: Stage) -> None:
 def test_a_cancelled_load_leaves_no_error(stage: Stage) -> None:
     stage.start(MODEL)
     stage.controller.models.cancel()
-    stage.engine.give_up_load()
+    stage.engine.cancel_load()
     stage.drain()
     assert stage.state.model.phase is ModelPhase.NONE
     assert stage.state.notices == {}
@@ -464,7 +464,7 @@ def test_loading_another_model_stops_the_answer(stage: Stage) -> None:
     stage.engine.write("Because")
     stage.drain()
     stage.controller.load_model(Path("/models/other.gguf"))
-    assert stage.engine.last(Cancel) == Cancel(stage.engine.asked.request)
+    assert stage.engine.last(Cancel) == Cancel(stage.engine.last_generate.request)
     stage.engine.finish(FinishReason.CANCELLED)
     stage.drain()
     assert stage.state.messages[-1].state is MessageState.STOPPED

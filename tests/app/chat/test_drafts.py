@@ -26,7 +26,7 @@ def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -
     stage.ready(MODEL)
     stage.window.composer.insert("Why is the sky blue?")
     stage.controller.drafts.keep(None, "Why is the sky blue?")
-    stage.settle()
+    stage.wait_until_idle()
     stage.archive.write(stop := _Stop())
     stage.window.composer.submitted.emit("Why is the sky blue?")
     kept: list[tuple[int, str]] = []
@@ -40,7 +40,7 @@ def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -
         writes.remove(change)
         writes.extend((change, replace(change, operation=note)))
     stop.over.set()
-    stage.settle()
+    stage.wait_until_idle()
     assert kept
     assert all(messages or draft for messages, draft in kept)
     assert kept[-1] == (2, "")
@@ -57,7 +57,7 @@ def test_what_was_typed_before_the_store_opened_joins_what_was_typed_last_time(
     stage.controller.drafts.keep(None, "Typed today")
     store.close()
     until(lambda: stage.window.composer.text() == "Typed yesterday\nTyped today")
-    stage.settle()
+    stage.wait_until_idle()
     found: list[str] = []
     stage.archive.read(lambda store: store.draft(None), found.append)
     until(lambda: bool(found))
@@ -78,12 +78,12 @@ def test_a_draft_that_was_just_deleted_does_not_come_back_with_another_branch(
     stage.controller.send("Count")
     stage.engine.write("one")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     first = stage.state.messages[-1].id
     stage.controller.regenerate(first)
     stage.engine.write("two")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     composer = stage.window.composer
     composer.insert("Half a thought")
     shown = stage.state.current
@@ -93,7 +93,7 @@ def test_a_draft_that_was_just_deleted_does_not_come_back_with_another_branch(
     until(lambda: stage.state.messages[-1].text == "one")
     assert composer.text() == ""
     assert stage.state.drafts[shown] == ""
-    stage.settle()
+    stage.wait_until_idle()
     kept: list[str] = []
     stored = stage.archive.conversations.stored
     stage.archive.read(lambda store: store.draft(stored(shown)), kept.append)

@@ -42,7 +42,7 @@ def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
 ) -> None:
     stage.ready(MODEL)
     assert stage.controller.send("One")
-    first = stage.engine.asked
+    first = stage.engine.last_generate
     interrupted = stage.state.messages[-1].id
     stage.engine.write("Because of")
     stage.drain()
@@ -52,7 +52,7 @@ def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
     faults = fail_once(monkeypatch, stage.state, "add_text")
     stage.engine.write(" the air.")
     stage.engine.finish(FinishReason.CANCELLED)
-    stage.settle()
+    stage.wait_until_idle()
     assert faults() == 1
     assert stage.engine.last(Cancel) == Cancel(first.request)
     message = stage.state.message(interrupted)
@@ -65,7 +65,7 @@ def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
     assert stage.engine.count(Generate) == 2
     stage.engine.write("Here.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.current == second
     assert stored_answer(stage) == ("Here.", MessageState.COMPLETE)
     assert not stage.state.busy
@@ -98,7 +98,7 @@ def test_a_fault_at_the_end_of_an_answer_ends_it_all_the_same(
     fail_once(monkeypatch, stage.state, "change")
     stage.engine.write("Because")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
     assert not stage.state.busy
     assert stage.controller.send("Two")
@@ -116,7 +116,7 @@ def test_an_answer_ends_also_where_ending_it_fails_too(
         broken.setattr(stage.state, "change", fail)
         stage.engine.write("Because")
         stage.engine.finish()
-        stage.settle()
+        stage.wait_until_idle()
     assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
     assert not stage.state.busy
     assert stage.controller.send("Two")
@@ -129,7 +129,7 @@ def test_a_load_whose_end_cannot_be_handled_has_failed(
     stage.controller.send("One")
     fail_once(monkeypatch, stage.controller.models, "on_loaded")
     stage.engine.finish_load()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.model.phase is ModelPhase.FAILED
     assert stored_answer(stage)[1] is MessageState.FAILED
     assert "model" in stage.state.notices

@@ -21,7 +21,7 @@ def test_unloading_leaves_no_model_and_tells_what_came_back(stage: Stage) -> Non
 def test_unloading_while_a_model_loads_gives_the_load_up(stage: Stage) -> None:
     stage.start(MODEL)
     stage.controller.unload_model()
-    stage.engine.give_up_load()
+    stage.engine.cancel_load()
     stage.engine.finish_unload(0)
     stage.drain()
     assert stage.engine.count(UnloadModel) == 1

@@ -81,7 +81,7 @@ def test_closing_the_question_keeps_the_app_open(stage: Stage, gate: Gate) -> No
     until(lambda: "quit" in stage.state.notices)
     stage.controller.close_notice("quit")
     gate.opened.set()
-    stage.settle()
+    stage.wait_until_idle()
     assert quits == []
     assert "quit" not in stage.state.notices
     stage.controller.ask_to_quit()

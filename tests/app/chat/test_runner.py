@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from adapter_stage import PIRATE, grant, refuse, uses
+from adapter_stage import PIRATE, accept, refuse, uses
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.runner import Runner
@@ -134,10 +134,10 @@ def parts(qtbot: QtBot, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     two, one = made.branches[1], made.branches[0]
     made.state.show(two[0].conversation, two)
     made.adapters.add(PIRATE)
-    grant(engine)
+    accept(engine)
     made.link.drain()
     made.state.show(one[0].conversation, one)
-    grant(engine)
+    accept(engine)
     made.link.drain()
     made.kinds()
     made.ask(0)
@@ -177,7 +177,7 @@ def test_another_conversation_is_answered(parts: Parts) -> None:
     assert save.conversation == str(parts.branches[0][0].conversation)
     assert adapt.adapters == uses((PIRATE, 1.0))
     parts.kinds()
-    grant(parts.engines[0], adapt)
+    accept(parts.engines[0], adapt)
     parts.link.drain()
     assert parts.kinds() == [LoadSnapshot, Generate]
 
@@ -197,7 +197,7 @@ def test_what_another_model_held_is_not_saved_for_this_one(parts: Parts) -> None
     two = parts.branches[1]
     parts.state.show(two[0].conversation, two)
     for _ in range(2):
-        grant(parts.engines[0])
+        accept(parts.engines[0])
         parts.link.drain()
         parts.ask(0)
     end_answer(parts)  # of the first conversation, while the second is shown

@@ -52,7 +52,7 @@ class Runs:
     def stop(self) -> None:
         """Quit, as the window does: when all is in the store."""
         if self._running is not None:
-            self._running.settle()
+            self._running.wait_until_idle()
             self._running.close()
             self._running = None
 
@@ -67,7 +67,7 @@ def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
 def ask(stage: Stage, text: str = QUESTION) -> str:
     stage.window.composer.submitted.emit(text)
     until(lambda: not stage.state.busy and bool(stage.state.messages))
-    stage.settle()  # so small a model is done before the store has begun the conversation
+    stage.wait_until_idle()  # so small a model is done before the store has begun the conversation
     last = stage.state.messages[-1]
     assert (last.role, last.error) == (Role.ASSISTANT, "")
     return last.text

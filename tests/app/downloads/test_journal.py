@@ -9,18 +9,18 @@ import pytest
 
 from app.downloads.queue import Phase
 from hostile_hub import Fault, Hub
-from queueing import HALF, SIZE, half_way, models, source
+from queue_recorder import HALF, SIZE, model_files, source, stalled_half_way
 
 
 def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
     hub: Hub, folder: Path, watch
 ) -> None:
     first = watch()
-    half_way(hub, first)
+    stalled_half_way(hub, first)
     first.queue.add(source(2))
     first.queue.close()
-    told = len(first.told)
-    assert models(folder) == ["model1-Q4_0.gguf.part"] or len(models(folder)) == 2
+    told = len(first.reports)
+    assert model_files(folder) == ["model1-Q4_0.gguf.part"] or len(model_files(folder)) == 2
     hub.released.set()
 
     second = watch()
@@ -30,30 +30,30 @@ def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
     assert kept[0].size_bytes == SIZE + 1
     for one in kept:
         second.queue.resume(one.id)
-        second.until(one.id, Phase.DONE)
-    assert models(folder) == ["model1-Q4_0.gguf", "model2-Q4_0.gguf"]
-    assert len(first.told) == told, "a closed queue tells nothing"
+        second.wait_for_phase(one.id, Phase.DONE)
+    assert model_files(folder) == ["model1-Q4_0.gguf", "model2-Q4_0.gguf"]
+    assert len(first.reports) == told, "a closed queue tells nothing"
 
 
 def test_the_next_start_goes_on_where_that_is_wanted(hub: Hub, folder: Path, watch) -> None:
     first = watch()
-    half_way(hub, first)
+    stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
     second = watch(resume=True)
-    second.until(second.queue.all()[0].id, Phase.DONE)
+    second.wait_for_phase(second.queue.all()[0].id, Phase.DONE)
     assert hub.sent_bytes == SIZE + 1
-    assert models(folder) == ["model1-Q4_0.gguf"]
+    assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
 def test_paused_and_failed_stay_as_they_were(hub: Hub, watch) -> None:
     first = watch()
     hub.hub_faults.append(Fault(status=404))
     failed = first.queue.add(source(2))
-    first.until(failed, Phase.FAILED)
-    paused = half_way(hub, first)
+    first.wait_for_phase(failed, Phase.FAILED)
+    paused = stalled_half_way(hub, first)
     first.queue.pause(paused)
-    first.until(paused, Phase.PAUSED)
+    first.wait_for_phase(paused, Phase.PAUSED)
     first.queue.close()
     second = watch(resume=True)
     states = {one.file: (one.phase, one.error) for one in second.queue.all()}
@@ -65,14 +65,14 @@ def test_paused_and_failed_stay_as_they_were(hub: Hub, watch) -> None:
 
 def test_finished_downloads_are_not_listed_after_a_restart(hub: Hub, watch) -> None:
     first = watch()
-    first.until(first.queue.add(source(1)), Phase.DONE)
+    first.wait_for_phase(first.queue.add(source(1)), Phase.DONE)
     first.queue.close()
     assert watch().queue.all() == ()
 
 
 def test_what_a_crash_left_on_the_disk_is_shown_as_there(hub: Hub, folder: Path, watch) -> None:
     first = watch()
-    half_way(hub, first)
+    stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
     stored = json.loads((folder / "downloads.json").read_text())
@@ -86,7 +86,7 @@ def test_what_a_crash_left_on_the_disk_is_shown_as_there(hub: Hub, folder: Path,
 
 def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path, watch) -> None:
     first = watch()
-    half_way(hub, first)
+    stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
     (folder / "model1-Q4_0.gguf.part").unlink()
@@ -96,7 +96,7 @@ def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path
 
 def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, watch) -> None:
     first = watch()
-    half_way(hub, first)
+    stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
     (folder / "downloads.json").unlink()
@@ -104,7 +104,7 @@ def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, wa
     (found,) = second.queue.all()
     assert (found.phase, found.repository) == (Phase.PAUSED, "maker/model1")
     second.queue.resume(found.id)
-    second.until(found.id, Phase.DONE)
+    second.wait_for_phase(found.id, Phase.DONE)
     assert hub.sent_bytes == SIZE + 1
 
 
@@ -133,7 +133,7 @@ def test_a_queue_that_makes_no_sense_is_left_out(folder: Path, watch, stored: st
 
 def test_the_queue_on_disk_is_plain_json(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
-    half_way(hub, watched)
+    stalled_half_way(hub, watched)
     watched.queue.close()
     (row,) = json.loads((folder / "downloads.json").read_text())["downloads"]
     assert (row["path"], row["phase"]) == ("model1-Q4_0.gguf", "queued")

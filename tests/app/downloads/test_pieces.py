@@ -7,7 +7,7 @@ from pathlib import Path
 from app.downloads.queue import Phase, Source
 from app.net.hub import Piece
 from hostile_hub import Fault, Hub, model_bytes
-from queueing import PATIENCE, models
+from queue_recorder import TIMEOUT_SECONDS, model_files
 
 
 def split(hub: Hub) -> list[bytes]:
@@ -22,14 +22,14 @@ def test_a_split_model_is_one_download_and_shows_up_last(hub: Hub, folder: Path,
     pieces = split(hub)
     watched = watch()
     id = watched.queue.add(Source("maker/split", file="big-00002-of-00003.gguf"))
-    done = watched.until(id, Phase.DONE)
+    done = watched.wait_for_phase(id, Phase.DONE)
     assert done.file == "big-00001-of-00003.gguf"
     assert done.done_bytes == done.size_bytes == sum(map(len, pieces))
     there = [folder / f"big-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
     assert [path.read_bytes() for path in there] == pieces
-    running = [one for one in watched.told if one.phase is Phase.RUNNING]
+    running = [one for one in watched.reports if one.phase is Phase.RUNNING]
     assert {one.size_bytes for one in running} == {sum(map(len, pieces))}, "known from the start"
-    assert [one.path.split("big-")[1][:5] for one in hub.asked_of_store()] == [
+    assert [one.path.split("big-")[1][:5] for one in hub.store_requests()] == [
         "00002",
         "00003",
         "00001",
@@ -42,12 +42,12 @@ def test_a_split_model_goes_on_with_the_pieces_it_has(hub: Hub, folder: Path, wa
     hub.faults += [Fault(), Fault(stall_after=100_000)]
     first = watch()
     id = first.queue.add(Source("maker/split", file="big-00001-of-00003.gguf"))
-    first.when(lambda one: one.id == id and one.done_bytes == len(pieces[1]) + 100_000)
+    first.wait_for(lambda one: one.id == id and one.done_bytes == len(pieces[1]) + 100_000)
     first.queue.close()
     hub.released.set()
     second = watch(resume=True)
     (kept,) = second.queue.all()
-    second.until(kept.id, Phase.DONE)
+    second.wait_for_phase(kept.id, Phase.DONE)
     assert hub.sent_bytes == sum(map(len, pieces))
     assert (folder / "big-00003-of-00003.gguf").read_bytes() == pieces[2]
 
@@ -57,11 +57,11 @@ def test_cancel_of_a_split_model_removes_its_finished_pieces(hub: Hub, folder: P
     hub.faults += [Fault(), Fault(stall_after=100_000)]
     watched = watch()
     id = watched.queue.add(Source("maker/split", file="big-00001-of-00003.gguf"))
-    assert hub.stalled.wait(PATIENCE)
+    assert hub.stalled.wait(TIMEOUT_SECONDS)
     watched.queue.cancel(id)
-    watched.until(id, Phase.CANCELLED)
+    watched.wait_for_phase(id, Phase.CANCELLED)
     watched.queue.close()
-    assert models(folder) == []
+    assert model_files(folder) == []
 
 
 def test_a_wrong_piece_fails_the_whole(hub: Hub, folder: Path, watch) -> None:
@@ -69,5 +69,5 @@ def test_a_wrong_piece_fails_the_whole(hub: Hub, folder: Path, watch) -> None:
     wrong = (Piece("big-00001-of-00003.gguf"), Piece("big-00002-of-00003.gguf", 0, "0" * 64))
     watched = watch()
     id = watched.queue.add(Source("maker/split", file=wrong[0].file, pieces=wrong))
-    assert "SHA-256 differs" in watched.until(id, Phase.FAILED).error
+    assert "SHA-256 differs" in watched.wait_for_phase(id, Phase.FAILED).error
     assert not (folder / "big-00001-of-00003.gguf").exists()

@@ -13,13 +13,22 @@ from app.downloads.queue import Phase, Source
 from app.net.http import WebError
 from app.net.hub import HubError
 from hostile_hub import Fault, Hub
-from queueing import HALF, PATIENCE, QUICK, SIZE, content, half_way, models, source
+from queue_recorder import (
+    HALF,
+    QUICK,
+    SIZE,
+    TIMEOUT_SECONDS,
+    content,
+    model_files,
+    source,
+    stalled_half_way,
+)
 
 
 def test_a_download_tells_its_way_from_queue_to_file(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = watched.queue.add(source(1))
-    done = watched.until(id, Phase.DONE)
+    done = watched.wait_for_phase(id, Phase.DONE)
     assert done.path == folder / "model1-Q4_0.gguf"
     assert done.path.read_bytes() == content(1)
     assert (done.file, done.repository) == ("model1-Q4_0.gguf", "maker/model1")
@@ -40,7 +49,7 @@ def test_all_reports_come_from_one_thread(hub: Hub, watch) -> None:
     watched = watch()
     ids = [watched.queue.add(source(number)) for number in (1, 2, 3)]
     for id in ids:
-        watched.until(id, Phase.DONE)
+        watched.wait_for_phase(id, Phase.DONE)
     assert {thread.name for thread in watched.threads} == {"downloads"}
 
 
@@ -48,123 +57,123 @@ def test_no_more_run_at_once_than_allowed(hub: Hub, watch) -> None:
     watched = watch(parallel=2)
     hub.faults += [Fault(stall_after=HALF), Fault(stall_after=HALF)]
     first, second, third = (watched.queue.add(source(number)) for number in (1, 2, 3))
-    watched.until(first, Phase.RUNNING)
-    watched.until(second, Phase.RUNNING)
+    watched.wait_for_phase(first, Phase.RUNNING)
+    watched.wait_for_phase(second, Phase.RUNNING)
     assert [one.phase for one in watched.queue.all()][2] is Phase.QUEUED
     watched.queue.pause(first)
-    watched.until(third, Phase.DONE)
+    watched.wait_for_phase(third, Phase.DONE)
     hub.released.set()
-    watched.until(second, Phase.DONE)
+    watched.wait_for_phase(second, Phase.DONE)
 
 
 def test_the_same_file_twice_is_one_download(hub: Hub, watch) -> None:
     watched = watch()
-    id = half_way(hub, watched)
+    id = stalled_half_way(hub, watched)
     assert watched.queue.add(source(1)) == id
     assert len(watched.queue.all()) == 1
     watched.queue.pause(id)
     hub.released.set()
     assert watched.queue.add(source(1)) == id, "it goes on instead"
-    watched.until(id, Phase.DONE)
+    watched.wait_for_phase(id, Phase.DONE)
     assert watched.queue.add(source(1)) == id, "it is there"
-    assert len(hub.asked_of_store()) == 2
+    assert len(hub.store_requests()) == 2
 
 
 def test_a_file_deleted_since_is_fetched_again(hub: Hub, watch) -> None:
     watched = watch()
     first = watched.queue.add(source(1))
-    watched.until(first, Phase.DONE).path.unlink()
+    watched.wait_for_phase(first, Phase.DONE).path.unlink()
     second = watched.queue.add(source(1))
     assert second != first
-    assert watched.until(second, Phase.DONE).path.is_file()
+    assert watched.wait_for_phase(second, Phase.DONE).path.is_file()
     assert [one.id for one in watched.queue.all()] == [second]
 
 
 def test_pause_keeps_and_resume_goes_on(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
-    id = half_way(hub, watched)
+    id = stalled_half_way(hub, watched)
     watched.queue.pause(id)
-    paused = watched.until(id, Phase.PAUSED)
+    paused = watched.wait_for_phase(id, Phase.PAUSED)
     assert (paused.done_bytes, paused.bytes_per_second) == (HALF, 0)
-    assert models(folder) == ["model1-Q4_0.gguf.part"]
+    assert model_files(folder) == ["model1-Q4_0.gguf.part"]
     watched.queue.resume(id)
-    watched.until(id, Phase.DONE)
+    watched.wait_for_phase(id, Phase.DONE)
     assert hub.sent_bytes == SIZE + 1
-    assert models(folder) == ["model1-Q4_0.gguf"]
+    assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
 def test_a_download_paused_in_the_queue_never_starts(hub: Hub, watch) -> None:
     watched = watch(parallel=1)
-    first = half_way(hub, watched)
+    first = stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
     watched.queue.pause(second)
     hub.released.set()
-    watched.until(first, Phase.DONE)
+    watched.wait_for_phase(first, Phase.DONE)
     third = watched.queue.add(source(3))
-    watched.until(third, Phase.DONE)
+    watched.wait_for_phase(third, Phase.DONE)
     assert watched.phases(second) == [Phase.QUEUED, Phase.PAUSED]
 
 
 def test_a_queued_download_starts_when_more_may_run_at_once(hub: Hub, watch) -> None:
     watched = watch(parallel=1)
-    first = half_way(hub, watched)
+    first = stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
     watched.queue.set_parallel(2)
-    watched.until(second, Phase.RUNNING)
+    watched.wait_for_phase(second, Phase.RUNNING)
     hub.released.set()
-    watched.until(first, Phase.DONE)
-    watched.until(second, Phase.DONE)
+    watched.wait_for_phase(first, Phase.DONE)
+    watched.wait_for_phase(second, Phase.DONE)
 
 
 def test_cancel_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
-    id = half_way(hub, watched)
+    id = stalled_half_way(hub, watched)
     watched.queue.cancel(id)
-    watched.until(id, Phase.CANCELLED)
+    watched.wait_for_phase(id, Phase.CANCELLED)
     assert watched.queue.all() == ()
     watched.queue.close()
-    assert models(folder) == []
+    assert model_files(folder) == []
 
 
 def test_cancel_of_a_paused_download_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
-    id = half_way(hub, watched)
+    id = stalled_half_way(hub, watched)
     watched.queue.pause(id)
-    watched.until(id, Phase.PAUSED)
+    watched.wait_for_phase(id, Phase.PAUSED)
     watched.queue.cancel(id)
-    watched.until(id, Phase.CANCELLED)
+    watched.wait_for_phase(id, Phase.CANCELLED)
     watched.queue.close()
-    assert models(folder) == []
+    assert model_files(folder) == []
 
 
 def test_a_cancelled_file_can_be_added_again_at_once(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
-    first = half_way(hub, watched)
+    first = stalled_half_way(hub, watched)
     watched.queue.cancel(first)
     second = watched.queue.add(source(1))
-    assert watched.until(second, Phase.DONE).path.read_bytes() == content(1)
-    assert models(folder) == ["model1-Q4_0.gguf"]
+    assert watched.wait_for_phase(second, Phase.DONE).path.read_bytes() == content(1)
+    assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
 def test_cancel_of_a_finished_download_keeps_the_file(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = watched.queue.add(source(1))
-    watched.until(id, Phase.DONE)
+    watched.wait_for_phase(id, Phase.DONE)
     watched.queue.cancel(id)
-    watched.until(id, Phase.CANCELLED)
+    watched.wait_for_phase(id, Phase.CANCELLED)
     watched.queue.close()
-    assert models(folder) == ["model1-Q4_0.gguf"]
+    assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
 def test_a_failure_says_why_and_can_be_tried_again(hub: Hub, watch) -> None:
     watched = watch()
     hub.hub_faults.append(Fault(status=404))
     id = watched.queue.add(source(1))
-    failed = watched.until(id, Phase.FAILED)
+    failed = watched.wait_for_phase(id, Phase.FAILED)
     assert failed.error == "There is no such file on 127.0.0.1."
     assert failed.remedy
     watched.queue.retry(id)
-    done = watched.until(id, Phase.DONE)
+    done = watched.wait_for_phase(id, Phase.DONE)
     assert (done.error, done.remedy) == ("", "")
 
 
@@ -172,9 +181,9 @@ def test_a_retry_goes_on_with_what_arrived(hub: Hub, watch) -> None:
     watched = watch()
     hub.faults += [Fault(close_after=HALF), *[Fault(status=500)] * 4]
     id = watched.queue.add(source(1))
-    assert watched.until(id, Phase.FAILED).done_bytes == HALF
+    assert watched.wait_for_phase(id, Phase.FAILED).done_bytes == HALF
     watched.queue.retry(id)
-    watched.until(id, Phase.DONE)
+    watched.wait_for_phase(id, Phase.DONE)
     assert hub.sent_bytes == SIZE + 1
 
 
@@ -182,14 +191,14 @@ def test_waiting_says_why_and_when(hub: Hub, watch) -> None:
     watched = watch(limits=replace(QUICK, retry_seconds=8, longest_retry_seconds=8))
     hub.faults.append(Fault(status=502))
     id = watched.queue.add(source(1))
-    note = watched.until(id, Phase.WAITING).note
+    note = watched.wait_for_phase(id, Phase.WAITING).note
     assert note.startswith("127.0.0.1 has a fault of its own (502). Trying again in ")
 
 
 def test_speed_is_true_and_nothing_while_stalled(hub: Hub, watch) -> None:
     watched = watch(tick_seconds=0.05)
-    id = half_way(hub, watched)
-    stalled = watched.when(
+    id = stalled_half_way(hub, watched)
+    stalled = watched.wait_for(
         lambda one: one.id == id and one.done_bytes == HALF and one.bytes_per_second == 0
     )
     assert stalled.phase is Phase.RUNNING
@@ -201,9 +210,9 @@ def test_progress_is_told_now_and_then_not_at_every_byte(hub: Hub, watch) -> Non
     began, paced = time.monotonic(), threading.Event()
     hub.gate = lambda sent: paced.wait(max(began + sent / 1_200_000 - time.monotonic(), 0)) or None
     id = watched.queue.add(source(1))
-    watched.until(id, Phase.DONE)
+    watched.wait_for_phase(id, Phase.DONE)
     seconds = time.monotonic() - began
-    assert len(watched.told) <= 6 + 10 * seconds
+    assert len(watched.reports) <= 6 + 10 * seconds
 
 
 def test_another_file_of_the_same_name_goes_to_a_folder_of_its_own(
@@ -211,9 +220,9 @@ def test_another_file_of_the_same_name_goes_to_a_folder_of_its_own(
 ) -> None:
     hub.put("other/maker/model1-Q4_0.gguf", content(9))
     watched = watch()
-    watched.until(watched.queue.add(source(1)), Phase.DONE)
+    watched.wait_for_phase(watched.queue.add(source(1)), Phase.DONE)
     other = Source("other/maker", file="model1-Q4_0.gguf")
-    done = watched.until(watched.queue.add(other), Phase.DONE)
+    done = watched.wait_for_phase(watched.queue.add(other), Phase.DONE)
     assert done.path == folder / "other_maker" / "model1-Q4_0.gguf"
     assert done.path.read_bytes() == content(9)
     assert (folder / "model1-Q4_0.gguf").read_bytes() == content(1)
@@ -226,7 +235,7 @@ def test_two_of_the_same_name_at_once_do_not_meet(hub: Hub, folder: Path, watch)
         watched.queue.add(source(1)),
         watched.queue.add(replace(source(1), repository="other/maker")),
     ]
-    paths = {watched.until(id, Phase.DONE).path for id in ids}
+    paths = {watched.wait_for_phase(id, Phase.DONE).path for id in ids}
     assert {path.read_bytes() for path in paths} == {content(1), content(9)}
 
 
@@ -239,7 +248,7 @@ def test_a_file_that_is_here_already_is_not_fetched(
     stored = hub.files["maker/model1/model1-Q4_0.gguf"]
     wanted = replace(source(1), size_bytes=SIZE + 1, sha256=stored.sha256) if known else source(1)
     watched = watch()
-    done = watched.until(watched.queue.add(wanted), Phase.DONE)
+    done = watched.wait_for_phase(watched.queue.add(wanted), Phase.DONE)
     assert done.note == "This file was here already."
     assert done.path == folder / "model1-Q4_0.gguf"
     assert hub.sent_bytes == 0
@@ -251,7 +260,7 @@ def test_a_damaged_file_of_that_name_is_left_alone(hub: Hub, folder: Path, watch
     damaged[HALF] ^= 1
     (folder / "model1-Q4_0.gguf").write_bytes(bytes(damaged))
     watched = watch()
-    done = watched.until(watched.queue.add(source(1)), Phase.DONE)
+    done = watched.wait_for_phase(watched.queue.add(source(1)), Phase.DONE)
     assert done.path == folder / "maker_model1" / "model1-Q4_0.gguf"
     assert done.path.read_bytes() == content(1)
     assert (folder / "model1-Q4_0.gguf").read_bytes() == bytes(damaged)
@@ -261,7 +270,7 @@ def test_a_direct_link_needs_no_repository(hub: Hub, folder: Path, watch) -> Non
     hub.put("files/plain.gguf", content(7), hashed=False)
     link = Source("", "", "plain.gguf", url=f"{hub.endpoint}/files/plain.gguf")
     watched = watch()
-    done = watched.until(watched.queue.add(link), Phase.DONE)
+    done = watched.wait_for_phase(watched.queue.add(link), Phase.DONE)
     assert (folder / "plain.gguf").read_bytes() == content(7)
     assert (done.repository, done.url) == ("", link.url)
     assert done.note == "Not verified by hash: the server names none."
@@ -275,7 +284,7 @@ def test_no_name_leads_out_of_the_folder(hub: Hub, folder: Path, watch, file: st
     hub.hub_faults.append(Fault(status=404))
     watched = watch()
     id = watched.queue.add(Source("maker/evil", file=file, folder="../outside"))
-    failed = watched.until(id, Phase.FAILED)
+    failed = watched.wait_for_phase(id, Phase.FAILED)
     assert failed.path == folder / "outside" / "evil.gguf"
 
 
@@ -289,30 +298,30 @@ def test_what_is_no_model_file_is_refused_at_once(hub: Hub, watch, file: str) ->
 
 def test_running_downloads_keep_the_room_they_need(hub: Hub, watch) -> None:
     watched = watch(free=lambda folder: SIZE + HALF + 1_000)
-    half_way(hub, watched)
+    stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
-    watched.until(second, Phase.DONE)  # half a file is promised, a whole one is free
-    watched.until(watched.queue.add(source(3)), Phase.DONE)
+    watched.wait_for_phase(second, Phase.DONE)  # half a file is promised, a whole one is free
+    watched.wait_for_phase(watched.queue.add(source(3)), Phase.DONE)
 
 
 def test_a_disk_promised_to_others_is_not_promised_again(hub: Hub, watch) -> None:
     watched = watch(free=lambda folder: SIZE + 100_000)
-    half_way(hub, watched)
+    stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
-    failed = watched.until(second, Phase.FAILED)
+    failed = watched.wait_for_phase(second, Phase.FAILED)
     assert failed.error.startswith("The disk has ")
 
 
 def test_an_endpoint_is_used_from_the_next_start_on(hub: Hub, folder: Path, watch) -> None:
     watched = watch(endpoint="https://hub.invalid")
     watched.queue.set_endpoint(hub.endpoint)
-    watched.until(watched.queue.add(source(1)), Phase.DONE)
+    watched.wait_for_phase(watched.queue.add(source(1)), Phase.DONE)
 
 
 def test_an_endpoint_that_is_not_safe_fails_in_a_sentence(watch) -> None:
     watched = watch()
     watched.queue.set_endpoint("http://hub.invalid")
-    failed = watched.until(watched.queue.add(source(1)), Phase.FAILED)
+    failed = watched.wait_for_phase(watched.queue.add(source(1)), Phase.FAILED)
     assert failed.error == "The address begins with http:, which is not safe."
 
 
@@ -338,8 +347,8 @@ def test_closing_is_prompt_whatever_a_server_does(hub: Hub, watch) -> None:
     watched = watch(limits=replace(QUICK, stall_seconds=3600, retry_seconds=3600))
     hub.faults += [Fault(stall_after=0), Fault(status=500)]
     first, second = watched.queue.add(source(1)), watched.queue.add(source(2))
-    assert hub.stalled.wait(PATIENCE)
-    watched.when(lambda one: one.phase is Phase.WAITING)
+    assert hub.stalled.wait(TIMEOUT_SECONDS)
+    watched.wait_for(lambda one: one.phase is Phase.WAITING)
     watched.queue.close()
     assert [t.name for t in threading.enumerate() if t.name.startswith("download")] == []
     assert {first, second} == {one.id for one in watched.queue.all()}
@@ -350,7 +359,7 @@ def test_a_folder_that_cannot_be_written_fails_in_a_sentence(
 ) -> None:
     folder.write_text("not a folder")
     watched = watch()
-    failed = watched.until(watched.queue.add(source(1)), Phase.FAILED)
+    failed = watched.wait_for_phase(watched.queue.add(source(1)), Phase.FAILED)
     assert failed.error.startswith("model1-Q4_0.gguf could not be written: ")
     watched.queue.close()
     assert "the list of downloads could not be saved" in caplog.text

@@ -13,7 +13,16 @@ import pytest
 
 from app.downloads.partial import part_of, sidecar_of
 from app.downloads.policy import DownloadError, Limits, Phase
-from downloading import HALF, MODEL, SIZE, Told, download, fetch, interrupted, is_whole
+from downloading import (
+    HALF,
+    MODEL,
+    SIZE,
+    ProgressRecorder,
+    download,
+    fetch,
+    interrupted,
+    is_complete,
+)
 from hostile_hub import Fault, Hub, model_bytes, running
 
 
@@ -33,12 +42,12 @@ def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     here = part_of(place).stat().st_size
     assert 0 < here < SIZE
-    told = Told()
+    told = ProgressRecorder()
     job = fetch(hub, place, report=told)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.received_bytes == SIZE - here
     assert told.phases[0] is Phase.VERIFYING, "what was here is hashed first"
-    assert hub.asked_of_store()[-1].headers["If-Range"] == hub.files[MODEL].etag
+    assert hub.store_requests()[-1].headers["If-Range"] == hub.files[MODEL].etag
 
 
 def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -> None:
@@ -47,9 +56,9 @@ def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -
     note = json.loads(sidecar_of(place).read_bytes())
     sidecar_of(place).write_text(json.dumps(note | {"url": "https://mirror.example/x.gguf"}))
     job = fetch(hub, place, sha256=sha256)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.received_bytes < SIZE
-    assert "If-Range" not in hub.asked_of_store()[-1].headers
+    assert "If-Range" not in hub.store_requests()[-1].headers
 
 
 @pytest.mark.parametrize(
@@ -59,15 +68,15 @@ def test_a_part_nobody_vouches_for_is_fetched_anew(hub: Hub, place: Path, note: 
     interrupted(hub, place)
     sidecar_of(place).write_text(note)
     assert fetch(hub, place).received_bytes == SIZE
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_changed_file_is_fetched_anew_with_a_note(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(SIZE + 5, seed=3), etag='"v2"')
-    told = Told()
+    told = ProgressRecorder()
     job = fetch(hub, place, report=told)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.received_bytes == SIZE + 5
     assert "The file on the server has changed; starting again." in told.notes
 
@@ -76,14 +85,14 @@ def test_a_changed_file_behind_an_unchanged_etag_is_noticed(hub: Hub, place: Pat
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(SIZE, seed=3))
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_new_etag_of_the_store_alone_costs_no_trust(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.files[MODEL].etag = '"another store"'
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_weak_etag_is_no_condition(hub: Hub, place: Path) -> None:
@@ -91,16 +100,16 @@ def test_a_weak_etag_is_no_condition(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
     fetch(hub, place)
-    assert is_whole(hub, place)
-    assert "If-Range" not in hub.asked_of_store()[-1].headers
+    assert is_complete(hub, place)
+    assert "If-Range" not in hub.store_requests()[-1].headers
 
 
 def test_a_server_that_cannot_continue_starts_again(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.files[MODEL].resumable = False
-    told = Told()
+    told = ProgressRecorder()
     fetch(hub, place, report=told)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert "The file on the server cannot be continued; starting again." in told.notes
 
 
@@ -111,7 +120,7 @@ def test_416_for_a_whole_part_is_the_end(hub: Hub, place: Path) -> None:
     part_of(place).write_bytes(hub.files[MODEL].content)
     sidecar_of(place).write_text(json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}))
     job.run()
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.received_bytes == 0
 
 
@@ -120,14 +129,14 @@ def test_416_for_a_part_of_something_else_starts_again(hub: Hub, place: Path) ->
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(1_000), hashed=False)
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_partial_answer_from_elsewhere_is_not_taken_in(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.faults.append(Fault(shift=5))
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
@@ -137,8 +146,8 @@ def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
     part_of(place).write_bytes(whole.content)
     sidecar_of(place).write_text(json.dumps({"url": job.url, "size_bytes": SIZE}))
     job.run()
-    assert is_whole(hub, place)
-    assert hub.asked == []
+    assert is_complete(hub, place)
+    assert hub.requests == []
 
 
 def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> None:
@@ -148,7 +157,7 @@ def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> Non
     content[-1000:] = bytes(1000)  # as a power cut leaves it
     part.write_bytes(bytes(content))
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place: Path) -> None:
@@ -157,7 +166,7 @@ def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place:
     note = json.loads(sidecar_of(place).read_bytes())
     sidecar_of(place).write_text(json.dumps(note | {"done_bytes": 1_000}))
     assert fetch(hub, place).received_bytes == SIZE - 1_000
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
@@ -193,7 +202,7 @@ def test_a_full_disk_keeps_what_arrived(
     assert part_of(place).stat().st_size == HALF
     assert not place.exists()
     assert fetch(hub, place).received_bytes == SIZE - HALF
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
@@ -209,4 +218,4 @@ def test_a_limit_of_the_system_keeps_what_arrived(hub: Hub, place: Path) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert part_of(place).stat().st_size == HALF
     assert fetch(hub, place).received_bytes == SIZE - HALF
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)

@@ -16,11 +16,11 @@ from downloading import (
     MODEL,
     QUICK,
     SIZE,
-    Told,
+    ProgressRecorder,
     download,
+    expect_error,
     fetch,
-    is_whole,
-    refused,
+    is_complete,
 )
 from hostile_hub import Fault, Hub, model_bytes, running
 
@@ -38,9 +38,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_file_arrives_whole_and_verified(hub: Hub, place: Path) -> None:
-    told = Told()
+    told = ProgressRecorder()
     job = fetch(hub, place, report=told)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.sha256 == hub.files[MODEL].sha256
     assert (job.done_bytes, job.size_bytes, job.note) == (SIZE, SIZE, "")
     assert told.phases == [Phase.CONNECTING, Phase.RUNNING, Phase.VERIFYING]
@@ -72,9 +72,9 @@ def test_the_name_is_given_only_when_all_is_verified(hub: Hub, place: Path) -> N
 )
 def test_a_passing_fault_costs_only_time(hub: Hub, place: Path, fault: Fault) -> None:
     hub.faults.append(fault)
-    told = Told()
+    told = ProgressRecorder()
     fetch(hub, place, report=told)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert Phase.WAITING in told.phases
     waiting = told.notes[told.phases.index(Phase.WAITING)]
     assert waiting.endswith("Trying again.")
@@ -83,7 +83,7 @@ def test_a_passing_fault_costs_only_time(hub: Hub, place: Path, fault: Fault) ->
 def test_an_answer_without_a_length_is_enough(hub: Hub, place: Path) -> None:
     hub.faults.append(Fault(no_length=True))
     assert fetch(hub, place).size_bytes == SIZE
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_an_answer_of_unknown_length_without_a_hash_is_taken_as_it_is(
@@ -92,12 +92,12 @@ def test_an_answer_of_unknown_length_without_a_hash_is_taken_as_it_is(
     hub.files[MODEL].hashed = False
     hub.faults.append(Fault(no_length=True))
     assert fetch(hub, place).size_bytes == SIZE
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_the_wait_is_said_in_seconds_when_it_is_long(hub: Hub, place: Path) -> None:
     hub.faults.append(Fault(status=429, headers={"Retry-After": "120"}))
-    told = Told()
+    told = ProgressRecorder()
     job = download(hub, place, report=lambda phase, note: (told(phase, note), stop_when(phase)))
 
     def stop_when(phase: Phase) -> None:
@@ -112,16 +112,16 @@ def test_the_wait_is_said_in_seconds_when_it_is_long(hub: Hub, place: Path) -> N
 def test_what_arrived_before_a_fault_is_not_fetched_again(hub: Hub, place: Path) -> None:
     hub.faults += [Fault(close_after=at) for at in (100_000, 100_000, 100_000)]
     job = fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.received_bytes == SIZE
-    ranges = [one.headers.get("Range") for one in hub.asked_of_store()]
+    ranges = [one.headers.get("Range") for one in hub.store_requests()]
     assert ranges == [None, "bytes=100000-", "bytes=200000-", "bytes=300000-"]
 
 
 def test_faults_without_end_are_borne_while_something_arrives(hub: Hub, place: Path) -> None:
     hub.faults += [Fault(close_after=30_000) for _ in range(19)]
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_a_server_that_never_delivers_ends_in_one_sentence(
     hub: Hub, place: Path, fault: Fault, says: str
 ) -> None:
     hub.faults += [fault] * 4
-    assert says in str(refused(hub, place))
-    assert len(hub.asked_of_store()) == QUICK.attempts
+    assert says in str(expect_error(hub, place))
+    assert len(hub.store_requests()) == QUICK.attempts
 
 
 def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
@@ -146,8 +146,8 @@ def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
     stored.resumable = False
     # A clean end: of what stood before a reset, more may arrive the next time, which is progress.
     hub.faults += [Fault(close_after=HALF) for _ in range(50)]
-    assert "broke off before the end" in str(refused(hub, place))
-    assert len(hub.asked_of_store()) == QUICK.attempts + 1
+    assert "broke off before the end" in str(expect_error(hub, place))
+    assert len(hub.store_requests()) == QUICK.attempts + 1
 
 
 @pytest.mark.parametrize(
@@ -160,25 +160,25 @@ def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
 )
 def test_a_wrong_length_is_tried_again_then_refused(hub: Hub, place: Path, fault: Fault) -> None:
     hub.faults += [fault] * 9
-    says = str(refused(hub, place))
+    says = str(expect_error(hub, place))
     assert f"{SIZE:,}" in says
-    assert len(hub.asked_of_store()) == QUICK.wrong_attempts
+    assert len(hub.store_requests()) == QUICK.wrong_attempts
 
 
 def test_a_length_other_than_the_catalogs_is_refused(hub: Hub, place: Path) -> None:
-    says = str(refused(hub, place, size_bytes=SIZE + 7))
+    says = str(expect_error(hub, place, size_bytes=SIZE + 7))
     assert says == f"The file on 127.0.0.1 has {SIZE:,} bytes where {SIZE + 7:,} were expected."
 
 
 def test_a_wrong_hash_leaves_nothing(hub: Hub, place: Path) -> None:
     wrong = model_bytes(SIZE, seed=2)
     hub.faults.append(Fault(content=wrong))
-    assert "SHA-256 differs" in str(refused(hub, place))
+    assert "SHA-256 differs" in str(expect_error(hub, place))
     assert list(place.parent.iterdir()) == []
 
 
 def test_a_hash_other_than_the_catalogs_leaves_nothing(hub: Hub, place: Path) -> None:
-    assert "SHA-256 differs" in str(refused(hub, place, sha256="0" * 64))
+    assert "SHA-256 differs" in str(expect_error(hub, place, sha256="0" * 64))
     assert list(place.parent.iterdir()) == []
 
 
@@ -186,13 +186,13 @@ def test_one_changed_bit_is_noticed(hub: Hub, place: Path) -> None:
     content = bytearray(hub.files[MODEL].content)
     content[HALF] ^= 1
     hub.faults.append(Fault(content=bytes(content)))
-    assert "SHA-256 differs" in str(refused(hub, place))
+    assert "SHA-256 differs" in str(expect_error(hub, place))
 
 
 def test_without_a_hash_it_is_said_so(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     job = fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
     assert job.note == "Not verified by hash: the server names none."
 
 
@@ -200,14 +200,14 @@ def test_an_etag_of_the_store_is_no_hash(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     hub.files[MODEL].etag = f'"{"a" * 64}"'
     fetch(hub, place)
-    assert is_whole(hub, place)
+    assert is_complete(hub, place)
 
 
 def test_a_web_page_never_becomes_a_model(hub: Hub, place: Path) -> None:
     page = Fault(content=b"<!doctype html>" * 999, headers={"Content-Type": "text/html"})
     hub.files[MODEL].hashed = False
     hub.faults.append(page)
-    says = str(refused(hub, place))
+    says = str(expect_error(hub, place))
     assert says == "127.0.0.1 sent a web page instead of a model file."
     assert list(place.parent.iterdir()) == []
 
@@ -217,14 +217,14 @@ def test_a_file_without_the_magic_never_becomes_a_model(
     hub: Hub, place: Path, content: bytes
 ) -> None:
     hub.put(MODEL, content)
-    refused(hub, place)
+    expect_error(hub, place)
     assert not part_of(place).exists()
 
 
 def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:
     hub.redirect = "/loop"
-    assert "in a loop" in str(refused(hub, place))
-    assert len(hub.asked) == 11
+    assert "in a loop" in str(expect_error(hub, place))
+    assert len(hub.requests) == 11
 
 
 @pytest.mark.parametrize(
@@ -242,13 +242,13 @@ def test_a_refusal_of_the_hub_is_final(
     hub: Hub, place: Path, status: int, headers: dict[str, str], says: str
 ) -> None:
     hub.hub_faults.append(Fault(status=status, headers=headers))
-    assert says in str(refused(hub, place))
-    assert len(hub.asked) == 1
+    assert says in str(expect_error(hub, place))
+    assert len(hub.requests) == 1
 
 
 def test_a_missing_file_is_one_sentence(hub: Hub, place: Path) -> None:
     hub.files.clear()
-    assert str(refused(hub, place)) == "There is no such file on 127.0.0.1."
+    assert str(expect_error(hub, place)) == "There is no such file on 127.0.0.1."
 
 
 def test_a_server_that_is_not_there_is_one_sentence(hub: Hub, place: Path) -> None:
@@ -309,7 +309,7 @@ def test_stopping_before_the_start_fetches_nothing(hub: Hub, place: Path) -> Non
     job.stop()
     with pytest.raises(Stopped):
         job.run()
-    assert hub.asked_of_store() == []
+    assert hub.store_requests() == []
 
 
 def test_probing_tells_size_and_hash_without_fetching(hub: Hub) -> None:

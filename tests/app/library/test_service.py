@@ -106,7 +106,7 @@ def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
     assert "1.1 GB" in line.sentence
     assert line.trouble
     assert online.library_state.downloads == ()
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 def test_room_promised_to_other_downloads_is_not_given_twice(

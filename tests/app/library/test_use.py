@@ -144,4 +144,4 @@ def test_a_models_own_context_is_what_it_is_loaded_with(
     assert (stage.engine.load.path, stage.engine.load.context) == (path, 1024)
     assert stage.engine.load.cache is CacheType.Q8_0
     assert settings_file.load(tmp_path / "settings.json").context == 0
-    stage.rest()
+    stage.wait_for_animations()

@@ -125,13 +125,13 @@ def test_no_text_breaks_the_check_of_addresses(text: str) -> None:
 
 def test_redirects_are_followed_to_the_end(hub: Hub) -> None:
     assert body(hub.url(MODEL)) == model_bytes(50_000)
-    assert len(hub.asked) == 2
+    assert len(hub.requests) == 2
 
 
 def test_at_most_ten_redirects_are_followed(hub: Hub) -> None:
     with pytest.raises(WebError, match=r"^127.0.0.1 redirects in a loop\.$"):
         ask(f"{hub.endpoint}/loop")
-    assert len(hub.asked) == 11
+    assert len(hub.requests) == 11
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_redirect_to_an_unsafe_address_is_not_followed(hub: Hub, location: str
     hub.redirect = location
     with pytest.raises(WebError):
         ask(hub.url(MODEL))
-    assert len(hub.asked) == 1
+    assert len(hub.requests) == 1
 
 
 def test_a_redirect_of_any_bytes_is_one_address(hub: Hub) -> None:
@@ -175,7 +175,7 @@ def test_a_certificate_nobody_vouches_for_is_refused(
     with pytest.raises(WebError, match=r"^127.0.0.1 could not prove who it is: ") as caught:
         ask(secure.url(MODEL))
     assert not caught.value.retry
-    assert secure.asked == []
+    assert secure.requests == []
 
 
 def test_a_certificate_for_another_host_is_refused(secure: Hub) -> None:
@@ -243,7 +243,7 @@ def test_a_download_goes_through_the_proxy(secure: Hub, tmp_path: Path) -> None:
         job.run()
     assert place.read_bytes() == model_bytes(50_000)
     assert [head.split(" HTTP/")[0] for head in between.heads] == ["CONNECT hub.invalid:443"] * 2
-    seen = [name for one in secure.asked for name in one.headers]
+    seen = [name for one in secure.requests for name in one.headers]
     assert not [name for name in seen if "authorization" in name.lower()], "the hub sees no secret"
 
 
@@ -310,7 +310,7 @@ def test_what_names_the_user_is_not_sent_on_to_another_host(hub: Hub) -> None:
     answer = ask(hub.url(MODEL), headers={"Authorization": "Bearer secret", "X-Kept": "1"})
     answer.close()
     assert answer.status == 200
-    first, second = hub.asked
+    first, second = hub.requests
     assert first.headers["Authorization"] == "Bearer secret"
     assert "Authorization" not in second.headers
     assert (second.headers["Host"], second.headers["X-Kept"]) == (f"localhost:{hub.port}", "1")
@@ -321,7 +321,7 @@ def test_cookies_are_not_sent_back(hub: Hub) -> None:
         Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "Set-Cookie": "id=1; Path=/"})
     )
     assert body(hub.url(MODEL)) == model_bytes(50_000)
-    assert [one.headers.get("Cookie") for one in hub.asked] == [None, None]
+    assert [one.headers.get("Cookie") for one in hub.requests] == [None, None]
 
 
 def test_no_address_is_logged(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:

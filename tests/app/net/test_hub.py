@@ -177,7 +177,7 @@ def test_a_search_asks_as_the_hub_documents_it(hub: Hub) -> None:
     assert search("bonsai & co", hub.endpoint, limit=7) == (
         Repository("o/n", 12345, 67, False, "apache-2.0", 2, "2026-08-01"),
     )
-    (asked,) = hub.asked
+    (asked,) = hub.requests
     query = urllib.parse.parse_qs(urllib.parse.urlsplit(asked.path).query)
     assert query == {
         "search": ["bonsai & co"],
@@ -261,7 +261,7 @@ def test_files_come_with_size_and_hash_smallest_model_first(hub: Hub) -> None:
     ]
     assert (got[1].size_bytes, got[1].sha256) == (9_000, HASH)
     assert got[1].source == Source("o/n", "main", "n-Q8_0.gguf", 9_000, HASH)
-    assert hub.asked[0].path == "/api/models/o/n/tree/main?recursive=1"
+    assert hub.requests[0].path == "/api/models/o/n/tree/main?recursive=1"
 
 
 def test_a_split_model_is_one_file(hub: Hub) -> None:
@@ -302,7 +302,7 @@ def test_a_listing_without_end_ends(hub: Hub) -> None:
     itself = f"{hub.endpoint}/api/models/o/n/tree/main"
     listing(hub, [listed("a.gguf")], {"Link": f'<{itself}>; rel="next"'})
     assert files("o/n", hub.endpoint)
-    assert len(hub.asked) == 10
+    assert len(hub.requests) == 10
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_size_and_hash_are_taken_only_where_they_are_ones(
 def test_a_name_that_is_none_is_not_asked_for(hub: Hub, name: str) -> None:
     with pytest.raises(HubError):
         files(name, hub.endpoint)
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 Asking = Callable[[str], object]

@@ -12,7 +12,7 @@ from app.store.adapters import marks_of, marks_text
 from app.store.schema import MIGRATIONS
 from app.store.store import AdapterMark, MessageState, Store, StoredUse, StoreError
 from engine import Role
-from stored import all_messages
+from store_contents import all_messages
 
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a5f3a5f3a"), AdapterMark("猫の言葉", -1.5, ""))
 STACK = (

@@ -133,7 +133,7 @@ def test_the_window_says_where_the_text_of_a_lost_change_is(
     assert str(kept) in notice.remedy
     stage.controller.close_notice("unsaved")
     stage.archive.write(too_long, text="Another one")
-    stage.settle()
+    stage.wait_until_idle()
     assert "unsaved" not in stage.state.notices, "told once"
     assert "Another one" in kept.read_text(encoding="utf-8")
 
@@ -143,15 +143,15 @@ def test_a_message_that_cannot_be_saved_is_kept(
 ) -> None:
     stage.ready(MODEL)
     assert stage.controller.send("Is this kept?")
-    stage.settle()
+    stage.wait_until_idle()
     shown = stage.state.current
     assert shown is not None  # the store has no conversation 999
     stage.archive.write(lambda store: stage.archive.conversations.pair(shown, 999))
     stage.engine.write("Some words")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.controller.send("And this?")
-    stage.settle()
+    stage.wait_until_idle()
     (kept,) = stage.folder.glob("*unsaved*")
     assert "And this?" in kept.read_text(encoding="utf-8")
     assert "unsaved" in stage.state.notices

@@ -17,7 +17,7 @@ from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS
 from app.store.store import DamagedStore, MessageState, ReadOnlyStore, Store, StoreError
 from crash_store import rounds
 from engine import Role
-from stored import all_messages
+from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534

@@ -139,10 +139,10 @@ def test_the_window_shows_conversations_it_cannot_save(
             assert stage.controller.send("And at night?")
             stage.engine.write("Black.")
             stage.engine.finish()
-            stage.settle()
+            stage.wait_until_idle()
             assert stage.state.messages[-1].text == "Black."
         until(lambda: "store" not in stage.state.notices)
-        stage.settle()
+        stage.wait_until_idle()
     finally:
         stage.close()
     store = Store.open(path)

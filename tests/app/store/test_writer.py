@@ -15,7 +15,7 @@ from app.store.writer import Archive
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, flush, until
-from stored import all_messages
+from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,7 +47,7 @@ def test_a_locked_store_is_told_and_tried_again(
     assert stage.state.messages[-1].text == "Yes, in memory."
     other.close()
     until(lambda: "store" not in stage.state.notices)
-    stage.settle()
+    stage.wait_until_idle()
     texts: list[list[str]] = []
     stage.archive.read(
         lambda store: [m.text for m in store.branch(store.conversations()[0].id)], texts.append
@@ -69,7 +69,7 @@ def test_a_damaged_store_can_be_moved_aside_from_the_window(
     until(lambda: "store" not in stage.state.notices)
     assert list(stage.folder.glob("conversations.damaged-*"))
     assert stage.controller.send("A new beginning")
-    stage.settle()
+    stage.wait_until_idle()
     titles: list[str] = []
     stage.archive.read(lambda store: store.conversations()[0].title, titles.append)
     until(lambda: bool(titles))
@@ -156,7 +156,7 @@ from stage import Stage, flush
 stage = Stage(Path(sys.argv[1]))
 stage.ready(MODEL)
 stage.controller.send("Count")
-stage.settle()
+stage.wait_until_idle()
 number = 0
 print("go", flush=True)
 while True:
@@ -203,14 +203,14 @@ def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
     store.close()
     stage.ready(MODEL)
     stage.controller.open_conversation(made.id)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].state is MessageState.INTERRUPTED
     stage.controller.continue_answer(left.id)
     stage.drain()
-    assert stage.engine.asked.turns[-1].text == "1 2 3"
+    assert stage.engine.last_generate.turns[-1].text == "1 2 3"
     stage.engine.write(" 4")
     stage.engine.finish(FinishReason.END)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "1 2 3 4"
 
 
@@ -273,7 +273,7 @@ def test_a_sibling_shown_while_an_answer_grows_costs_no_text(stage: Stage) -> No
     growing = stage.state.messages[-1].id
     stage.controller.show_sibling(growing, -1)
     stage.engine.write("3 ")
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "one"
     stage.engine.write("4 ")
     stage.drain()
@@ -281,10 +281,10 @@ def test_a_sibling_shown_while_an_answer_grows_costs_no_text(stage: Stage) -> No
     stage.engine.write("5 ")
     stage.drain()
     stage.engine.write("6")
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "1 2 3 4 5 6"
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].text == "1 2 3 4 5 6"
 
 
@@ -297,7 +297,7 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
     stage.engine.finish()
     stage.drain()
     stage.controller.regenerate(stage.state.messages[-1].id)
-    stage.settle()
+    stage.wait_until_idle()
     full = [True]
 
     def fail(store: Store) -> None:
@@ -307,10 +307,10 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
     stage.archive.write(fail)
     stage.engine.write("two")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     shown = [m.text for m in stage.state.messages]
     stage.controller.show_sibling(stage.state.messages[-1].id, 0)
-    stage.settle()
+    stage.wait_until_idle()
     assert [m.text for m in stage.state.messages] == shown == ["Count", "two"]
     full[0] = False
 
@@ -324,10 +324,10 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
     store.close()
     stage.ready(MODEL)
     stage.controller.open_conversation(old.id)
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.send("Today")
     stage.engine.write("one ")
-    stage.settle()
+    stage.wait_until_idle()
 
     def damage(store: Store) -> None:
         store.close()
@@ -335,7 +335,7 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
         stage.archive.path.write_bytes(b"no database " * 4000)
 
     stage.archive.write(damage)
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.conversations.rename(old.id, "Renamed meanwhile")
     until(lambda: "store" in stage.state.notices)
     stage.engine.write("two ")
@@ -344,19 +344,19 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
     until(lambda: "repair" in stage.state.notices and "store" not in stage.state.notices)
     stage.engine.write("three")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.new_conversation()
     stage.controller.send("A new one")
     stage.engine.write("one")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     held: dict[str, list[str]] = {}
 
     def read(store: Store) -> None:
         held.update({c.title: [m.text for m in store.branch(c.id)] for c in store.conversations()})
 
     stage.archive.write(read)
-    stage.settle()
+    stage.wait_until_idle()
     assert held == {
         "Renamed meanwhile": ["Yesterday", "Today", "one two three"],
         "A new one": ["A new one", "one"],

@@ -16,8 +16,8 @@ from shiboken6 import isValid
 
 from app.ui.adapters.strength_slider import StrengthSlider
 from app.ui.transcript.view import Transcript
-from reader import CODE, clipboard, laid_out, message, open_transcript
 from stage import flush
+from transcript_driver import CODE, clipboard, message, open_transcript, wait_for_layout
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,7 +119,7 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
 
 def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LINKS + CODE)])
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     found = controls(view, 0)
     thoughts, *links, code, _, _ = found
     assert links == ["a fine page", "mail", "cell"]

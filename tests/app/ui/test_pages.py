@@ -21,7 +21,7 @@ def talk(stage: Stage) -> Stage:
     stage.window.composer.submitted.emit("Why is the sky blue?")
     stage.engine.write("Because of the air.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     return stage
 
 
@@ -45,11 +45,11 @@ def test_an_answer_out_of_sight_is_not_asked_again(talk: Stage, page: str) -> No
     window = talk.window
     window.actions_by_id[page].trigger()
     window.actions_by_id["regenerate"].trigger()
-    talk.settle()
+    talk.wait_until_idle()
     assert talk.engine.count(Generate) == 1
     window.close_page()
     window.actions_by_id["regenerate"].trigger()
-    talk.settle()
+    talk.wait_until_idle()
     assert talk.engine.count(Generate) == 2
 
 
@@ -58,7 +58,7 @@ def test_trouble_is_told_on_every_page(talk: Stage, page: str) -> None:
     talk.window.actions_by_id[page].trigger()
     talk.controller.load_model(Path("/models/other.gguf"))
     talk.engine.fail_load("The file is cut short.", "Download it again.", model_gone=False)
-    talk.settle()
+    talk.wait_until_idle()
     words = [
         each.text()
         for each in talk.window.findChildren(QLabel)

@@ -52,11 +52,11 @@ def test_typed_text_goes_out_and_the_answer_comes_back(qtbot: QtBot, stage: Stag
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "Why is the sky blue?")
     assert stage.window.composer.text() == ""
-    assert stage.engine.asked.turns[0].text == "Why is the sky blue?"
+    assert stage.engine.last_generate.turns[0].text == "Why is the sky blue?"
     assert stage.window.composer.busy
     stage.engine.write("Because of the air.")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert not stage.window.composer.busy
     assert stage.state.messages[-1].text == "Because of the air."
     assert stage.window.windowTitle() == "Why is the sky blue? — Tokonoma"
@@ -69,7 +69,7 @@ def test_the_window_is_usable_while_the_model_loads(qtbot: QtBot, stage: Stage) 
     assert stage.window.composer.text() == ""
     stage.engine.finish_load()
     stage.drain()
-    assert stage.engine.asked.turns[0].text == "Early"
+    assert stage.engine.last_generate.turns[0].text == "Early"
 
 
 def test_the_composer_is_free_while_an_answer_is_written(qtbot: QtBot, stage: Stage) -> None:
@@ -84,9 +84,9 @@ def test_escape_stops_the_answer(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "Go on for ever")
     qtbot.keyClick(stage.window.composer.editor, Qt.Key.Key_Escape)
-    assert stage.engine.last(Cancel) == Cancel(stage.engine.asked.request)
+    assert stage.engine.last(Cancel) == Cancel(stage.engine.last_generate.request)
     stage.engine.finish(FinishReason.CANCELLED)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.messages[-1].state is MessageState.STOPPED
 
 
@@ -107,7 +107,7 @@ def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
     button = stage.window.chat.empty_view.suggestions[1]
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     stage.drain()
-    assert stage.engine.asked.turns[0].text == button.text()
+    assert stage.engine.last_generate.turns[0].text == button.text()
 
 
 def test_without_a_model_the_empty_view_says_how_to_get_one(stage: Stage) -> None:
@@ -147,7 +147,7 @@ def test_a_sent_message_leaves_no_draft_behind(qtbot: QtBot, stage: Stage) -> No
 def test_a_draft_is_there_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     stage.controller.drafts.keep(None, "not sent yet")
-    stage.settle()
+    stage.wait_until_idle()
     again = Stage(stage.folder / "other")
     again.archive.path = stage.archive.path
     stage.archive.close()
@@ -220,7 +220,7 @@ def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) ->
     press(qtbot, stage, "sidebar")
     assert stage.window.sidebar.isHidden()
     assert not stage.window.top_bar.show_button.isHidden()
-    stage.settle()
+    stage.wait_until_idle()
     assert load(stage.folder / "settings.json").sidebar_open is False
     press(qtbot, stage, "search")
     assert not stage.window.sidebar.isHidden()
@@ -239,7 +239,7 @@ def test_a_narrow_window_makes_room_and_a_wide_one_brings_it_back(stage: Stage) 
 def test_the_theme_goes_round_and_is_kept(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     press(qtbot, stage, "theme")
-    stage.settle()
+    stage.wait_until_idle()
     assert load(stage.folder / "settings.json").theme == "dark"
     assert stage.theme.palette.dark
 
@@ -249,7 +249,7 @@ def test_the_last_answer_is_copied_as_markdown(qtbot: QtBot, stage: Stage) -> No
     type_and_send(qtbot, stage, "Hello")
     stage.engine.write("**bold** answer")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     press(qtbot, stage, "copy_answer")
     assert QGuiApplication.clipboard().text() == "**bold** answer"
 
@@ -259,7 +259,7 @@ def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
     type_and_send(qtbot, stage, "Hello")
     stage.engine.write("Hi")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     press(qtbot, stage, "regenerate")
     stage.drain()
     assert stage.engine.count(Generate) == 2

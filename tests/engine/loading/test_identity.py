@@ -112,14 +112,14 @@ def test_hashing_can_be_cancelled(tmp_path: Path, memory: Path) -> None:
 def test_a_model_is_hashed_only_for_a_saved_session_that_may_help(tmp_path: Path) -> None:
     bench = Bench()
     bench.load(tiny.write(tmp_path / "first.gguf", context=1024))
-    bench.ask(1, "something worth keeping", max_tokens=3)
+    bench.generate(1, "something worth keeping", max_tokens=3)
     bench.save(2)
     other = tiny.write(tmp_path / "other.gguf", seed=5, context=1024)
     os.utime(other, ns=(OLD, OLD))
     memory = snapshots_folder().parent / "hashes.json"
     bench.load(other, request=3)
-    bench.ask(4, "never said before, and of some length all the same", max_tokens=3)
+    bench.generate(4, "never said before, and of some length all the same", max_tokens=3)
     assert not memory.exists()
-    bench.bring(5, "something worth keeping, and more")
+    bench.load_snapshot(5, "something worth keeping, and more")
     assert str(other) in memory.read_text()
     bench.engine.stop()

@@ -36,17 +36,17 @@ from engine import (
     snapshots_size,
 )
 from engine_bench import (
+    AMPLE_BYTES,
     GREEDY,
-    PATIENCE,
-    PLENTY,
     SEEDED,
+    TIMEOUT_SECONDS,
     Bench,
-    made_plain,
-    read_tokens,
-    spoken,
-    talk,
-    tokens_of,
+    answer_text,
+    computed_prompt_tokens,
+    count_tokens,
+    run_turns,
     turns_of,
+    with_printable_output,
 )
 
 KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture to the vocabulary it has here
@@ -62,12 +62,12 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tiny.write(tmp_path / "tiny.gguf", architecture=request.param, context=2048)
-    return made_plain(path)
+    return with_printable_output(path)
 
 
 @pytest.fixture
 def llama(tmp_path: Path) -> Path:
-    return made_plain(tiny.write(tmp_path / "tiny.gguf", context=2048))
+    return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=2048))
 
 
 @pytest.fixture
@@ -84,24 +84,24 @@ def root(llama: Path) -> Path:
 def test_a_conversation_comes_back_in_another_engine(cache: CacheType, model: Path) -> None:
     bench = Bench()
     bench.load(model, cache=cache)
-    texts = talk(bench, 5)
+    texts = run_turns(bench, 5)
     saved = bench.save(1)
-    expected = spoken(bench.ask(2, *texts, "and then", max_tokens=20))
+    expected = answer_text(bench.generate(2, *texts, "and then", max_tokens=20))
     bench.engine.stop()
     assert saved.tokens > 100
     assert saved.size_bytes == snapshots_size() > 0
     assert saved.evicted == 0
     again = Bench()
     again.load(model, cache=cache)
-    loaded = again.bring(3, *texts)
+    loaded = again.load_snapshot(3, *texts)
     assert loaded.refused == ""
     assert loaded.restored_tokens >= saved.tokens - 1
     assert loaded.total_tokens - 4 <= loaded.ready_tokens <= loaded.total_tokens
     assert loaded.seconds > 0
     assert loaded.reading_seconds == 0
-    events = again.ask(4, *texts, "and then", max_tokens=20)
-    assert read_tokens(events) < 45
-    assert spoken(events) == expected
+    events = again.generate(4, *texts, "and then", max_tokens=20)
+    assert computed_prompt_tokens(events) < 45
+    assert answer_text(events) == expected
     again.engine.stop()
 
 
@@ -111,35 +111,35 @@ def test_an_answer_goes_on_in_another_engine_as_if_it_had_never_stopped(
 ) -> None:
     bench = Bench()
     bench.load(llama)
-    whole = spoken(bench.ask(1, "hello", max_tokens=60, sampling=sampling))
+    whole = answer_text(bench.generate(1, "hello", max_tokens=60, sampling=sampling))
     bench.load(llama, request=2)
-    begun = spoken(bench.ask(3, "hello", max_tokens=23, sampling=sampling))
+    begun = answer_text(bench.generate(3, "hello", max_tokens=23, sampling=sampling))
     assert bench.save(4).tokens
     bench.engine.stop()
     again = Bench()
     again.load(llama)
-    events = again.ask(6, "hello", begun, max_tokens=60 - 23, sampling=sampling)
-    assert begun + spoken(events) == whole
-    assert read_tokens(events) == 1
+    events = again.generate(6, "hello", begun, max_tokens=60 - 23, sampling=sampling)
+    assert begun + answer_text(events) == whole
+    assert computed_prompt_tokens(events) == 1
     again.engine.stop()
 
 
 def test_switching_conversations_brings_each_back_by_itself(bench: Bench, model: Path) -> None:
     bench.load(model)
-    one = talk(bench, 4)
+    one = run_turns(bench, 4)
     assert bench.save(1, "one").tokens
     two = ["something else altogether"]
-    two.append(spoken(bench.ask(2, *two, max_tokens=20)))
+    two.append(answer_text(bench.generate(2, *two, max_tokens=20)))
     assert bench.save(3, "two").tokens
-    assert read_tokens(bench.ask(4, *one, "more", max_tokens=2)) < 45
-    assert read_tokens(bench.ask(5, *two, "more", max_tokens=2)) < 45
+    assert computed_prompt_tokens(bench.generate(4, *one, "more", max_tokens=2)) < 45
+    assert computed_prompt_tokens(bench.generate(5, *two, "more", max_tokens=2)) < 45
 
 
 def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:
     bench.load(model)
     assert bench.save(1).tokens == 0
     assert snapshots_size() == 0
-    talk(bench, 2)
+    run_turns(bench, 2)
     first = bench.save(2)
     assert first.tokens
     assert bench.save(3) == SnapshotSaved(3, 0, 0, 0.0, 0)
@@ -150,23 +150,23 @@ def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:
 
 def test_what_was_brought_back_is_not_written_again(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    texts = talk(bench, 3)
+    texts = run_turns(bench, 3)
     bench.save(1)
     bench.load(llama, request=2)
-    assert bench.bring(3, *texts).restored_tokens
+    assert bench.load_snapshot(3, *texts).restored_tokens
     assert bench.save(4).tokens == 0
-    bench.ask(5, *texts, "more", max_tokens=2)
+    bench.generate(5, *texts, "more", max_tokens=2)
     assert bench.save(6).tokens
     assert len(list(snapshots_folder().glob("*"))) == 1
 
 
 def test_a_live_session_is_not_replaced_by_less(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    texts = talk(bench, 2)
+    texts = run_turns(bench, 2)
     bench.save(1)
     texts += ["more"]
-    texts += [spoken(bench.ask(2, *texts, max_tokens=30))]
-    loaded = bench.bring(3, *texts)
+    texts += [answer_text(bench.generate(2, *texts, max_tokens=30))]
+    loaded = bench.load_snapshot(3, *texts)
     assert loaded.restored_tokens == 0
     assert loaded.total_tokens - loaded.ready_tokens <= 4
 
@@ -174,12 +174,12 @@ def test_a_live_session_is_not_replaced_by_less(bench: Bench, llama: Path) -> No
 def test_a_conversation_nobody_saved_is_told_what_it_will_take(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = ("hello " * 40, "yes", "and " * 40)
-    loaded = bench.bring(1, *texts)
+    loaded = bench.load_snapshot(1, *texts)
     assert (loaded.restored_tokens, loaded.ready_tokens, loaded.refused) == (0, 0, "")
     assert loaded.total_tokens > 150
     assert loaded.reading_seconds > 0
-    bench.ask(2, *texts, max_tokens=2)
-    known = bench.bring(3, *texts[:-1], "another end " * 30)
+    bench.generate(2, *texts, max_tokens=2)
+    known = bench.load_snapshot(3, *texts[:-1], "another end " * 30)
     assert 0 < known.ready_tokens < known.total_tokens
     assert known.reading_seconds > 0
 
@@ -188,12 +188,12 @@ def test_a_conversation_is_brought_back_as_far_as_a_branch_of_it_was_saved(
     bench: Bench, llama: Path
 ) -> None:
     bench.load(llama)
-    texts = talk(bench, 6)
+    texts = run_turns(bench, 6)
     bench.save(1)
     bench.load(llama, request=2)
     other = [*texts[:6], "an edited question"]
-    loaded = bench.bring(3, *other)
-    assert loaded.restored_tokens >= tokens_of(bench, 4, *texts[:6]) - 4
+    loaded = bench.load_snapshot(3, *other)
+    assert loaded.restored_tokens >= count_tokens(bench, 4, *texts[:6]) - 4
     assert loaded.refused == ""
 
 
@@ -204,26 +204,26 @@ def only_file() -> Path:
 
 def test_a_damaged_file_is_refused_once_and_read_again(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    texts = talk(bench, 3)
+    texts = run_turns(bench, 3)
     bench.save(1)
     whole = bytearray(only_file().read_bytes())
     whole[-5000] ^= 4
     only_file().write_bytes(whole)
     bench.load(llama, request=2)
-    loaded = bench.bring(3, *texts)
+    loaded = bench.load_snapshot(3, *texts)
     assert loaded.refused == "The saved session is damaged."
     assert (loaded.restored_tokens, loaded.ready_tokens) == (0, 0)
     assert loaded.reading_seconds > 0
     assert not list(snapshots_folder().glob("*.safetensors"))
-    assert bench.bring(4, *texts).refused == ""
-    assert read_tokens(bench.ask(5, *texts, "more", max_tokens=2)) > 60
+    assert bench.load_snapshot(4, *texts).refused == ""
+    assert computed_prompt_tokens(bench.generate(5, *texts, "more", max_tokens=2)) > 60
 
 
 def test_a_damaged_header_is_refused_for_its_own_conversation_only(
     bench: Bench, llama: Path
 ) -> None:
     bench.load(llama)
-    texts = talk(bench, 3)
+    texts = run_turns(bench, 3)
     bench.save(1)
     file, whole = only_file(), only_file().read_bytes()
     for at in (3, 9, 20, 60):
@@ -232,7 +232,7 @@ def test_a_damaged_header_is_refused_for_its_own_conversation_only(
         for conversation in ("one", "two"):
             file.write_bytes(spoiled)
             bench.load(llama, request=2)
-            refused = bench.bring(3, *texts, conversation=conversation).refused
+            refused = bench.load_snapshot(3, *texts, conversation=conversation).refused
             assert bool(refused) == (conversation == "one")
             # It goes when it is met; one that looks like another version's, when it is missed.
             assert not (file.exists() and conversation == "one")
@@ -243,43 +243,45 @@ def test_other_adapters_another_cache_and_another_model_are_refused_by_sentence(
 ) -> None:
     adapter = tiny_lora.write(tmp_path / "leaf.gguf", llama)
     bench.load(llama)
-    texts = talk(bench, 3)
+    texts = run_turns(bench, 3)
     bench.save(1)
-    bench.adapt(2, (adapter, 1.0))
-    assert bench.bring(3, *texts).refused == "The session was saved without adapters."
-    assert bench.bring(4, *texts, conversation="two").refused == ""
-    bench.adapt(5)
-    assert bench.bring(6, *texts).restored_tokens > 0
+    bench.set_adapters(2, (adapter, 1.0))
+    assert bench.load_snapshot(3, *texts).refused == "The session was saved without adapters."
+    assert bench.load_snapshot(4, *texts, conversation="two").refused == ""
+    bench.set_adapters(5)
+    assert bench.load_snapshot(6, *texts).restored_tokens > 0
     bench.load(llama, request=7, cache=CacheType.F16)
-    assert "type q8_0" in bench.bring(8, *texts).refused
+    assert "type q8_0" in bench.load_snapshot(8, *texts).refused
     bench.load(tiny.write(tmp_path / "other.gguf", seed=5, context=2048), request=9)
-    assert bench.bring(10, *texts).refused == "The session was saved with another model, tiny."
+    assert (
+        bench.load_snapshot(10, *texts).refused == "The session was saved with another model, tiny."
+    )
     bench.load(llama, request=11, context=64)
-    assert "context only 64" in bench.bring(12, *texts).refused
+    assert "context only 64" in bench.load_snapshot(12, *texts).refused
     bench.load(llama, request=13)
-    assert bench.bring(14, *texts).refused == ""
+    assert bench.load_snapshot(14, *texts).refused == ""
 
 
 def test_a_model_whose_file_was_replaced_is_told_from_itself(
     bench: Bench, llama: Path, tmp_path: Path
 ) -> None:
     bench.load(llama)
-    texts = talk(bench, 2)
+    texts = run_turns(bench, 2)
     os.replace(tiny.write(tmp_path / "new.gguf", seed=9, context=2048), llama)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
+    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert "changed since it was loaded" in failed.message
-    assert isinstance(bench.ask(2, *texts, "more", max_tokens=2)[-1], Finished)
+    assert isinstance(bench.generate(2, *texts, "more", max_tokens=2)[-1], Finished)
 
 
 def test_a_session_above_the_budget_is_refused_and_nothing_else_goes(
     bench: Bench, llama: Path
 ) -> None:
     bench.load(llama)
-    talk(bench, 2)
+    run_turns(bench, 2)
     bench.save(1)
-    bench.ask(2, "something else", max_tokens=40)
+    bench.generate(2, "something else", max_tokens=40)
     bench.engine.send(SaveSnapshot(3, "two", 1000))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
@@ -290,45 +292,45 @@ def test_a_session_above_the_budget_is_refused_and_nothing_else_goes(
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_may_not_be_written_is_told(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    talk(bench, 1)
+    run_turns(bench, 1)
     snapshots_folder().mkdir(parents=True, exist_ok=True)
     snapshots_folder().chmod(0o500)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
+    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     assert isinstance(bench.until(SnapshotSaved, Failed)[-1], Failed)
     snapshots_folder().chmod(0o700)
 
 
 def test_a_folder_that_is_none_is_told(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    talk(bench, 1)
+    run_turns(bench, 1)
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
     snapshots_folder().write_text("in the way")
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
+    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
     assert failed.message.startswith("The conversation's reading could not be saved:")
-    assert bench.bring(2, "hello").refused == ""
+    assert bench.load_snapshot(2, "hello").refused == ""
 
 
 def test_stop_waits_for_what_is_to_be_saved(llama: Path) -> None:
     bench = Bench()
     bench.load(llama)
-    texts = talk(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
+    texts = run_turns(bench, 2)
+    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     bench.engine.stop()
     saved = bench.until(SnapshotSaved)[-1]
     assert isinstance(saved, SnapshotSaved)
     assert saved.tokens
     again = Bench()
     again.load(llama)
-    assert again.bring(2, *texts).restored_tokens
+    assert again.load_snapshot(2, *texts).restored_tokens
     again.engine.stop()
 
 
 def test_unloading_waits_for_what_is_being_saved(bench: Bench, llama: Path) -> None:
     bench.load(llama)
-    talk(bench, 2)
-    bench.engine.send(SaveSnapshot(1, "one", PLENTY))
+    run_turns(bench, 2)
+    bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     bench.engine.send(UnloadModel(2))
     events = bench.until(ModelUnloaded)
     assert any(isinstance(event, SnapshotSaved) and event.tokens for event in events)
@@ -345,15 +347,15 @@ def test_cancelled_before_it_began_it_ends_empty(kind: str, bench: Bench, llama:
     def hold(event: object) -> None:
         if isinstance(event, PromptProgress) and event.request == 6:
             started.set()
-            assert go.wait(PATIENCE)
+            assert go.wait(TIMEOUT_SECONDS)
 
     bench.react = hold
     bench.engine.send(Generate(6, turns_of("hello"), sampling=GREEDY, max_tokens=2))
-    assert started.wait(PATIENCE)
+    assert started.wait(TIMEOUT_SECONDS)
     if kind == "load":
         bench.engine.send(LoadSnapshot(7, turns_of("hello"), "one"))
     else:
-        bench.engine.send(SaveSnapshot(7, "one", PLENTY))
+        bench.engine.send(SaveSnapshot(7, "one", AMPLE_BYTES))
     bench.engine.send(Cancel(7))
     go.set()
     last = bench.until(SnapshotLoaded, SnapshotSaved)[-1]
@@ -364,7 +366,7 @@ def test_without_a_model_all_fail_by_sentence(bench: Bench) -> None:
     for request, command in enumerate(
         (
             LoadSnapshot(0, turns_of("hello"), "one"),
-            SaveSnapshot(1, "one", PLENTY),
+            SaveSnapshot(1, "one", AMPLE_BYTES),
             SetAdapters(2, ()),
         )
     ):
@@ -377,7 +379,7 @@ def test_the_hash_of_a_model_is_remembered(bench: Bench, llama: Path) -> None:
     then = llama.stat().st_mtime_ns - 60 * 10**9
     os.utime(llama, ns=(then, then))
     bench.load(llama)
-    talk(bench, 1)
+    run_turns(bench, 1)
     bench.save(1)
     memory = snapshots_folder().parent / "hashes.json"
     assert str(llama) in json.loads(memory.read_text())
@@ -387,13 +389,13 @@ def test_an_adapted_conversation_comes_back_under_the_same_stack_only(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
-    bench.adapt(1, (leaf, 1.0), (root, 0.5))
-    texts = talk(bench, 3)
+    bench.set_adapters(1, (leaf, 1.0), (root, 0.5))
+    texts = run_turns(bench, 3)
     bench.save(2)
     bench.load(llama, request=3)
-    assert "leaf at 1.0, root at 0.5" in bench.bring(4, *texts).refused
-    bench.adapt(5, (root, 0.5), (leaf, 1.0))
-    loaded = bench.bring(6, *texts)
+    assert "leaf at 1.0, root at 0.5" in bench.load_snapshot(4, *texts).refused
+    bench.set_adapters(5, (root, 0.5), (leaf, 1.0))
+    loaded = bench.load_snapshot(6, *texts)
     assert loaded.restored_tokens > 60
     assert loaded.refused == ""
 
@@ -402,10 +404,10 @@ def test_a_saved_stack_is_written_again_under_another_one(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
-    bench.ask(1, "hello", max_tokens=1)
+    bench.generate(1, "hello", max_tokens=1)
     assert bench.save(2).tokens
-    bench.adapt(3, (leaf, 1e-9))
-    bench.ask(4, "hello", max_tokens=1)
+    bench.set_adapters(3, (leaf, 1e-9))
+    bench.generate(4, "hello", max_tokens=1)
     assert bench.save(5).tokens
     assert len(list(snapshots_folder().glob("*.safetensors"))) == 2
 
@@ -424,8 +426,8 @@ def test_what_is_sent_while_a_session_is_saved_leaves_the_file_right(
     for waits in (True, False):
         bench = Bench()
         bench.load(llama)
-        bench.ask(9, "something " * 100, max_tokens=9, sampling=SEEDED)
-        bench.engine.send(SaveSnapshot(10, "one", PLENTY))
+        bench.generate(9, "something " * 100, max_tokens=9, sampling=SEEDED)
+        bench.engine.send(SaveSnapshot(10, "one", AMPLE_BYTES))
         if waits:
             bench.until(SnapshotSaved)
         bench.engine.send(commands[next_command])

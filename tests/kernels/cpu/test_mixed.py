@@ -41,7 +41,7 @@ PAIRS = [*itertools.permutations(("Q1_0", "Q4_0", "Q2_0", "F16"), 2), ("Q1_0", "
 
 def matrix(name: str, rows: int, random: torch.Generator) -> Weight:
     format = by_name(name)
-    data = blocks.even_blocks(format, rows * WIDTH // format.block, random)
+    data = blocks.similar_scale_blocks(format, rows * WIDTH // format.block, random)
     return weights.prepare(Weight(data.view(rows, -1), format, (rows, WIDTH)))
 
 

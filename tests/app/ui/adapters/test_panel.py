@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from adapter_bench import Bench, choose, drag_in, menu_of, names
+from adapter_bench import Bench, drop_files, menu_of, names, trigger_menu_entry
 from adapter_stage import FORMAL, PIRATE, SHORT, WRONG
 from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.strength_slider import StrengthSlider
@@ -39,25 +39,25 @@ def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
 def test_it_slides_in_beside_the_page_and_out_again(bench: Bench) -> None:
     bench.panel.open()
     assert bench.window.page.width() == 1000 - PANEL_WIDTH
-    bench.rest()
+    bench.wait_for_animations()
     assert bench.panel.sheet.geometry().getRect() == (680, 0, PANEL_WIDTH, 700)
     bench.panel.close_panel()
     assert bench.window.page.width() == 1000
-    bench.rest()
+    bench.wait_for_animations()
     assert bench.panel.sheet.isHidden()
 
 
 def test_where_it_is_tight_it_lies_over_the_page(bench: Bench) -> None:
     bench.window.resize(420, 640)
     bench.panel.open()
-    bench.rest()
+    bench.wait_for_animations()
     assert bench.window.page.width() == 420
     assert bench.panel.sheet.geometry().getRect() == (100, 0, PANEL_WIDTH, 640)
 
 
 def test_it_follows_the_window_while_it_is_open(bench: Bench) -> None:
     bench.panel.open()
-    bench.rest()
+    bench.wait_for_animations()
     for width, docked in ((1200, True), (500, False), (900, True)):
         bench.window.resize(width, 600)
         bench.panel.set_available_width(width)
@@ -80,11 +80,11 @@ def test_toggling_in_mid_slide_turns_round(bench: Bench) -> None:
     for _ in range(5):
         bench.panel.toggle()
     assert bench.panel.is_open
-    bench.rest()
+    bench.wait_for_animations()
     assert bench.panel.sheet.x() == 680
     for _ in range(3):
         bench.panel.toggle()
-    bench.rest()
+    bench.wait_for_animations()
     assert bench.panel.sheet.isHidden()
 
 
@@ -129,8 +129,8 @@ def test_during_an_answer_it_says_that_a_change_waits(bench: Bench) -> None:
     bench.archive.write(lambda store: store.create_conversation("Sky"))
     bench.adapters.begin(1)
     bench.state.show(1, [])
-    assert bench.ensure(1)
-    bench.write(1)
+    assert bench.start_answer(1)
+    bench.start_streaming(1)
     bench.panel.list.rows[0].switch.click()
     assert bench.panel.note.text() == "Takes effect with the next answer."
     bench.state.set_generation(None)
@@ -149,7 +149,7 @@ def test_the_menu_offers_what_was_added_before_and_is_not_in_use(
     bench.adapters.clear()
     bench.adapters.add(SHORT)
     bench.panel.opened.emit()  # looks for the files
-    bench.settle()
+    bench.wait_until_idle()
     bench.panel.add_button.click()
     offered = [(a.text(), a.isEnabled()) for a in menu_of(bench).actions() if a.text()]
     assert offered == [
@@ -158,7 +158,7 @@ def test_the_menu_offers_what_was_added_before_and_is_not_in_use(
         ("Choose a file…", True),
         ("Choose a folder…", True),
     ]
-    choose(bench, "still && there")
+    trigger_menu_entry(bench, "still && there")
     assert [entry.path for entry in bench.shown.stack] == [SHORT, there]
 
 
@@ -174,7 +174,7 @@ def test_choosing_a_file_or_folder_does_not_hold_up_the_window(
 ) -> None:
     bench.open()
     bench.panel.add_button.click()
-    choose(bench, words)
+    trigger_menu_entry(bench, words)
     (dialog,) = bench.window.findChildren(QFileDialog)
     assert dialog.isVisible()
     assert dialog.fileMode() is mode
@@ -187,8 +187,8 @@ def test_files_and_folders_can_be_dropped(bench: Bench, tmp_path: Path) -> None:
     bench.open()
     folder = tmp_path / "peft"
     folder.mkdir()
-    assert not drag_in(bench.panel, tmp_path / "notes.txt")
-    assert drag_in(bench.panel, PIRATE, tmp_path / "notes.txt", folder / "adapter_config.json")
+    assert not drop_files(bench.panel, tmp_path / "notes.txt")
+    assert drop_files(bench.panel, PIRATE, tmp_path / "notes.txt", folder / "adapter_config.json")
     assert [entry.path for entry in bench.shown.stack] == [PIRATE, folder]
 
 

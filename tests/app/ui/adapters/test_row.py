@@ -13,7 +13,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from adapter_bench import Bench, choose, names
+from adapter_bench import Bench, names, trigger_menu_entry
 from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, WRONG
 from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.row import details_of
@@ -38,9 +38,9 @@ def test_the_switch_takes_an_adapter_out_and_puts_it_back(qtbot: QtBot, bench: B
     bench.open(PIRATE, FORMAL)
     row = bench.panel.list.rows[0]
     qtbot.mouseClick(row.switch, Qt.MouseButton.LeftButton)
-    assert bench.play() == (AdapterUse(FORMAL, 1.0),)
+    assert bench.answer_requests() == (AdapterUse(FORMAL, 1.0),)
     qtbot.keyClick(row.switch, Qt.Key.Key_Space)
-    assert bench.play() == (AdapterUse(PIRATE, 1.0), AdapterUse(FORMAL, 1.0))
+    assert bench.answer_requests() == (AdapterUse(PIRATE, 1.0), AdapterUse(FORMAL, 1.0))
 
 
 def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench) -> None:
@@ -56,7 +56,7 @@ def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench)
     assert bench.shown.stack[0].strength == -1.5
     assert row.field.value() == -1.5
     assert bench.engine.count(SetAdapters) <= sent + 1
-    assert bench.play() == (AdapterUse(PIRATE, -1.5),)
+    assert bench.answer_requests() == (AdapterUse(PIRATE, -1.5),)
 
 
 @pytest.mark.parametrize("detent", [100, 0])
@@ -94,7 +94,7 @@ def test_keys_move_the_slider_and_the_field_by_the_same_step(qtbot: QtBot, bench
     qtbot.keyClick(row.field, Qt.Key.Key_Down)
     qtbot.keyClick(row.field, Qt.Key.Key_Down)
     assert (row.slider.strength, row.field.value()) == (0.95, 0.95)
-    assert bench.play() == (AdapterUse(PIRATE, 0.95),)
+    assert bench.answer_requests() == (AdapterUse(PIRATE, 0.95),)
 
 
 def test_a_number_can_be_typed(qtbot: QtBot, bench: Bench) -> None:
@@ -118,7 +118,7 @@ def test_what_is_being_typed_stays_when_the_engine_speaks(qtbot: QtBot, bench: B
     field.selectAll()
     text = field.locale().toString(0.3, "f", 1)
     qtbot.keyClicks(field, text)
-    bench.grant()
+    bench.accept()
     assert field.text() == text
     bench.window.page.setFocus()
     assert bench.shown.stack[0].strength == 0.3
@@ -142,7 +142,7 @@ def test_what_is_refused_says_so_on_its_row(bench: Bench) -> None:
     assert not good.problem.isVisible()
     assert [row.switch.isChecked() for row in (good, wrong)] == [True, False]
     wrong.switch.click()
-    bench.grant()
+    bench.accept()
     assert not wrong.problem.isVisible()
 
 
@@ -151,12 +151,12 @@ def test_details_name_kind_rank_reach_size_and_file(bench: Bench) -> None:
     row = bench.panel.list.rows[0]
     assert not row.details.isVisible()
     row.open_menu()
-    choose(bench, "Details")
+    trigger_menu_entry(bench, "Details")
     assert row.details.text() == "GGUF · rank 16 · 210 matrices · 5 MB"
     assert row.file.text() == str(PIRATE)
     assert row.details.isVisible()
     row.open_menu()
-    choose(bench, "Hide details")
+    trigger_menu_entry(bench, "Hide details")
     assert not row.details.isVisible()
 
 
@@ -183,7 +183,7 @@ def test_the_folder_of_an_adapter_can_be_shown(bench: Bench) -> None:
     desktop = Desktop()
     QDesktopServices.setUrlHandler("file", desktop, "show")
     bench.panel.list.rows[0].open_menu()
-    choose(bench, "Show in folder")
+    trigger_menu_entry(bench, "Show in folder")
     QDesktopServices.unsetUrlHandler("file")
     assert desktop.shown == [FOLDER]
 
@@ -191,11 +191,11 @@ def test_the_folder_of_an_adapter_can_be_shown(bench: Bench) -> None:
 def test_one_can_be_removed_and_all_of_them(bench: Bench) -> None:
     bench.open(PIRATE, FORMAL, SHORT)
     bench.panel.list.rows[1].open_menu()
-    choose(bench, "Remove")
+    trigger_menu_entry(bench, "Remove")
     assert names(bench) == ["pirate-speech", "short answers"]
     bench.panel.clear_button.click()
     assert names(bench) == []
-    assert bench.play() == ()
+    assert bench.answer_requests() == ()
 
 
 def test_very_long_names_keep_their_ends_and_the_panel_its_width(bench: Bench) -> None:
@@ -224,7 +224,7 @@ def test_a_row_is_dragged_to_another_place(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL, SHORT)
     handle_drag(qtbot, bench, 0, bench.panel.list.height())
     assert names(bench) == ["formal-german", "short answers", "pirate-speech"]
-    assert [use.path for use in bench.play()] == [FORMAL, SHORT, PIRATE]
+    assert [use.path for use in bench.answer_requests()] == [FORMAL, SHORT, PIRATE]
     handle_drag(qtbot, bench, 2, -50)
     assert [entry.path for entry in bench.shown.stack] == [PIRATE, FORMAL, SHORT]
 
@@ -275,7 +275,7 @@ def test_alt_and_arrows_move_a_row_and_the_focus_goes_along(qtbot: QtBot, bench:
 def test_tab_goes_as_the_eye_does_whatever_was_moved(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     bench.adapters.add(SHORT)
-    bench.play()
+    bench.answer_requests()
     bench.adapters.move(2, 0)
     bench.adapters.save_mix("Sea")
     flush()

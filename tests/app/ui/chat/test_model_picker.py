@@ -49,7 +49,7 @@ def test_a_click_loads_and_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
     qtbot.mouseClick(picker.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert stage.window.picker_card.isHidden()
     assert stage.engine.load.path == OTHER
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_arrow_keys_and_enter_choose(qtbot: QtBot, stage: Stage) -> None:
@@ -60,7 +60,7 @@ def test_arrow_keys_and_enter_choose(qtbot: QtBot, stage: Stage) -> None:
     qtbot.keyClick(picker.list, Qt.Key.Key_Down)
     qtbot.keyClick(picker.list, Qt.Key.Key_Return)
     assert stage.engine.load.path == OTHER
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: Stage) -> None:
@@ -71,7 +71,7 @@ def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: St
     qtbot.keyClick(stage.window.picker.list, Qt.Key.Key_Escape)
     assert stage.window.picker_card.isHidden()
     assert stage.window.composer.editor.hasFocus()
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
@@ -86,7 +86,7 @@ def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
     assert picker.list.hasFocus()
     qtbot.keyClick(picker.list, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
     assert picker.open_button.hasFocus()
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
@@ -95,7 +95,7 @@ def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
     card = stage.window.picker_card
     qtbot.mouseClick(card, Qt.MouseButton.LeftButton, pos=card.rect().bottomRight())
     assert card.isHidden()
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_a_load_shows_its_progress_and_can_be_given_up(qtbot: QtBot, stage: Stage) -> None:
@@ -107,10 +107,10 @@ def test_a_load_shows_its_progress_and_can_be_given_up(qtbot: QtBot, stage: Stag
     assert not picker.progress.isHidden()
     assert picker.progress.bar.share == pytest.approx(0.25, abs=0.01)
     qtbot.mouseClick(picker.progress.cancel, Qt.MouseButton.LeftButton)
-    stage.engine.give_up_load()
+    stage.engine.cancel_load()
     stage.drain()
     assert picker.progress.isHidden()
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
@@ -138,4 +138,4 @@ def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
     stage.window.open_picker()
     flush()
     assert stage.window.rect().contains(stage.window.picker.geometry())
-    stage.rest()
+    stage.wait_for_animations()

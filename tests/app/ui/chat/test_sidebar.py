@@ -46,7 +46,7 @@ def begin(stage: Stage, *titles: str) -> None:
         stage.controller.new_conversation()
         stage.controller.send(title)
         stage.controller.stop()
-    stage.settle()
+    stage.wait_until_idle()
 
 
 def select(sidebar: Sidebar, *numbers: int) -> None:
@@ -141,7 +141,7 @@ def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, sta
     qtbot.mouseClick(view.viewport(), left, pos=place)
     qtbot.mouseDClick(view.viewport(), left, pos=place)
     qtbot.mouseRelease(view.viewport(), left, pos=place)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.current == first.id
     assert stage.window.sidebar.renaming
 
@@ -177,7 +177,7 @@ def test_the_shown_conversation_is_the_current_row(stage: Stage, sidebar: Sideba
 def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: str) -> None:
     stage.ready(MODEL)
     stage.controller.send(text)
-    stage.settle()
+    stage.wait_until_idle()
     assert [c.title for c in stage.state.conversations] == [title]
     stage.controller.conversations.rename(stage.state.conversations[0].id, f"{text} again")
     assert [c.title for c in stage.state.conversations] == [f"{title} again"]
@@ -187,7 +187,7 @@ def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     assert not stage.window.sidebar.list.focusPolicy() & Qt.FocusPolicy.TabFocus
     stage.controller.send("A first message")
-    stage.settle()
+    stage.wait_until_idle()
     policy = stage.window.sidebar.list.focusPolicy()
     assert policy & Qt.FocusPolicy.TabFocus == Qt.FocusPolicy.TabFocus
 
@@ -200,10 +200,10 @@ def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -
     assert not sidebar.undo.isHidden()
     assert sidebar.undo.words.text() == "2 conversations deleted"
     qtbot.mouseClick(sidebar.undo.button, Qt.MouseButton.LeftButton)
-    stage.settle()
+    stage.wait_until_idle()
     assert sidebar.undo.isHidden()
     assert {c.title for c in stage.state.conversations} == {"One", "Two"}
-    stage.rest()
+    stage.wait_for_animations()
 
 
 def test_of_many_searches_the_store_carries_out_the_newest(
@@ -229,7 +229,7 @@ def test_of_many_searches_the_store_carries_out_the_newest(
     for length in range(1, 10):
         stage.controller.conversations.search("green tea"[:length])
     opened.set()
-    stage.settle()
+    stage.wait_until_idle()
     assert asked == ["green tea"]
     assert [c.title for c in stage.state.found] == ["Green tea"]
 
@@ -241,7 +241,7 @@ def test_typing_fast_asks_the_store_once(qtbot: QtBot, stage: Stage) -> None:
     stage.window.sidebar.start_search()
     qtbot.keyClicks(stage.window.sidebar.search, "green tea", delay=5)
     assert queries == []
-    stage.settle()
+    stage.wait_until_idle()
     assert queries == ["green tea"]
 
 
@@ -250,18 +250,18 @@ def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: 
     sidebar = stage.window.sidebar
     sidebar.start_search()
     qtbot.keyClicks(sidebar.search, "tea")
-    stage.settle()
+    stage.wait_until_idle()
     assert rows(sidebar) == ["About tea"]
     qtbot.keyClick(sidebar.search, Qt.Key.Key_Return)
-    stage.settle()
+    stage.wait_until_idle()
     assert stage.state.title(stage.state.current) == "About tea"
     sidebar.search.setText("zebra")
-    stage.settle()
+    stage.wait_until_idle()
     assert not sidebar.nothing.isHidden()
     assert "zebra" in sidebar.nothing.text()
     sidebar.start_search()
     qtbot.keyClick(sidebar.search, Qt.Key.Key_Escape)
-    stage.settle()
+    stage.wait_until_idle()
     assert sidebar.search.text() == ""
     assert len(stage.state.shown_conversations) == 2
 
@@ -273,7 +273,7 @@ def test_a_conversation_being_answered_has_a_dot(stage: Stage) -> None:
     model = stage.window.sidebar.model
     assert model.find(stage.state.current).data(BUSY_ROLE) is True
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert model.find(stage.state.current).data(BUSY_ROLE) is False
 
 

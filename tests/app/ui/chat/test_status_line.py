@@ -37,7 +37,7 @@ def test_a_load_is_a_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
     assert line(stage).percent.text() == "42 %"
     assert line(stage).progress.share == pytest.approx(0.42, abs=0.01)
     qtbot.mouseClick(line(stage).cancel, Qt.MouseButton.LeftButton)
-    stage.engine.give_up_load()
+    stage.engine.cancel_load()
     stage.drain()
     assert words(stage) == "No model is loaded"
 
@@ -52,7 +52,7 @@ def test_at_rest_it_names_model_and_kernels(stage: Stage) -> None:
 def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("A long story")
-    stage.engine.read_prompt(512, 2048)
+    stage.engine.report_prompt_progress(512, 2048)
     stage.drain()
     assert words(stage).endswith("reading 512 of 2,048")
 
@@ -60,7 +60,7 @@ def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
 def test_tokens_that_show_nothing_are_counted(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
-    stage.engine.read_prompt(33, 33)
+    stage.engine.report_prompt_progress(33, 33)
     stage.drain()
     assert words(stage).endswith("reading 33 of 33")
     shown: list[str] = []
@@ -89,7 +89,7 @@ def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> Non
     stage.drain()
     assert line(stage).context.text() == "1,200 of 8,192"
     stage.engine.finish(tokens=1164)
-    stage.settle()
+    stage.wait_until_idle()
     assert words(stage).endswith("38.5 tokens/s")
     assert line(stage).context.text() == "1,204 of 8,192"
     assert line(stage).meter.share == pytest.approx(1204 / 8192)
@@ -100,7 +100,7 @@ def test_another_conversation_has_its_own_context(stage: Stage) -> None:
     stage.controller.send("Hello")
     stage.engine.write("Hi")
     stage.engine.finish(tokens=100)
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.new_conversation()
     assert line(stage).context.text() == "0 of 8,192"
 
@@ -138,10 +138,10 @@ def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.resize(1080, 700)
     stage.window.adapters.open()
-    stage.rest()
+    stage.wait_for_animations()
     stage.controller.send("Why?")
     stage.drain()
-    stage.engine.read_prompt(1234, 5678)
+    stage.engine.report_prompt_progress(1234, 5678)
     stage.drain()
     stage.engine.finish_load("A model with a name that is longer than most names are, 135M")
     stage.drain()
@@ -154,7 +154,7 @@ def test_the_speed_of_a_model_is_not_shown_beside_the_next(stage: Stage) -> None
     stage.controller.send("Hello")
     stage.engine.write("Hi")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     assert words(stage).endswith("38.5 tokens/s")
     stage.controller.load_model(MODEL.with_name("Other.gguf"))
     stage.engine.finish_load("Other")
@@ -171,7 +171,7 @@ def test_the_speed_stays_with_the_model_that_a_failed_load_leaves(stage: Stage) 
     stage.controller.send("Hello")
     stage.engine.write("Hi")
     stage.engine.finish()
-    stage.settle()
+    stage.wait_until_idle()
     stage.controller.load_model(MODEL.with_name("Other.gguf"))
     stage.engine.fail_load("It is not a model.", "Choose another.", model_gone=False)
     stage.drain()

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app.store.store import AdapterMark
 from app.ui.transcript.message_tools import adapters_in_words, tools_for
-from reader import click, message, open_transcript, tool_point
 from stage import flush
+from transcript_driver import click, message, open_transcript, tool_point
 
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"), AdapterMark("formal-german", 1.0, "77aa"))
 

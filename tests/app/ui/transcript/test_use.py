@@ -14,19 +14,19 @@ from app.store.store import Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_tools import tools_for
 from app.ui.transcript.view import Transcript
-from reader import (
+from transcript_driver import (
     CODE,
     LONG,
     click,
     clipboard,
     drag,
-    laid_out,
     message,
     open_transcript,
     part_point,
-    stream_in,
+    stream_text,
     streaming,
     tool_point,
+    wait_for_layout,
 )
 
 
@@ -112,7 +112,7 @@ def test_copy_on_a_code_block_takes_the_code_without_fences(view: Transcript, qt
 def test_a_selection_survives_what_streams_in_below_it(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Keep this"), streaming(2)])
     view.selection.set((0, 0, 0), (0, 0, 4))
-    stream_in(view, qtbot, 2, CODE)
+    stream_text(view, qtbot, 2, CODE)
     assert view.selection.text(view.stack.views) == "Keep"
 
 
@@ -207,9 +207,9 @@ def test_thoughts_are_one_line_until_it_is_clicked(view: Transcript, qtbot: QtBo
 
 def test_thinking_is_shown_while_it_lasts(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
-    stream_in(view, qtbot, 1, "<think>\nLet me")
+    stream_text(view, qtbot, 1, "<think>\nLet me")
     assert view.stack.views[0].thought_words() == "Thinking…"
-    stream_in(view, qtbot, 1, " see.</think>\n\nYes.")
+    stream_text(view, qtbot, 1, " see.</think>\n\nYes.")
     assert view.stack.views[0].thought_words().startswith("Thought")
     assert len(view.stack.views[0].parts) == 1
 
@@ -346,8 +346,8 @@ def test_the_streaming_dot_stands_behind_the_text_in_its_own_direction(
     """In Arabic the end of a line is on its left; the dot stood on the last letter."""
     for number, text in ((1, "The sky is blue"), (2, "السماء زرقاء")):
         view.set_messages([streaming(number)])
-        stream_in(view, qtbot, number, text)
-        laid_out(view, qtbot)
+        stream_text(view, qtbot, number, text)
+        wait_for_layout(view, qtbot)
         shown = view.stack.views[0]
         end = shown.end_point().x() + view.places.column_left()
         dot = accent_columns(view)

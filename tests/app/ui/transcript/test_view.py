@@ -15,16 +15,16 @@ from app.ui.blocks.style import ReadingStyle, contrast
 from app.ui.blocks.table import TableView
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.transcript.view import Transcript
-from reader import (
+from transcript_driver import (
     CODE,
     LONG,
     drag,
-    laid_out,
     message,
     open_transcript,
     part_point,
-    stream_in,
+    stream_text,
     streaming,
+    wait_for_layout,
     wheel,
 )
 
@@ -40,7 +40,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 
 def test_the_end_stays_in_sight_while_an_answer_streams(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Hello", own=True), streaming(2)])
-    stream_in(view, qtbot, 2, LONG)
+    stream_text(view, qtbot, 2, LONG)
     bar = view.verticalScrollBar()
     assert bar.maximum() > 1000
     assert bar.value() == bar.maximum()
@@ -51,22 +51,22 @@ def test_the_wheel_lets_go_of_the_end_and_the_text_stays_still(
     view: Transcript, qtbot: QtBot
 ) -> None:
     view.set_messages([message(1, LONG, own=True), streaming(2)])
-    stream_in(view, qtbot, 2, LONG)
+    stream_text(view, qtbot, 2, LONG)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=lambda end: not end):
         wheel(view, 400)
     before = view.places.offset()
-    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    stream_text(view, qtbot, 2, "\n\n" + LONG)
     assert view.places.offset() == before
     assert not view.at_end
 
 
 def test_jumping_to_the_end_follows_again(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG, own=True), streaming(2)])
-    stream_in(view, qtbot, 2, LONG)
+    stream_text(view, qtbot, 2, LONG)
     wheel(view, 400)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=bool):
         view.jump_to_end()
-    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    stream_text(view, qtbot, 2, "\n\n" + LONG)
     assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
@@ -79,12 +79,12 @@ def test_an_own_message_brings_the_end_into_sight(view: Transcript, qtbot: QtBot
 
 def test_a_selection_lets_go_of_the_end(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG), streaming(2)])
-    stream_in(view, qtbot, 2, "Some words here")
+    stream_text(view, qtbot, 2, "Some words here")
     view.jump_to_end()
     part = view.stack.views[0].part_at(-view.places.message_top(0) + 100)
     drag(qtbot, view, part_point(view, 0, part, 5, 5), part_point(view, 0, part, 90, 5))
     before = view.places.offset()
-    stream_in(view, qtbot, 2, "\n\n" + LONG)
+    stream_text(view, qtbot, 2, "\n\n" + LONG)
     assert view.places.offset() == before
 
 
@@ -95,19 +95,19 @@ def test_laying_out_the_rest_does_not_move_what_is_read(view: Transcript, qtbot:
     anchor = view.scroller.anchor()
     assert anchor is not None
     assert view.working
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     index, part, y = anchor
     assert view.places.message_top(index) + view.stack.views[index].parts[part].y == y
 
 
 def test_a_new_width_keeps_the_block_that_is_read(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 6)])
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     view.places.scroll_to(view.places.offset() - 3000)
     anchor = view.scroller.anchor()
     assert anchor is not None
     view.resize(420, 500)
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     index, part, y = anchor
     place = view.places.message_top(index) + view.stack.views[index].parts[part].y
     assert abs(place - y) <= 1
@@ -123,14 +123,14 @@ def test_scrolling_up_through_unread_messages_meets_each_paragraph(
         assert view.places.offset() != before
         top, bottom = view.places.offset(), view.places.offset() + view.viewport().height()
         assert all(view.stack.is_built(index) for index in view.stack.between(top, bottom))
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
 
 
 def test_opening_lays_out_only_what_is_seen(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 200)])
     built = sum(shown.built for shown in view.stack.views)
     assert 1 <= built <= 3
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     assert all(shown.built for shown in view.stack.views)
 
 
@@ -143,7 +143,7 @@ def test_a_streamed_answer_looks_like_the_same_answer_opened(
     text = f"# T\n\n{CODE}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n1. one\n2. two\n\n> said"
     done = message(2, text)
     view.set_messages([streaming(2)])
-    stream_in(view, qtbot, 2, text)
+    stream_text(view, qtbot, 2, text)
     view.update_message(done)
     streamed = view.stack.views[0]
     view.set_messages([])
@@ -160,20 +160,20 @@ def test_a_streamed_answer_looks_like_the_same_answer_opened(
 
 def test_finished_blocks_are_not_made_again(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
-    stream_in(view, qtbot, 1, LONG)
+    stream_text(view, qtbot, 1, LONG)
     before = [part.view for part in view.stack.views[0].parts][:-1]
-    stream_in(view, qtbot, 1, " more words.\n\nAnd a new paragraph.")
+    stream_text(view, qtbot, 1, " more words.\n\nAnd a new paragraph.")
     after = [part.view for part in view.stack.views[0].parts]
     assert after[: len(before)] == before
 
 
 def test_a_growing_code_block_and_table_keep_their_views(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
-    stream_in(view, qtbot, 1, "```python\na = 1\nb")
+    stream_text(view, qtbot, 1, "```python\na = 1\nb")
     code = view.stack.views[0].parts[0].view
-    stream_in(view, qtbot, 1, " = 2\nc = 3\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    stream_text(view, qtbot, 1, " = 2\nc = 3\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     table = view.stack.views[0].parts[1].view
-    stream_in(view, qtbot, 1, "| 3 | 4 |\n| 5 | 6 |\n")
+    stream_text(view, qtbot, 1, "| 3 | 4 |\n| 5 | 6 |\n")
     assert view.stack.views[0].parts[0].view is code
     assert view.stack.views[0].parts[1].view is table
     assert isinstance(code, CodeView)
@@ -187,7 +187,7 @@ def test_waiting_shows_until_text_comes(view: Transcript, qtbot: QtBot) -> None:
     view.set_waiting(1, "Reading the prompt, 40 %")
     assert view.stack.views[0].note == "Reading the prompt, 40 %"
     height = view.stack.views[0].height
-    stream_in(view, qtbot, 1, "Yes")
+    stream_text(view, qtbot, 1, "Yes")
     assert view.stack.views[0].note == ""
     assert view.stack.views[0].height == height
 
@@ -245,7 +245,7 @@ def test_a_continued_answer_goes_on_where_it_stopped(view: Transcript, qtbot: Qt
     stopped = message(1, "One **two", state=MessageState.STOPPED)
     view.set_messages([stopped])
     view.update_message(replace(stopped, state=MessageState.STREAMING))
-    stream_in(view, qtbot, 1, "** three")
+    stream_text(view, qtbot, 1, "** three")
     view.update_message(message(1, "One **two** three"))
     (part,) = view.stack.views[0].parts
     assert part.view.text(0, part.view.length) == "One two three"
@@ -272,10 +272,10 @@ def test_code_colours_can_be_read(view: Transcript, palette: object) -> None:
 
 def test_a_new_theme_repaints_everything_in_place(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG, own=True), message(2, CODE)])
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     before = view.places.offset(), view.stack.height
     view.apply_palette(DARK)
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     assert (view.places.offset(), view.stack.height) == before
     image: QImage = view.grab().toImage()
     assert QColor(image.pixel(3, 3)) == QColor(DARK.background)
@@ -302,7 +302,7 @@ def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot
     assert isinstance(code, CodeView)
     view.places.scroll_to(0)
     view.grab()
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     assert code.roles(1) == [(0, len("that goes on"), "string")]
 
 
@@ -321,5 +321,5 @@ def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcri
 def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
     view.places.scroll_to(0)
-    laid_out(view, qtbot)
+    wait_for_layout(view, qtbot)
     assert view.places.offset() == 0

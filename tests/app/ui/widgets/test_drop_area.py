@@ -18,7 +18,7 @@ from stage import Stage
 def test_a_long_name_leaves_the_sentence_whole(stage: Stage, name: str, width: int) -> None:
     stage.start()
     stage.window.resize(width, 700)
-    stage.settle()
+    stage.wait_until_idle()
     area = stage.window.drop_area
     area.show_for(Path(name))
     metrics = QFontMetrics(font(READING, QFont.Weight.Medium))

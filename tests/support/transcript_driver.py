@@ -40,11 +40,11 @@ def streaming(number: int) -> Message:
     return message(number, "", state=MessageState.STREAMING)
 
 
-def laid_out(view: Transcript, qtbot: QtBot) -> None:
+def wait_for_layout(view: Transcript, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not view.working, timeout=5000)
 
 
-def stream_in(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
+def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
     """Send text in small pieces and wait until all of it is there."""
     index = view.stack.index_of(number)
     assert index is not None

@@ -11,7 +11,7 @@ from hostile_hub import Fault, Hub, model_bytes
 
 SIZE = 600_000
 HALF = SIZE // 2
-PATIENCE = 20.0  # seconds
+TIMEOUT_SECONDS = 20.0  # seconds
 QUICK = Limits(
     stall_seconds=10,
     retry_seconds=0.005,
@@ -21,11 +21,11 @@ QUICK = Limits(
 )
 
 
-class Watched:
+class QueueRecorder:
     """A queue and everything it told."""
 
     def __init__(self, hub: Hub, folder: Path, **settings: object) -> None:
-        self.told: list[Download] = []
+        self.reports: list[Download] = []
         self.threads: set[threading.Thread] = set()
         self._news = threading.Condition()
         settings = {"limits": QUICK, "tick_seconds": 0.02, "endpoint": hub.endpoint, **settings}
@@ -33,28 +33,28 @@ class Watched:
 
     def _changed(self, download: Download) -> None:
         with self._news:
-            self.told.append(download)
+            self.reports.append(download)
             self.threads.add(threading.current_thread())
             self._news.notify_all()
 
-    def until(self, id: int, *phases: Phase) -> Download:
+    def wait_for_phase(self, id: int, *phases: Phase) -> Download:
         """The first report of a download in one of these phases."""
-        return self.when(lambda one: one.id == id and one.phase in phases)
+        return self.wait_for(lambda one: one.id == id and one.phase in phases)
 
-    def when(self, wanted: Callable[[Download], bool]) -> Download:
+    def wait_for(self, wanted: Callable[[Download], bool]) -> Download:
         with self._news:
-            found = self._news.wait_for(lambda: any(map(wanted, self.told)), PATIENCE)
-            assert found, self.told[-5:]
-            return next(one for one in self.told if wanted(one))
+            found = self._news.wait_for(lambda: any(map(wanted, self.reports)), TIMEOUT_SECONDS)
+            assert found, self.reports[-5:]
+            return next(one for one in self.reports if wanted(one))
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._news:
-            self.told.clear()
+            self.reports.clear()
 
     def phases(self, id: int) -> list[Phase]:
         """The phases of a download in order, without repeats."""
         with self._news:
-            seen = [one.phase for one in self.told if one.id == id]
+            seen = [one.phase for one in self.reports if one.id == id]
         return [one for at, one in enumerate(seen) if not at or seen[at - 1] is not one]
 
 
@@ -66,17 +66,17 @@ def content(number: int) -> bytes:
     return model_bytes(SIZE + number, number)
 
 
-def models(folder: Path) -> list[str]:
+def model_files(folder: Path) -> list[str]:
     """The files there are, without the queue's own."""
     return sorted(
         path.name for path in folder.rglob("*") if path.is_file() and "json" not in path.name
     )
 
 
-def half_way(hub: Hub, watched: Watched, number: int = 1) -> int:
+def stalled_half_way(hub: Hub, watched: QueueRecorder, number: int = 1) -> int:
     """Start a download that goes silent half way; its number."""
     hub.faults.append(Fault(stall_after=HALF))
     id = watched.queue.add(source(number))
-    assert hub.stalled.wait(PATIENCE)
-    watched.when(lambda one: one.id == id and one.done_bytes == HALF)
+    assert hub.stalled.wait(TIMEOUT_SECONDS)
+    watched.wait_for(lambda one: one.id == id and one.done_bytes == HALF)
     return id
