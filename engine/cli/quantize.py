@@ -141,7 +141,7 @@ def _write(
             done += weights
             progress(done, total)
         _pad(out)
-        file.let_go(info.name)
+        file.drop_pages(info.name)
 
 
 def _entries(file: GGUFFile, wanted: Format) -> list[bytes]:

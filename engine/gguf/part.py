@@ -50,7 +50,7 @@ class Part:
         except BufferError:
             return
 
-    def let_go(self, offset: int, size_bytes: int) -> None:
+    def drop_pages(self, offset: int, size_bytes: int) -> None:
         """Drop the pages of so many bytes from this process; where that is not known, keep them."""
         if hasattr(mmap, "MADV_DONTNEED"):
             start = offset // mmap.PAGESIZE * mmap.PAGESIZE

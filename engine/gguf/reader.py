@@ -84,14 +84,14 @@ class GGUFFile:
         part = self._parts[0]
         return {key: part.buffer[where] for key, where in part.entries.items()}
 
-    def let_go(self, name: str, start: int = 0, end: int | None = None) -> None:
+    def drop_pages(self, name: str, start: int = 0, end: int | None = None) -> None:
         """Say that pages of a tensor may leave memory, those of its bytes from `start` to `end`.
 
         Its data is read anew if asked for again.
         """
         info = self.tensors[name]
         end = info.size_bytes if end is None else end
-        self._parts[info.part].let_go(info.offset + start, end - start)
+        self._parts[info.part].drop_pages(info.offset + start, end - start)
 
     def length(self, key: str) -> int:
         """How many elements a list has, without reading it; 0 where there is no list."""

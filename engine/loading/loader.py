@@ -109,7 +109,7 @@ def load(
 
         weights = Weights(file, progress, look)
         decoder = build(file, weights, memory.context)
-        weights.refuse_leftovers()
+        weights.refuse_unused_tensors()
         faults = find_faults(config, decoder, weights)
         if faults.errors:
             with ops.without(faults.ops):

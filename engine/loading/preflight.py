@@ -72,7 +72,7 @@ def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
     """The model without the values of its weights; raises as `check` does."""
     weights = Weights(file, read=False)
     decoder = build(file, weights, config.context)
-    weights.refuse_leftovers()
+    weights.refuse_unused_tensors()
     return decoder
 
 
@@ -232,7 +232,7 @@ def _needs(model: ModelShape, held: int, cache: CacheType, decoding: int = 0) ->
             model.heads,
             model.kv_heads,
             model.head_width,
-            Cache.held_type(cache),
+            Cache.storage_dtype(cache),
         )
         layer = per_token * context // model.layers
         return scratch_bytes(model, tokens, attention, layer) + decoding

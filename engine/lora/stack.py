@@ -139,7 +139,7 @@ class Stack:
         copied = sum(change.down.size_bytes + change.up.size_bytes for change in joined)
         return sum(adapter.size_bytes for adapter in adapters.values()) + copied
 
-    def change_of(self, name: str, part: Part | None = None) -> LoraDelta | None:
+    def delta_for(self, name: str, part: Part | None = None) -> LoraDelta | None:
         """All that the adapters add to the product with tensor `name`; None where they do not."""
         change = self._changes.get(name)
         if change is None or part is None:
@@ -149,7 +149,7 @@ class Stack:
 
     def apply(self, name: str, x: Tensor, y: Tensor, part: Part | None = None) -> Tensor:
         """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
-        change = self.change_of(name, part)
+        change = self.delta_for(name, part)
         if change is None:
             return y
         return y + ops.linear(ops.linear(x, change.down) * change.scales, change.up)

@@ -1,4 +1,4 @@
-"""Architectures: the table from a GGUF file's own name for its kind to the code that wires it."""
+"""Model architectures: GGUF `general.architecture` to the function that builds the decoder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.models import cohere, gemma, granite, llama, olmo2, phi, qwen, starc
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 
-# The file, its weights, and the tokens a session will hold at most: some rotate by that.
+# Arguments: file, weights, and the context in tokens, which some RoPE scalings depend on.
 Build = Callable[[GGUFFile, Weights, int], Decoder]
 
 ARCHITECTURES: dict[str, Build] = {
@@ -34,7 +34,7 @@ _HADAMARD = "prism.hadamard."
 
 
 def architecture(file: GGUFFile) -> Build:
-    """The builder for a file; raises UnsupportedModel naming what it asks for."""
+    """The builder for a file; raises UnsupportedModel naming the unknown architecture or key."""
     name = file.string("general.architecture")
     if name not in ARCHITECTURES:
         raise UnsupportedModel(
@@ -43,8 +43,8 @@ def architecture(file: GGUFFile) -> Build:
         )
     if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
         raise UnsupportedModel(
-            f"The key {key!r} says that the weights were turned by a Hadamard transform, which this "
-            "version does not undo: it would answer with noise.",
+            f"The key {key!r} says that the weights are rotated by a Hadamard transform, which "
+            "this version does not support: answers would be noise.",
             "Choose a file of this model without that transform.",
         )
     return ARCHITECTURES[name]

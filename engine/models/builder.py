@@ -1,4 +1,4 @@
-"""GGUF tensor names to the parts of a decoder: what the architectures have in common."""
+"""Builders shared by the architectures: GGUF tensor names to projections, blocks and decoder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kernels.weight import Weight
 
 
 def projection(weights: Weights, name: str, rows: int, columns: int) -> Projection:
-    """A product with the file's matrix `name`.weight [rows, columns], with its bias if it has one."""
+    """A linear layer over the tensor `name`.weight [rows, columns], with `name`.bias if present."""
     bias = weights.optional_vector(f"{name}.bias", rows)
     return Projection(f"{name}.weight", weights.matrix(f"{name}.weight", rows, columns), bias)
 
@@ -30,15 +30,15 @@ def projection(weights: Weights, name: str, rows: int, columns: int) -> Projecti
 def projections(
     weights: Weights, name: str, rows: tuple[int, ...], columns: int
 ) -> list[Projection]:
-    """Products that one matrix of the file holds one below the other."""
-    tensor, whole = f"{name}.weight", sum(rows)
-    bias = weights.optional_vector(f"{name}.bias", whole)
+    """Linear layers whose matrices are fused in one tensor, stacked by rows."""
+    tensor, total = f"{name}.weight", sum(rows)
+    bias = weights.optional_vector(f"{name}.bias", total)
     made: list[Projection] = []
     for weight in weights.parts(tensor, rows, columns):
         start = sum(rows[: len(made)])
-        part = Part(start, start + rows[len(made)], whole)
-        some = None if bias is None else bias[part.start : part.end]
-        made.append(Projection(tensor, weight, some, part))
+        part = Part(start, start + rows[len(made)], total)
+        part_bias = None if bias is None else bias[part.start : part.end]
+        made.append(Projection(tensor, weight, part_bias, part))
     return made
 
 
@@ -48,14 +48,14 @@ def attention(
     index: int,
     rope: Rope,
     *,
-    normed: int = 0,
+    qk_norm: int = 0,
     scale: float = 0.0,
     window: int = 0,
     cap: float = 0.0,
 ) -> Attention:
     """Attention of block `index`; scale 0: C^-0.5.
 
-    `normed` is over how many heads at once queries and keys are normed, 1 or all; 0: they are not.
+    `qk_norm`: the number of heads that one query or key norm spans, 1 or all; 0: no such norm.
     """
     D, C, name = config.width, config.head_width, f"blk.{index}"
     rows = (config.heads * C, config.kv_heads * C, config.kv_heads * C)
@@ -67,10 +67,10 @@ def attention(
             for letter, count in zip("qkv", rows, strict=True)
         )
     query_norm = key_norm = None
-    if normed:
-        of_query, of_key = (C, C) if normed == 1 else rows[:2]
-        query_norm = norm(weights, config, f"{name}.attn_q_norm", of_query)
-        key_norm = norm(weights, config, f"{name}.attn_k_norm", of_key)
+    if qk_norm:
+        query_width, key_width = (C, C) if qk_norm == 1 else rows[:2]
+        query_norm = norm(weights, config, f"{name}.attn_q_norm", query_width)
+        key_norm = norm(weights, config, f"{name}.attn_k_norm", key_width)
     return Attention(
         query=query,
         key=key,
@@ -87,7 +87,7 @@ def attention(
 
 
 def gated_mlp(weights: Weights, config: Config, index: int, activation: Activation) -> GatedMLP:
-    """Feed-forward part of block `index`."""
+    """Gated feed-forward of block `index`."""
     D, F, name = config.width, config.feed_forward, f"blk.{index}"
     if weights.rows(f"{name}.ffn_up.weight") == 2 * F and not weights.has(
         f"{name}.ffn_gate.weight"
@@ -100,14 +100,14 @@ def gated_mlp(weights: Weights, config: Config, index: int, activation: Activati
 
 
 def mlp(weights: Weights, config: Config, index: int, activation: Activation) -> MLP:
-    """Feed-forward part of block `index`, without a gate."""
+    """Feed-forward of block `index`, without a gate."""
     D, F, name = config.width, config.feed_forward, f"blk.{index}"
     up = projection(weights, f"{name}.ffn_up", F, D)
     return MLP(up, projection(weights, f"{name}.ffn_down", D, F), activation)
 
 
 def experts(weights: Weights, config: Config, index: int, activation: Activation) -> Experts:
-    """Feed-forward part of block `index` with experts; adapters do not reach into these."""
+    """Mixture of experts of block `index`; adapters do not apply to the experts."""
     D, F, E, name = config.width, config.feed_forward, config.experts, f"blk.{index}"
     gates = weights.experts(f"{name}.ffn_gate_exps.weight", E, F, D)
     ups = weights.experts(f"{name}.ffn_up_exps.weight", E, F, D)
@@ -118,12 +118,12 @@ def experts(weights: Weights, config: Config, index: int, activation: Activation
             GatedMLP(Projection("", gate), Projection("", up), Projection("", down), activation)
             for gate, up, down in zip(gates, ups, downs, strict=True)
         ),
-        config.chosen_experts,
+        config.experts_per_token,
     )
 
 
 def norm(weights: Weights, config: Config, name: str, width: int) -> Norm:
-    """A root-mean-square norm over `width` channels."""
+    """An RMS norm over `width` channels."""
     return Norm(weights.vector(f"{name}.weight", width), config.epsilon)
 
 
@@ -140,7 +140,7 @@ def pre_norm_block(
     index: int,
     rope: Rope,
     *,
-    normed: int = 0,
+    qk_norm: int = 0,
     window: int = 0,
     activation: Activation = Activation.SILU,
 ) -> Block:
@@ -149,7 +149,7 @@ def pre_norm_block(
     feed_forward = experts if config.experts else gated_mlp
     return Block(
         attention_norm=norm(weights, config, f"{name}.attn_norm", D),
-        attention=attention(weights, config, index, rope, normed=normed, window=window),
+        attention=attention(weights, config, index, rope, qk_norm=qk_norm, window=window),
         mlp_norm=norm(weights, config, f"{name}.ffn_norm", D),
         mlp=feed_forward(weights, config, index, activation),
     )
@@ -165,12 +165,12 @@ def decoder(
     logit_cap: float = 0.0,
     positions: Weight | None = None,
 ) -> Decoder:
-    """Embedding, blocks, final norm and head; a file without a head shares the embedding."""
+    """Embedding, blocks, final norm and head; a file without a head ties it to the embedding."""
     V, D = config.vocabulary, config.width
     embedding = weights.matrix(EMBEDDING, V, D)
-    own_head = weights.optional_matrix(HEAD, V, D)
+    untied_head = weights.optional_matrix(HEAD, V, D)
     bias = weights.optional_vector("output.bias", V)
-    head = Projection(HEAD, embedding if own_head is None else own_head, bias)
+    head = Projection(HEAD, embedding if untied_head is None else untied_head, bias)
     return Decoder(
         embedding=embedding,
         blocks=blocks,
@@ -186,7 +186,7 @@ def decoder(
 def _base(
     config: Config, embedding: Weight, head: Projection, blocks: tuple[Block, ...]
 ) -> BaseModel:
-    """What adapters must fit; a tied head is one of its own to them, as it is to PEFT."""
+    """The matrix shapes adapters must match; a tied head counts separately, as in PEFT."""
     shapes = {EMBEDDING: (embedding.shape[0], embedding.shape[1])}
     for product in (head, *(product for block in blocks for product in block.projections)):
         rows, columns = product.weight.shape

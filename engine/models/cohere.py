@@ -1,7 +1,8 @@
-"""command-r and cohere2: one layer norm for attention and MLP side by side, scaled logits.
+"""command-r and cohere2: parallel attention and MLP after one layer norm, scaled logits.
 
-Command R+, a larger command-r, norms every head of queries and keys by weights of its own. In cohere2
-three layers of four turn and see a window; the fourth sees everything and knows no positions.
+Command R+, a larger command-r, has a layer norm with separate weights for every query and key head.
+In cohere2 three layers of four have RoPE and a sliding window; the fourth has full attention and no
+position encoding.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from kernels.ops import Activation
 def build_command_r(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=True)
-    return _build(file, weights, config, [turning] * config.layers, [0] * config.layers)
+    rotary = rope(file, config, weights, context, interleaved=True)
+    return _build(file, weights, config, [rotary] * config.layers, [0] * config.layers)
 
 
 def build_cohere2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning, window = rope(file, config, weights, context, interleaved=True), sliding_window(file)
+    rotary, window = rope(file, config, weights, context, interleaved=True), sliding_window(file)
     local = sliding_layers(file, config, every=4)
     return _build(
         file,
         weights,
         config,
-        [turning if slides else no_rope() for slides in local],
+        [rotary if slides else no_rope() for slides in local],
         [window if slides else 0 for slides in local],
     )
 
@@ -50,7 +51,7 @@ def _build(
         )
         for index in range(config.layers)
     )
-    # Logits are linear in what the last norm gives, so the norm takes up their scale.
+    # Logits are linear in the output of the last norm, so its weight can absorb their scale.
     scale = file.number(f"{config.architecture}.logit_scale", 1.0, minimum=0.0, maximum=1e6) or 1.0
     last_norm = layer_norm(weights, config, "output_norm", config.width)
     last_norm = replace(last_norm, weight=last_norm.weight * scale)
@@ -58,7 +59,7 @@ def _build(
 
 
 def _attention(weights: Weights, config: Config, index: int, rope: Rope, window: int) -> Attention:
-    """Attention of a block, whose heads Command R+ norms."""
+    """Attention of a block, with per-head query and key norms where the file has them."""
     plain = attention(weights, config, index, rope, window=window)
     name, C = f"blk.{index}", config.head_width
     if not weights.has(f"{name}.attn_q_norm.weight"):

@@ -1,4 +1,4 @@
-"""Metadata keys to the sizes every architecture shares; nothing is guessed from a model's name."""
+"""Model configuration read from GGUF metadata: the sizes common to all architectures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 
-_CENTRED = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # whose norms subtract means
+_LAYER_NORM = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # the others: RMS norm
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes of a decoder as its file states them."""
+    """Sizes of a decoder as stated by its file."""
 
     architecture: str
     layers: int
@@ -20,18 +20,18 @@ class Config:
     heads: int  # H
     kv_heads: int  # K
     head_width: int  # C
-    rotated: int  # channels of a head that turn
+    rotary_dim: int  # channels of a head that RoPE rotates
     feed_forward: int  # F
     vocabulary: int  # V
     context: int  # tokens it was trained for
     epsilon: float
     rope_base: float
     experts: int = 0  # E; 0: one feed-forward for all tokens
-    chosen_experts: int = 0  # that a token passes
+    experts_per_token: int = 0
 
 
 def read_config(file: GGUFFile) -> Config:
-    """The shared sizes; raises ModelFileError naming the key that is missing or impossible."""
+    """Read the configuration; raises ModelFileError naming the key that is missing or invalid."""
     name = file.string("general.architecture")
     heads = file.integer(f"{name}.attention.head_count", minimum=1, maximum=65_536)
     kv_heads = file.integer(f"{name}.attention.head_count_kv", heads, minimum=1, maximum=65_536)
@@ -40,7 +40,7 @@ def read_config(file: GGUFFile) -> Config:
         f"{name}.attention.key_length", max(width // heads, 1), minimum=2, maximum=65_536
     )
     value_width = file.integer(f"{name}.attention.value_length", head_width)
-    rotated = file.integer(f"{name}.rope.dimension_count", head_width)
+    rotary_dim = file.integer(f"{name}.rope.dimension_count", head_width)
     if heads % kv_heads:
         raise ModelFileError(
             f"{heads} attention heads cannot share {kv_heads} key/value heads evenly.",
@@ -52,9 +52,9 @@ def read_config(file: GGUFFile) -> Config:
             "one number.",
             "Choose another model of this family.",
         )
-    if rotated > head_width or rotated % 2:
+    if rotary_dim > head_width or rotary_dim % 2:
         raise ModelFileError(
-            f"The key '{name}.rope.dimension_count' is {rotated}; an even number up to the head's "
+            f"The key '{name}.rope.dimension_count' is {rotary_dim}; an even number up to the head's "
             f"{head_width} channels is wanted.",
             "The file is damaged or made by a faulty converter; get another copy.",
         )
@@ -66,33 +66,33 @@ def read_config(file: GGUFFile) -> Config:
         heads=heads,
         kv_heads=kv_heads,
         head_width=head_width,
-        rotated=rotated,
+        rotary_dim=rotary_dim,
         feed_forward=_feed_forward(file, name, experts),
         vocabulary=_embedding_rows(file),
         context=file.integer(f"{name}.context_length", minimum=1, maximum=1 << 30),
         epsilon=_epsilon(file, name),
         rope_base=file.number(f"{name}.rope.freq_base", 10_000.0, minimum=1.0, maximum=1e12),
         experts=experts,
-        chosen_experts=_chosen(file, name, experts),
+        experts_per_token=_experts_per_token(file, name, experts),
     )
 
 
 def _epsilon(file: GGUFFile, name: str) -> float:
-    """Of layer norms, which have a key of their own, or of root-mean-square norms."""
-    centred = f"{name}.attention.layer_norm_epsilon"
-    if centred in file.metadata or name in _CENTRED:
-        return file.number(centred, minimum=0.0, maximum=1.0)
+    """The epsilon of layer norms or of RMS norms, which have different keys."""
+    layer_norm = f"{name}.attention.layer_norm_epsilon"
+    if layer_norm in file.metadata or name in _LAYER_NORM:
+        return file.number(layer_norm, minimum=0.0, maximum=1.0)
     return file.number(f"{name}.attention.layer_norm_rms_epsilon", minimum=0.0, maximum=1.0)
 
 
 def _feed_forward(file: GGUFFile, name: str, experts: int) -> int:
-    """Inner channels of the feed-forward, or of one expert."""
-    of_one = f"{name}.expert_feed_forward_length"
-    key = of_one if experts and of_one in file.metadata else f"{name}.feed_forward_length"
+    """The hidden width of the feed-forward, or of one expert."""
+    expert_key = f"{name}.expert_feed_forward_length"
+    key = expert_key if experts and expert_key in file.metadata else f"{name}.feed_forward_length"
     return file.integer(key, minimum=1, maximum=1 << 24)
 
 
-def _chosen(file: GGUFFile, name: str, experts: int) -> int:
+def _experts_per_token(file: GGUFFile, name: str, experts: int) -> int:
     if not experts:
         return 0
     return file.integer(f"{name}.expert_used_count", minimum=1, maximum=experts)
@@ -109,15 +109,15 @@ def _embedding_rows(file: GGUFFile) -> int:
 
 
 def sliding_window(file: GGUFFile, default: int = 0) -> int:
-    """Tokens that local layers see back; 0: all."""
+    """The sliding attention window of local layers, in tokens; 0: unlimited."""
     name = file.string("general.architecture")
     return file.integer(f"{name}.attention.sliding_window", default, minimum=0, maximum=1 << 30)
 
 
 def sliding_layers(file: GGUFFile, config: Config, every: int) -> list[bool]:
-    """Which layers see their window only: all but each `every`-th, unless the file says otherwise.
+    """Which layers use the sliding window: all but each `every`-th, unless the file overrides it.
 
-    Files have a list of one truth a layer, or another number in place of `every`.
+    A file may store a list with one boolean per layer, or another number in place of `every`.
     """
     key = f"{config.architecture}.attention.sliding_window_pattern"
     found = file.metadata.get(key, every)

@@ -1,7 +1,8 @@
-"""gemma, gemma2 and gemma3: scaled embeddings, GELU, and from the second on norms after each part.
+"""gemma, gemma2 and gemma3: scaled embeddings, GELU; gemma2 and 3 also norm each part's output.
 
-Gemma 2 looks at everything in every second layer and caps scores and logits; Gemma 3 does so in
-every sixth, norms queries and keys instead, and turns nearby layers by frequencies of their own.
+Gemma 2 has full attention in every second layer and soft-caps scores and logits. Gemma 3 has full
+attention in every sixth layer, norms queries and keys instead of capping, and has another RoPE base
+in its sliding-window layers.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from engine.models.weights import Weights
 from kernels.ops import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0
-# The 27B models alone divide by their width per head; no key of the file says so.
+# Only the 27B models scale scores by width / heads, which no key of the file states.
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
 
 
 def build_gemma(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
+    rotary = rope(file, config, weights, context, interleaved=False)
     blocks = tuple(
-        pre_norm_block(weights, config, index, turning, activation=Activation.GELU_TANH)
+        pre_norm_block(weights, config, index, rotary, activation=Activation.GELU_TANH)
         for index in range(config.layers)
     )
     return decoder(weights, config, blocks, embedding_scale=config.width**0.5)
@@ -35,25 +36,26 @@ def build_gemma(file: GGUFFile, weights: Weights, context: int) -> Decoder:
 def build_gemma2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
-    return _build(file, weights, config, [turning] * config.layers, every=2, normed=0)
+    rotary = rope(file, config, weights, context, interleaved=False)
+    return _build(file, weights, config, [rotary] * config.layers, every=2, qk_norm=0)
 
 
 def build_gemma3(file: GGUFFile, weights: Weights, context: int) -> Decoder:
-    """Local layers rotate with their own base and no scaling, global ones with the file's."""
+    """Local layers have a separate RoPE base and no RoPE scaling, global layers the file's."""
     config = read_config(file)
-    everywhere = rope(file, config, weights, context, interleaved=False)
+    global_rope = rope(file, config, weights, context, interleaved=False)
     base = file.number("gemma3.rope.freq_base_swa", _LOCAL_ROPE_BASE, minimum=1.0)
-    nearby = replace(everywhere, frequencies=rope_frequencies(base, config.rotated), scale=1.0)
+    frequencies = rope_frequencies(base, config.rotary_dim)
+    local_rope = replace(global_rope, frequencies=frequencies, scale=1.0)
     local = sliding_layers(file, config, every=6)
-    ropes = [nearby if slides else everywhere for slides in local]
-    return _build(file, weights, config, ropes, every=6, normed=1)
+    ropes = [local_rope if slides else global_rope for slides in local]
+    return _build(file, weights, config, ropes, every=6, qk_norm=1)
 
 
 def _build(
-    file: GGUFFile, weights: Weights, config: Config, ropes: list[Rope], every: int, normed: int
+    file: GGUFFile, weights: Weights, config: Config, ropes: list[Rope], every: int, qk_norm: int
 ) -> Decoder:
-    """Blocks of which one in `every` sees everything, the others their window."""
+    """Blocks of which every `every`-th has full attention, the others a sliding window."""
     name = config.architecture
     window = sliding_window(file, 0 if name == "gemma3" else 4_096)
     local = sliding_layers(file, config, every)
@@ -63,8 +65,8 @@ def _build(
         for key, default in zip(("attn_logit", "final_logit"), caps, strict=True)
     )
     blocks = tuple(
-        _block(weights, config, index, turning, window if local[index] else 0, normed, scores)
-        for index, turning in enumerate(ropes)
+        _block(weights, config, index, rotary, window if local[index] else 0, qk_norm, scores)
+        for index, rotary in enumerate(ropes)
     )
     return decoder(weights, config, blocks, embedding_scale=config.width**0.5, logit_cap=logits)
 
@@ -73,9 +75,9 @@ def _block(
     weights: Weights,
     config: Config,
     index: int,
-    turning: Rope,
+    rotary: Rope,
     window: int,
-    normed: int,
+    qk_norm: int,
     cap: float,
 ) -> Block:
     D, name = config.width, f"blk.{index}"
@@ -87,8 +89,8 @@ def _block(
             weights,
             config,
             index,
-            turning,
-            normed=normed,
+            rotary,
+            qk_norm=qk_norm,
             scale=divisor**-0.5,
             window=window,
             cap=cap,

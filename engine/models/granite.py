@@ -1,4 +1,4 @@
-"""granite: llama's blocks with four scales, of embeddings, scores, residuals and logits."""
+"""granite: llama blocks with scaled embeddings, attention scores, residuals and logits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
         file.number(f"granite.{key}", 0.0, minimum=0.0, maximum=1e6)
         for key in ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
     )
-    turns = file.metadata.get("granite.rope.scaling.finetuned", True)
-    turning = rope(file, config, weights, context, interleaved=True) if turns else no_rope()
-    plain = [pre_norm_block(weights, config, index, turning) for index in range(config.layers)]
+    has_rope = file.metadata.get("granite.rope.scaling.finetuned", True)
+    rotary = rope(file, config, weights, context, interleaved=True) if has_rope else no_rope()
+    plain = [pre_norm_block(weights, config, index, rotary) for index in range(config.layers)]
     blocks = tuple(
         replace(
             block,
@@ -30,7 +30,7 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
         )
         for block in plain
     )
-    # Logits are linear in what the last norm gives, so the norm takes up what divides them.
+    # Logits are linear in the output of the last norm, so its weight can absorb their divisor.
     last_norm = norm(weights, config, "output_norm", config.width)
     last_norm = replace(last_norm, weight=last_norm.weight / (logits or 1.0))
     return decoder(weights, config, blocks, last_norm=last_norm, embedding_scale=embedding or 1.0)

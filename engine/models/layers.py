@@ -1,6 +1,6 @@
-"""The blocks every architecture is wired from: projection, attention, feed-forward, decoder.
+"""Decoder layers shared by all architectures: projection, attention, feed-forward, block, decoder.
 
-Adapters come in through the stack that a call is given; an empty one leaves every bit as it is.
+LoRA adapters are passed to each call as a stack; an empty stack changes no bit of the result.
 Shape letters, here and in every model: T tokens, D model width, H heads, K key/value heads,
 C width of one head, F feed-forward width, V vocabulary, S tokens in the cache.
 """
@@ -23,15 +23,15 @@ from kernels.weight import Weight
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Root-mean-square norm, or a layer norm where it is centred.
+    """RMS norm, or a layer norm if `centred`.
 
-    GGUF stores gemma's weights with the 1 already added.
+    GGUF stores gemma's norm weights with the 1 already added.
     """
 
     weight: Tensor  # [D] f32
     epsilon: float
     centred: bool = False
-    bias: Tensor | None = None  # [D] f32, of a layer norm
+    bias: Tensor | None = None  # [D] f32, only of a layer norm
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.centred:
@@ -41,7 +41,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class HeadNorms:
-    """A layer norm of every head by weights of its own, as Command R+ has for queries and keys."""
+    """A layer norm with separate weights per head, as Command R+ has for queries and keys."""
 
     weight: Tensor  # [H, C] f32
     epsilon: float
@@ -53,14 +53,12 @@ class HeadNorms:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A product with one matrix, and with what the adapters in use change of it."""
+    """A linear layer: one weight matrix, its bias, and the LoRA deltas of the adapters in use."""
 
-    name: str  # in GGUF, by which adapters name it
+    name: str  # of the GGUF tensor; adapters refer to it
     weight: Weight  # [N, D]
     bias: Tensor | None = None  # [N] f32
-    part: Part | None = (
-        None  # which of that tensor's rows these are, where it holds several products
-    )
+    part: Part | None = None  # the rows of a fused tensor that this layer uses
 
     def __call__(self, x: Tensor, stack: Stack) -> Tensor:
         """x [T, D] f32 → [T, N] f32."""
@@ -72,9 +70,9 @@ class Projection:
 class Rope:
     """Rotary position embedding of one kind of layer."""
 
-    frequencies: Tensor  # [n] f32, radians per position; the first 2n channels turn
+    frequencies: Tensor  # [n] f32, radians per position; the first 2n channels are rotated
     interleaved: bool  # pairs (2i, 2i+1) as GGUF stores llama; else (i, i + n)
-    scale: float = 1.0  # of what has turned
+    scale: float = 1.0  # of the rotated channels
 
     def __call__(self, x: Tensor, positions: Tensor) -> Tensor:
         return ops.rope(x, positions, self.frequencies, self.interleaved, self.scale)
@@ -82,7 +80,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Causal grouped-query attention over the session's cache."""
+    """Causal grouped-query attention over the session's KV cache."""
 
     query: Projection  # [H*C, D]
     key: Projection  # [K*C, D]
@@ -91,14 +89,14 @@ class Attention:
     rope: Rope
     head_width: int
     scale: float
-    query_norm: Norm | HeadNorms | None = None  # of each head, or of all channels of all heads
+    query_norm: Norm | HeadNorms | None = None  # over each head, or over all heads at once
     key_norm: Norm | HeadNorms | None = None
-    window: int = 0  # tokens a query sees back; 0: all
-    cap: float = 0.0  # scores are squeezed to within it; 0: not
+    window: int = 0  # tokens: sliding window; 0: unlimited
+    cap: float = 0.0  # soft cap of attention scores; 0: none
 
     @property
     def norms_whole(self) -> bool:
-        """Whether queries and keys are normed over all their heads at once."""
+        """Whether the query and key norms span all heads at once."""
         norm = self.query_norm
         return norm is not None and norm.weight.shape[-1] != self.head_width
 
@@ -133,7 +131,7 @@ class GatedMLP:
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Its products."""
+        """Its linear layers."""
         return (self.gate, self.up, self.down)
 
     def __call__(self, x: Tensor, stack: Stack) -> Tensor:
@@ -151,7 +149,7 @@ class MLP:
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Its products."""
+        """Its linear layers."""
         return (self.up, self.down)
 
     def __call__(self, x: Tensor, stack: Stack) -> Tensor:
@@ -160,15 +158,15 @@ class MLP:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """A gated MLP chosen for each token from many: the best few, weighted by what the router says."""
+    """Mixture of experts: the top-k gated MLPs of each token, weighted by the router."""
 
     router: Projection  # [E, D]
     experts: tuple[GatedMLP, ...]  # E of them
-    chosen: int  # experts a token passes
+    chosen: int  # experts per token
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """The products one token passes: which experts they are of does not matter to their cost."""
+        """The linear layers one token runs through; all experts cost the same."""
         some = self.experts[: self.chosen]
         return (self.router, *(each for expert in some for each in expert.projections))
 
@@ -186,10 +184,10 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One residual layer, with norms where an architecture has them.
+    """One residual block: attention and MLP with optional norms before and after each.
 
-    Where there is no norm before the MLP, it reads what attention reads: the two are parallel.
-    Where attention has none before it either, both read the stream itself.
+    Without a norm before the MLP, its input is that of attention: the two are parallel. If
+    attention has no norm before it either, both read the residual stream.
     """
 
     attention_norm: Norm | None
@@ -198,56 +196,58 @@ class Block:
     mlp: GatedMLP | MLP | Experts
     after_attention: Norm | None = None
     after_mlp: Norm | None = None
-    residual_scale: float = 1.0  # of what attention and MLP add to the stream
+    residual_scale: float = 1.0  # of the outputs of attention and MLP
 
     @property
     def weights(self) -> int:
-        """Weights of its products: the multiply-adds one token costs, attention itself aside."""
+        """Weights of its linear layers: the multiply-adds per token, without attention scores."""
         shapes = (product.weight.shape for product in self.projections)
         return sum(rows * columns for rows, columns in shapes)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes its products read, as the weights are held."""
+        """Bytes of the weights its linear layers read per token, as stored in memory."""
         return sum(product.weight.size_bytes for product in self.projections)
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Every product of the block."""
+        """Every linear layer of the block."""
         a = self.attention
         return (a.query, a.key, a.value, a.output, *self.mlp.projections)
 
     def __call__(
         self, x: Tensor, positions: Tensor, cache: Cache, layer: int, stack: Stack
     ) -> Tensor:
-        read = self.attention_norm(x) if self.attention_norm else x
-        y = self.attention(read, positions, cache, layer, stack)
-        x = self._with(x, y, self.after_attention)
+        normed = self.attention_norm(x) if self.attention_norm else x
+        y = self.attention(normed, positions, cache, layer, stack)
+        x = self._add(x, y, self.after_attention)
         if self.mlp_norm:
-            read = self.mlp_norm(x)
+            normed = self.mlp_norm(x)
         elif not self.attention_norm:
-            read = x
-        return self._with(x, self.mlp(read, stack), self.after_mlp)
+            normed = x
+        return self._add(x, self.mlp(normed, stack), self.after_mlp)
 
-    def _with(self, x: Tensor, y: Tensor, norm: Norm | None) -> Tensor:
-        """The stream x with what a part has added to it."""
+    def _add(self, x: Tensor, y: Tensor, norm: Norm | None) -> Tensor:
+        """The residual stream x plus the normed and scaled output y."""
         y = norm(y) if norm else y
         return x + (y if self.residual_scale == 1.0 else y * self.residual_scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A whole model: tokens and a cache in, logits out."""
+    """A decoder-only transformer: token ids and a KV cache to logits."""
 
     embedding: Weight  # [V, D]
     blocks: tuple[Block, ...]
     norm: Norm
     head: Projection  # [V, D]; its weight is the embedding where a file ties them
-    base: BaseModel  # what adapters must fit
+    base: BaseModel  # the shapes adapters must match
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
-    positions: Weight | None = None  # [context, D], added to the embeddings where they are learned
-    refused: frozenset[str] = frozenset()  # ops found wrong here; "record": the recorded program
+    positions: Weight | None = None  # [context, D], learned position embeddings
+    refused: frozenset[str] = (
+        frozenset()
+    )  # ops that failed the kernel check; "record": the recorded program
 
     def hidden(
         self,
@@ -258,7 +258,8 @@ class Decoder:
     ) -> Tensor:
         """tokens [T] i64, appended to the cache → last hidden states [T, D], before the head.
 
-        `checkpoint` is called between layers and may raise `Cancelled`: the cache is then as it was.
+        `checkpoint` is called between layers and may raise `Cancelled`, which leaves the cache
+        unchanged.
         """
         positions = torch.arange(cache.length, cache.length + tokens.shape[0])
         with ops.without(self.refused):

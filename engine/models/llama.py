@@ -1,4 +1,4 @@
-"""llama: Llama 1 to 3, Mistral, Mixtral, SmolLM, TinyLlama and everything converted as their kind."""
+"""llama: Llama 1 to 3, Mistral, Mixtral, SmolLM, TinyLlama and all models converted as llama."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.models.weights import Weights
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=True)
-    window = sliding_window(file)  # of Mistral's first version
+    rotary = rope(file, config, weights, context, interleaved=True)
+    window = sliding_window(file)  # only in the first Mistral
     blocks = tuple(
-        pre_norm_block(weights, config, index, turning, window=window)
+        pre_norm_block(weights, config, index, rotary, window=window)
         for index in range(config.layers)
     )
     return decoder(weights, config, blocks)

@@ -1,4 +1,4 @@
-"""olmo2: norms after attention and MLP and none before; queries and keys normed over all heads."""
+"""olmo2: post-norms only, after attention and MLP; query and key norms over all heads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kernels.ops import Activation
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    everywhere = rope(file, config, weights, context, interleaved=False)
-    plain = rope_frequencies(config.rope_base, config.rotated)
-    nearby = replace(everywhere, frequencies=plain, scale=1.0)
-    window = sliding_window(file)  # of Olmo 3, which is converted as this kind
+    global_rope = rope(file, config, weights, context, interleaved=False)
+    unscaled = rope_frequencies(config.rope_base, config.rotary_dim)
+    local_rope = replace(global_rope, frequencies=unscaled, scale=1.0)
+    window = sliding_window(file)  # only in Olmo 3, which is converted as olmo2
     local = sliding_layers(file, config, every=4) if window else [False] * config.layers
     blocks = tuple(
         Block(
@@ -28,8 +28,8 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
                 weights,
                 config,
                 index,
-                nearby if slides else everywhere,
-                normed=config.heads,
+                local_rope if slides else global_rope,
+                qk_norm=config.heads,
                 window=window if slides else 0,
             ),
             mlp_norm=None,

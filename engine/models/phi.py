@@ -1,4 +1,4 @@
-"""phi2: layer norms, attention and MLP side by side, heads that turn in part; phi3: llama's blocks."""
+"""phi2: layer norms, parallel attention and MLP, partial RoPE; phi3: llama's, fused tensors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kernels.ops import Activation
 def build_phi2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
+    rotary = rope(file, config, weights, context, interleaved=False)
     blocks = tuple(
         Block(
             attention_norm=layer_norm(weights, config, f"blk.{index}.attn_norm", config.width),
-            attention=attention(weights, config, index, turning),
+            attention=attention(weights, config, index, rotary),
             mlp_norm=None,
             mlp=mlp(weights, config, index, Activation.GELU_TANH),
         )
@@ -29,12 +29,12 @@ def build_phi2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
 
 
 def build_phi3(file: GGUFFile, weights: Weights, context: int) -> Decoder:
-    """Products are fused in the file, and frequencies divided by two sets of factors."""
+    """QKV and gate/up are fused tensors; RoPE frequencies have short- and long-context divisors."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
+    rotary = rope(file, config, weights, context, interleaved=False)
     window = sliding_window(file)
     blocks = tuple(
-        pre_norm_block(weights, config, index, turning, window=window)
+        pre_norm_block(weights, config, index, rotary, window=window)
         for index in range(config.layers)
     )
     return decoder(weights, config, blocks)

@@ -1,4 +1,4 @@
-"""qwen2 and qwen3, qwen3moe, the Bonsai models: llama's blocks, since Qwen 3 with normed heads."""
+"""qwen2, qwen3, qwen3moe and the Bonsai models: llama blocks; qwen3 adds query and key norms."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from engine.models.weights import Weights
 
 
 def build_qwen2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
-    """Queries, keys and values have biases; raises ModelFileError naming a tensor at fault."""
-    return _build(file, weights, context, normed=0)
+    """Query, key and value have biases; raises ModelFileError naming a faulty tensor."""
+    return _build(file, weights, context, qk_norm=0)
 
 
 def build_qwen3(file: GGUFFile, weights: Weights, context: int) -> Decoder:
-    """Each head of queries and keys is normed; raises ModelFileError naming a tensor at fault."""
-    return _build(file, weights, context, normed=1)
+    """Each query and key head has an RMS norm; raises ModelFileError naming a faulty tensor."""
+    return _build(file, weights, context, qk_norm=1)
 
 
-def _build(file: GGUFFile, weights: Weights, context: int, normed: int) -> Decoder:
+def _build(file: GGUFFile, weights: Weights, context: int, qk_norm: int) -> Decoder:
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
+    rotary = rope(file, config, weights, context, interleaved=False)
     blocks = tuple(
-        pre_norm_block(weights, config, index, turning, normed=normed)
+        pre_norm_block(weights, config, index, rotary, qk_norm=qk_norm)
         for index in range(config.layers)
     )
     return decoder(weights, config, blocks)

@@ -1,7 +1,7 @@
-"""A decoder and the adapters in use as a program: every layer as instructions over named buffers.
+"""Compiles a decoder and its LoRA stack to a `Program`: instructions over named buffers.
 
-What `Decoder` and its blocks compute op by op is said here once more, for a backend to carry out in
-one go. The two must agree to the bit, which the tests hold them to for every architecture.
+This duplicates what `Decoder` and its blocks compute op by op, so that a backend can run a whole
+token in one call. Tests check for every architecture that both give the same bits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from engine.models.layers import (
 from kernels import program
 from kernels.program import Instruction, Program
 
-# The buffers. What a layer adds to the stream passes through CHANGE.
+# Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
 STREAM, NORMED, CHANGE, LOGITS = "stream", "normed", "change", "logits"
 QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
 GATE, UP = "gate", "up"
 
 
 def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
-    """What `decoder.hidden` and `decoder.logits` compute under `stack`.
+    """The program of `decoder.hidden` and `decoder.logits` under `stack`.
 
-    None where a part of the model has no instruction, and where the check at load found a kernel
-    wrong: a recorded program has the same kernels inside.
+    None if a part of the model has no instruction, or if a kernel failed the check at load: a
+    recorded program runs the same kernels.
     """
     if obstacles(decoder) or decoder.refused:
         return None
@@ -40,7 +40,7 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        stack.change_of(EMBEDDING),
+        stack.delta_for(EMBEDDING),
         decoder.positions,
     )
     body: list[Instruction] = [embed]
@@ -65,9 +65,9 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
 
 
 def obstacles(decoder: Decoder) -> tuple[SlowPart, ...]:
-    """Parts of a model for which there is no instruction, so that it runs op by op.
+    """Parts of a model that have no instruction and so force it to run op by op.
 
-    A program is the same list for every token, while experts are chosen token by token.
+    A program is the same list for every token, but experts are selected per token.
     """
     found: list[SlowPart] = []
     if any(isinstance(block.mlp, Experts) for block in decoder.blocks):
@@ -78,43 +78,43 @@ def obstacles(decoder: Decoder) -> tuple[SlowPart, ...]:
 
 
 def adapter_obstacles(stack: Stack) -> tuple[SlowPart, ...]:
-    """The same of the adapters: changes that no backend records yet."""
-    if stack.change_of(EMBEDDING) is None:
+    """Adapter deltas that have no instruction yet: those of the embedding."""
+    if stack.delta_for(EMBEDDING) is None:
         return ()
     return (SlowPart(SlowReason.ADAPTED_EMBEDDING, EMBEDDING),)
 
 
 def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:
-    read, before = _read(block.attention_norm, STREAM)
-    attended = _attention(block.attention, layer, read, stack)
-    read, between = _read(block.mlp_norm, read)  # without a norm, what attention has read
+    source, before = _input(block.attention_norm, STREAM)
+    attended = _attention(block.attention, layer, source, stack)
+    source, between = _input(block.mlp_norm, source)  # without a norm: the input of attention
     return [
         *before,
         *attended,
         *_added(block.after_attention, block.residual_scale),
         *between,
-        *_mlp(block.mlp, read, stack),
+        *_mlp(block.mlp, source, stack),
         *_added(block.after_mlp, block.residual_scale),
     ]
 
 
-def _read(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
-    """The buffer a part of a layer reads, and what fills it: the normed stream, or the stream."""
+def _input(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
+    """The input buffer of attention or MLP, and the norm that fills it, if there is one."""
     return (otherwise, []) if norm is None else (NORMED, [_norm(norm, STREAM, NORMED)])
 
 
-def _attention(attention: Attention, layer: int, read: str, stack: Stack) -> list[Instruction]:
+def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> list[Instruction]:
     heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
     query_norm, key_norm = attention.query_norm, attention.key_norm
     assert not isinstance(query_norm, HeadNorms)
     assert not isinstance(key_norm, HeadNorms)
-    whole: list[Instruction] = []
+    whole_norms: list[Instruction] = []
     if query_norm is not None and key_norm is not None and attention.norms_whole:
-        whole = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
+        whole_norms = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
         query_norm = key_norm = None
     return [
-        _products(read, heads, stack),
-        *whole,
+        _products(source, heads, stack),
+        *whole_norms,
         program.Attend(
             q=QUERY,
             k=KEY,
@@ -136,21 +136,21 @@ def _attention(attention: Attention, layer: int, read: str, stack: Stack) -> lis
     ]
 
 
-def _mlp(mlp: GatedMLP | MLP | Experts, read: str, stack: Stack) -> list[Instruction]:
+def _mlp(mlp: GatedMLP | MLP | Experts, source: str, stack: Stack) -> list[Instruction]:
     assert not isinstance(mlp, Experts)
     if isinstance(mlp, MLP):
         up: tuple[tuple[Projection, str], ...] = ((mlp.up, GATE),)
     else:
         up = ((mlp.gate, GATE), (mlp.up, UP))
     return [
-        _products(read, up, stack),
+        _products(source, up, stack),
         program.Gate(GATE, UP if len(up) > 1 else "", mlp.activation, GATE),
         _products(GATE, ((mlp.down, CHANGE),), stack),
     ]
 
 
 def _added(norm: Norm | None, scale: float) -> list[Instruction]:
-    """What a part of a layer has computed joins the stream, normed where the model says so."""
+    """Add the output of attention or MLP to the residual stream, after its norm if there is one."""
     add = program.Add(STREAM, CHANGE, scale)
     return [add] if norm is None else [_norm(norm, CHANGE, CHANGE), add]
 
@@ -160,7 +160,7 @@ def _norm(norm: Norm, x: str, out: str) -> program.Norm:
 
 
 def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack) -> program.Linear:
-    changes = tuple(stack.change_of(one.name, one.part) for one, _ in products)
+    changes = tuple(stack.delta_for(one.name, one.part) for one, _ in products)
     biases = tuple(one.bias for one, _ in products)
     return program.Linear(
         x,
@@ -172,7 +172,7 @@ def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack
 
 
 def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
-    """Columns of every buffer, which are the same in all layers."""
+    """Columns of every buffer; the same in all layers."""
     widths: dict[str, int] = {}
 
     def note(name: str, width: int) -> None:
@@ -192,5 +192,5 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
             case program.Gate():
                 note(one.out, widths[one.gate])
             case program.Add() | program.Softcap():
-                pass  # these write where they read
+                pass  # in place
     return widths

@@ -1,4 +1,4 @@
-"""starcoder: learned positions, one key for all heads; starcoder2: rotation, grouped keys."""
+"""starcoder: learned positions, multi-query attention; starcoder2: RoPE, grouped queries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def build_starcoder(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     config = read_config(file)
     if context > config.context:
         raise RequestError(
-            f"This model knows {config.context:,} positions; a context of {context:,} tokens was "
-            "asked for.",
-            f"Ask for at most {config.context:,}.",
+            f"This model has learned positions for {config.context:,} tokens; a context of "
+            f"{context:,} was requested.",
+            f"Request at most {config.context:,} tokens.",
         )
     positions = weights.matrix("position_embd.weight", config.context, config.width)
     return _build(weights, config, no_rope(), 0, positions)
@@ -29,18 +29,18 @@ def build_starcoder(file: GGUFFile, weights: Weights, context: int) -> Decoder:
 def build_starcoder2(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     """Wire the blocks; raises ModelFileError naming a tensor that is missing or misshapen."""
     config = read_config(file)
-    turning = rope(file, config, weights, context, interleaved=False)
-    return _build(weights, config, turning, sliding_window(file), None)
+    rotary = rope(file, config, weights, context, interleaved=False)
+    return _build(weights, config, rotary, sliding_window(file), None)
 
 
 def _build(
-    weights: Weights, config: Config, turning: Rope, window: int, positions: Weight | None
+    weights: Weights, config: Config, rotary: Rope, window: int, positions: Weight | None
 ) -> Decoder:
     D = config.width
     blocks = tuple(
         Block(
             attention_norm=layer_norm(weights, config, f"blk.{index}.attn_norm", D),
-            attention=attention(weights, config, index, turning, window=window),
+            attention=attention(weights, config, index, rotary, window=window),
             mlp_norm=layer_norm(weights, config, f"blk.{index}.ffn_norm", D),
             mlp=mlp(weights, config, index, Activation.GELU_TANH),
         )

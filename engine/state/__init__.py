@@ -1,1 +1,1 @@
-"""What a model remembers of a sequence: the KV cache."""
+"""Per-sequence model state: the KV cache and read leases on it."""

@@ -1,8 +1,8 @@
-"""Read lease on the first tokens of a key/value cache: another thread reads them without a copy.
+"""Read lease on the first tokens of a KV cache: another thread reads them without a copy.
 
-The cache goes on: what it appends lies behind the leased tokens, and a buffer that grows takes the
-lease along. Before it would overwrite leased tokens it leaves the buffers to the lease and takes
-new ones. A layer that was read is let go of.
+The cache stays usable: appended tokens follow the leased ones, and when a buffer grows, the lease
+moves to the larger buffer. Before leased tokens would be overwritten, the cache hands its buffers
+over to the lease and allocates new ones. The lease releases each layer once it has been read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-_PAUSE = 0.02  # seconds between two looks at Cancel
+_POLL_SECONDS = 0.02  # between cancellation checks
 
 
 class CacheLease:
@@ -21,7 +21,7 @@ class CacheLease:
     def __init__(self, layers: Sequence[list[Tensor]], length: int) -> None:
         """`layers` are the buffers [K, capacity, width] of each layer."""
         self.length = length
-        self._kept = dict(enumerate(layers))
+        self._pending = dict(enumerate(layers))
         self._reading: int | None = None
         self._lock = threading.Lock()
         self._changed = threading.Event()
@@ -29,42 +29,42 @@ class CacheLease:
 
     @property
     def released(self) -> bool:
-        """Whether nothing will be read any more."""
+        """Whether the lease has ended."""
         return self._released
 
-    def kept(self) -> dict[int, list[Tensor]]:
-        """The buffers of the layers that are still to be read, by layer."""
+    def pending(self) -> dict[int, list[Tensor]]:
+        """The buffers of the layers not yet read, by layer index."""
         with self._lock:
-            return dict(self._kept)
+            return dict(self._pending)
 
     def layers(self) -> Iterator[list[Tensor]]:
         """Views [K, length, width] of each layer's buffers in turn; valid until the next one."""
-        for layer in sorted(self.kept()):
+        for layer in sorted(self.pending()):
             with self._lock:
                 self._reading = layer
-                parts = self._kept[layer]
+                parts = self._pending[layer]
             yield [part[:, : self.length] for part in parts]
             del parts
             with self._lock:
-                del self._kept[layer]
+                del self._pending[layer]
             self._changed.set()
 
     def move(self, layer: int, outgrown: Sequence[Tensor], larger: list[Tensor]) -> None:
-        """Read from `larger` what was to be read from `outgrown`, unless that has begun."""
+        """Lease the buffers `larger` in place of `outgrown`, unless that layer is being read."""
         with self._lock:
-            kept = self._kept.get(layer)
-            if kept and kept[0] is outgrown[0] and layer != self._reading:
-                self._kept[layer] = larger
+            leased = self._pending.get(layer)
+            if leased and leased[0] is outgrown[0] and layer != self._reading:
+                self._pending[layer] = larger
 
     def release(self) -> None:
-        """Let go of everything; may be called more than once."""
+        """Drop all buffers; may be called more than once."""
         with self._lock:
-            self._kept.clear()
+            self._pending.clear()
             self._released = True
         self._changed.set()
 
     def wait(self, checkpoint: Callable[[], None]) -> None:
-        """Wait a moment for another layer to be read; raises what `checkpoint` raises."""
+        """Wait up to 20 ms for another layer to be read; raises what `checkpoint` raises."""
         checkpoint()
-        if self._changed.wait(_PAUSE):
+        if self._changed.wait(_POLL_SECONDS):
             self._changed.clear()

@@ -1,7 +1,7 @@
-"""Key/value cache of one session: append, trim, and nothing a caller could leave half done.
+"""KV cache of one session: transactional append, trim, and F32, F16 or Q8_0 storage.
 
-What attention reads is always what is held, rounding included, so a cache that was written to a
-file and read back gives the same bits as one that was never away.
+Attention always reads the stored, rounded values, so a cache that was saved to a file and loaded
+gives the same bits as one that stayed in memory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kernels.program import KVBuffers, LayerKV
 from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
 
 _FIRST_CAPACITY = 256  # tokens
-_MOST_OUTGROWN = 1 << 25  # bytes, between two times they are given back
-_LINE = 64  # bytes; every buffer begins with a line of its own
-_LARGEST_HALF = 65504.0
+_MAX_OUTGROWN_BYTES = 1 << 25  # freed buffers before the heap is trimmed
+_CACHE_LINE = 64  # bytes; every buffer starts on a cache line boundary
+_FLOAT16_MAX = 65504.0
 
-_numbers = itertools.count()  # of rooms
+_buffer_ids = itertools.count()  # of `KVBuffers`
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ _PARTS: dict[CacheType, tuple[_Part, ...]] = {
 
 
 class Cache:
-    """Keys and values of every layer for the tokens a session has read.
+    """Keys and values of every layer for the tokens of one session.
 
-    A forward pass writes each layer with `write` and then commits once with `advance`; a pass that
-    is cancelled in the middle has therefore changed nothing. Buffers double as they fill, so an
-    8,192-token context costs memory only when it is used.
+    A forward pass writes each layer with `write` and then commits once with `advance`, so a
+    cancelled pass leaves the cache unchanged. Buffers double as they fill, so an 8,192-token
+    context costs memory only when it is used.
 
-    What another thread reads under a lease is never overwritten; see `make_writable`.
+    Tokens that another thread reads under a lease are never overwritten; see `make_writable`.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Cache:
         context: int,
         type: CacheType = CacheType.F32,
     ) -> None:
-        self.context = context  # tokens: the most it may hold
+        self.context = context  # tokens: the maximum length
         self.type = type
         self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
-        self._outgrown = 0  # bytes of buffers replaced since they were last given back
-        self._kv_number: KVBuffers | None = None  # where all layers lie, until one of them grows
-        self._lease: CacheLease | None = None  # of this cache, or of the one it follows
-        # One head's keys are contiguous, as attention reads them: [K, S, width] each.
+        self._outgrown = 0  # bytes of buffers replaced since the heap was last trimmed
+        self._buffers: KVBuffers | None = None  # of all layers; invalid once one of them grows
+        self._lease: CacheLease | None = None  # on this cache, or on the one it replaces
+        # [K, S, width] each: one head's keys are contiguous, as attention reads them.
         self._keys, self._values = (
             [_empty(kv_heads, head_width, type) for _ in range(layers)] for _ in range(2)
         )
@@ -84,39 +84,40 @@ class Cache:
     def bytes_per_token(
         layers: int, kv_heads: int, head_width: int, type: CacheType = CacheType.F32
     ) -> int:
-        """Bytes one token costs: keys and values of every layer."""
+        """Bytes one token takes: keys and values of every layer."""
         row = sum(part.width(head_width) * part.dtype.itemsize for part in _PARTS[type])
         return layers * 2 * kv_heads * row
 
     @staticmethod
-    def held_type(type: CacheType) -> torch.dtype:
-        """What keys and values are held as."""
+    def storage_dtype(type: CacheType) -> torch.dtype:
+        """The dtype keys and values are stored as."""
         return _PARTS[type][0].dtype
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held now, used or not."""
+        """Bytes allocated now, used or not."""
         return sum(part.nbytes for parts in (*self._keys, *self._values) for part in parts)
 
     def fresh(self) -> Cache:
-        """An empty cache of the same kind; what is leased of this one still counts as memory."""
+        """An empty cache of the same shape; buffers leased from this one still count as memory."""
         made = Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
         made._lease = self._lease
         return made
 
     def lease(self) -> CacheLease:
-        """Have another thread read the committed tokens. One lease at a time."""
+        """A lease for another thread to read the committed tokens; one lease at a time."""
         assert self._lease is None or self._lease.released, "a second lease on a cache"
         layers = zip(self._keys, self._values, strict=True)
         self._lease = CacheLease([[*keys, *values] for keys, values in layers], self.length)
         return self._lease
 
     def make_writable(self, tokens: int, checkpoint: Callable[[], None] = lambda: None) -> None:
-        """See that writing `tokens` after the committed ones spoils nothing that is leased.
+        """Copy on write: let `tokens` be written after the committed ones without changing a lease.
 
-        Leased buffers that would be overwritten are left to the lease. Where they and this cache
-        would together take more than a full cache, it waits until enough of them is read; raises
-        what `checkpoint` raises. `write` and `buffers_for` do this too, but cannot be cancelled.
+        Leased buffers that would be overwritten are handed over to the lease. If they and this
+        cache together would take more memory than a full cache, wait until enough layers have been
+        read; raises what `checkpoint` raises. `write` and `buffers_for` do this too, without a
+        checkpoint.
         """
         needed = self.length + tokens
         while (lease := self._lease) is not None:
@@ -124,7 +125,7 @@ class Cache:
                 self._lease = None
             elif self._fits_beside(lease, needed):
                 if self.length < lease.length:
-                    self._leave(lease, needed)
+                    self._hand_over(lease, needed)
                 return
             else:
                 lease.wait(checkpoint)
@@ -134,51 +135,52 @@ class Cache:
     ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
         """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
 
-        Returns everything attention reads, committed tokens first: twice [S, K, C], as held.
+        Returns the keys and the values of all tokens, committed ones first: [S, K, C] each, in the
+        storage format.
         """
         start, end = self.length, self.length + keys.shape[0]
         assert end <= self.context, f"{end} tokens in a cache for {self.context}"
         self.make_writable(keys.shape[0])
         self._reserve(layer, end)
-        read: list[Tensor | QuantizedKV] = []
+        stored: list[Tensor | QuantizedKV] = []
         for buffers, rows in ((self._keys, keys), (self._values, values)):
             parts = buffers[layer]
-            for part, coded in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
-                part[:, start:end] = coded
-            read.append(attended([part[:, :end] for part in parts]))
-        return read[0], read[1]
+            for part, code in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
+                part[:, start:end] = code
+            stored.append(attention_view([part[:, :end] for part in parts]))
+        return stored[0], stored[1]
 
     def buffers_for(self, tokens: int) -> KVBuffers:
-        """Where every layer lies, with space for `tokens` after the committed ones.
+        """The buffers of every layer, with capacity for `tokens` after the committed ones.
 
-        The same one until a layer outgrows it. Rows are as `write` holds them: what is written into
-        it is committed by `advance`.
+        The same object until a layer outgrows its buffers. Rows have the format `write` stores;
+        rows written into them are committed by `advance`.
         """
         needed = self.length + tokens
         assert needed <= self.context, f"{needed} tokens in a cache for {self.context}"
         self.make_writable(tokens)
-        if self._kv_number is None or needed > self._kv_number.capacity:
+        if self._buffers is None or needed > self._buffers.capacity:
             for layer in range(len(self._keys)):
                 self._reserve(layer, needed)
-            self._kv_number = KVBuffers(
-                next(_numbers),
+            self._buffers = KVBuffers(
+                next(_buffer_ids),
                 min(parts[0].shape[1] for parts in self._keys),
                 tuple(_rows(parts) for parts in self._keys),
                 tuple(_rows(parts) for parts in self._values),
             )
-        return self._kv_number
+        return self._buffers
 
     def advance(self, tokens: int) -> None:
-        """Commit the `tokens` every layer has just written."""
+        """Commit the `tokens` that were just written to every layer."""
         self.length += tokens
 
     def trim(self, length: int) -> None:
-        """Forget every token from position `length` on."""
+        """Drop every token from position `length` on."""
         assert 0 <= length <= self.length, f"trim to {length} of {self.length}"
         self.length = length
 
     def layout(self, length: int) -> dict[str, tuple[torch.dtype, tuple[int, int, int]]]:
-        """Name to type and shape [K, length, width] of what `tensors` yields, in its order."""
+        """Name to dtype and shape [K, length, width] of the views from `tensors`, in order."""
         return {
             f"{name}.{layer}{part.suffix}": (
                 part.dtype,
@@ -192,10 +194,10 @@ class Cache:
     def tensors(
         self, length: int, checkpoint: Callable[[], None] = lambda: None
     ) -> Iterator[Tensor]:
-        """Everything held of the first `length` tokens: views [K, length, width].
+        """Views [K, length, width] of the buffers that hold the first `length` tokens.
 
-        Room is made where there is none yet, and for a little more: a cache is filled by writing
-        to these views and then calling `advance`. `checkpoint` is that of `make_writable`.
+        Buffers that are too small are grown, with some spare capacity: to restore a cache, write
+        to these views and then call `advance`. `checkpoint` is that of `make_writable`.
         """
         wanted = min(length + _FIRST_CAPACITY, self.context)
         if any(self._capacity(layer) < length for layer in range(len(self._keys))):
@@ -207,59 +209,61 @@ class Cache:
                 yield from (part[:, :length] for part in buffers[layer])
 
     def _capacity(self, layer: int) -> int:
-        """Tokens one layer has space for."""
+        """Tokens the buffers of one layer have capacity for."""
         return self._keys[layer][0].shape[1]
 
-    def _grown(self, held: int, needed: int) -> int:
-        """Tokens a layer is given space for that has space for `held` and lacks it."""
-        return held if needed <= held else min(self.context, max(needed, 2 * held, _FIRST_CAPACITY))
+    def _grown(self, capacity: int, needed: int) -> int:
+        """The capacity after growing from `capacity` to at least `needed` tokens: doubled."""
+        if needed <= capacity:
+            return capacity
+        return min(self.context, max(needed, 2 * capacity, _FIRST_CAPACITY))
 
     def _fits_beside(self, lease: CacheLease, needed: int) -> bool:
-        """Whether this cache, with `needed` tokens, and what is leased take at most a full cache."""
-        leased = lease.kept()
-        tokens = 0  # of single layers
+        """Whether this cache with `needed` tokens and the lease take at most a full cache."""
+        leased = lease.pending()
+        tokens = 0  # summed over layers
         for layer in range(len(self._keys)):
-            held = self._capacity(layer)
+            capacity = self._capacity(layer)
             if self._is_leased(layer, leased) and self.length < lease.length:
-                tokens += held + self._grown(0, needed)
+                tokens += capacity + self._grown(0, needed)
             else:
-                tokens += self._grown(held, needed)
+                tokens += self._grown(capacity, needed)
                 if layer in leased and not self._is_leased(layer, leased):
                     tokens += leased[layer][0].shape[1]
         return tokens <= len(self._keys) * self.context
 
     def _is_leased(self, layer: int, leased: dict[int, list[Tensor]]) -> bool:
-        """Whether the lease reads the very buffers this cache writes to."""
+        """Whether the lease reads the same buffers this cache writes to."""
         return layer in leased and leased[layer][0] is self._keys[layer][0]
 
-    def _leave(self, lease: CacheLease, needed: int) -> None:
-        """Leave to the lease what it still reads, and take a copy of what stays."""
-        leased = lease.kept()
+    def _hand_over(self, lease: CacheLease, needed: int) -> None:
+        """Give leased buffers up to the lease and copy the committed tokens to new ones."""
+        leased = lease.pending()
         for layer in range(len(self._keys)):
             if self._is_leased(layer, leased):
                 self._replace(layer, self._grown(0, needed))
 
     def _reserve(self, layer: int, needed: int) -> None:
-        """Make room for `needed` tokens in one layer, keeping what is committed."""
-        held = self._capacity(layer)
-        if needed <= held:
+        """Grow the buffers of one layer to `needed` tokens, keeping the committed ones."""
+        capacity = self._capacity(layer)
+        if needed <= capacity:
             return
-        outgrown = self._replace(layer, self._grown(held, needed))
+        outgrown = self._replace(layer, self._grown(capacity, needed))
         self._outgrown += sum(part.nbytes for part in outgrown)
         if self._lease is not None:
             self._lease.move(layer, outgrown, [*self._keys[layer], *self._values[layer]])
         del outgrown
-        # Outgrown buffers stay in the allocator's heap, in pieces the larger ones cannot use:
-        # half a cache that nobody holds, unless it is told to let them go.
-        if self._outgrown > _MOST_OUTGROWN or layer == len(self._keys) - 1:
+        # Freed buffers stay in the allocator's heap, too fragmented for the larger ones: up to half
+        # a cache is lost unless the heap is trimmed.
+        if self._outgrown > _MAX_OUTGROWN_BYTES or layer == len(self._keys) - 1:
             give_back_memory()
             self._outgrown = 0
 
     def _replace(self, layer: int, capacity: int) -> list[Tensor]:
-        """Give a layer new buffers with what is committed in them; returns those it had."""
-        self._kv_number = None
+        """Copy a layer's committed tokens to new buffers; returns the old ones."""
+        self._buffers = None
         before = [*self._keys[layer], *self._values[layer]]
-        after = _together(before, capacity)
+        after = _allocate(before, capacity)
         for part, copy in zip(before, after, strict=True):
             copy[:, : self.length] = part[:, : self.length]
         half = len(after) // 2
@@ -273,13 +277,13 @@ def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:
     ]
 
 
-def _together(parts: list[Tensor], capacity: int) -> list[Tensor]:
-    """Buffers like `parts` [K, _, width] for `capacity` tokens, in one piece of memory."""
+def _allocate(parts: list[Tensor], capacity: int) -> list[Tensor]:
+    """Buffers like `parts` [K, _, width] for `capacity` tokens, in one allocation."""
     shapes = [(part.shape[0], capacity, part.shape[2]) for part in parts]
     sizes = [
         math.prod(shape) * part.dtype.itemsize for part, shape in zip(parts, shapes, strict=True)
     ]
-    starts = [0, *itertools.accumulate(-(-size // _LINE) * _LINE for size in sizes)]
+    starts = [0, *itertools.accumulate(-(-size // _CACHE_LINE) * _CACHE_LINE for size in sizes)]
     memory = ops.memory(starts[-1])
     return [
         memory[start : start + size].view(part.dtype).view(shape)
@@ -292,22 +296,22 @@ def _rows(parts: list[Tensor]) -> LayerKV:
 
 
 def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
-    """Rows [K, T, C] f32 as they are held; halves saturate, since an infinity spoils a session."""
+    """Rows [K, T, C] f32 in the storage format; f16 saturates, since an infinity would persist."""
     if type is CacheType.F32:
         return (rows,)
-    rows = rows.clamp(-_LARGEST_HALF, _LARGEST_HALF)
+    rows = rows.clamp(-_FLOAT16_MAX, _FLOAT16_MAX)
     if type is CacheType.F16:
-        return (rows,)  # rounded as it is stored
+        return (rows,)  # rounded when it is copied to the buffer
     width = rows.shape[-1]
     blocks = functional.pad(hadamard(rows), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1)  # [K, T, B]
-    scales = (largest / 127).clamp(max=_LARGEST_HALF).to(torch.float16)
+    scales = (largest / 127).clamp(max=_FLOAT16_MAX).to(torch.float16)
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
     codes = (blocks * steps).round().clamp(-127, 127)
     return codes.flatten(-2)[..., :width], scales
 
 
-def attended(parts: list[Tensor]) -> Tensor | QuantizedKV:
-    """What `encoded` made, parts [K, S, width], as attention takes it: [S, K, C]."""
+def attention_view(parts: list[Tensor]) -> Tensor | QuantizedKV:
+    """Stored parts [K, S, width], as made by `encoded`, in the layout of attention: [S, K, C]."""
     first, *scales = (part.transpose(0, 1) for part in parts)
     return QuantizedKV(first, scales[0]) if scales else first

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine import CacheType
-from engine.state.kv_cache import attended, encoded
+from engine.state.kv_cache import attention_view, encoded
 from kernels import ops, program
 from kernels.program import Instruction, KVBuffers, LayerKV, LoraDelta, Program
 
@@ -153,4 +153,4 @@ def _stored(rows: Tensor, held: LayerKV, position: int) -> Tensor:
         parts, encoded(rows.transpose(0, 1), _TYPES[held.data.dtype]), strict=True
     ):
         part[:, position:end] = coded
-    return attended([part[:, :end] for part in parts])
+    return attention_view([part[:, :end] for part in parts])

@@ -18,5 +18,5 @@ def open_session(path: Path, context: int = 256) -> Session:
         config = read_config(file)
         weights = Weights(file)
         decoder = architecture(file)(file, weights, context)
-        weights.refuse_leftovers()
+        weights.refuse_unused_tensors()
         return Session(decoder, Cache(config.layers, config.kv_heads, config.head_width, context))

@@ -93,7 +93,7 @@ def test_what_a_file_has_let_go_can_be_read_again(path: Path) -> None:
     with GGUFFile.open(path) as file:
         for name in file.tensors:
             before = bytes(file.data(name))
-            file.let_go(name)
+            file.drop_pages(name)
             assert bytes(file.data(name)) == before
 
 

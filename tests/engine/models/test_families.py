@@ -1,8 +1,8 @@
-"""Architectures against llama.cpp: log-probabilities of the same files, at positions past every window.
+"""Architectures against llama.cpp: log-probabilities of the same files, past every window size.
 
-Recorded are the 24 likeliest tokens of each position. With the sum of all others they make a whole
-row, and the gate is the largest difference in any of these: a mean of signed differences, which was
-the gate before, is near nothing for noise that moves every one of them.
+The recording holds the 24 likeliest tokens of each position. With the sum of all others they make a
+whole row, and the gate is the largest absolute difference in it: a mean of signed differences would
+be near 0 for noise that moves every entry.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import golden_families
 import oracle
 
 ORIGIN, ROWS = golden_families.recorded()
-# Measured: 0.0028 for gemma3 and 0.0001 to 0.0015 for the others, as llama.cpp looks GELU up in
-# halves and writes logits with 16 bits. Noise of 0.05 moves each case by 0.14 or more.
-MOST_APART = 0.01
+# Measured: 0.0028 for gemma3 and 0.0001 to 0.0015 for the others, since llama.cpp uses an f16 GELU
+# table and writes logits with 16 bits. Noise of 0.05 moves each case by 0.14 or more.
+MAX_DIFFERENCE = 0.01
 MOST_KL, LEAST_SAME = 1e-3, 0.99
 NOISE = 0.05
 
 
-def apart(name: str, found: golden_families.LayerKV) -> float:
+def largest_difference(name: str, found: golden_families.LayerKV) -> float:
     """The largest difference of log-probabilities found [N, V] from the recorded ones."""
     best, wanted = ROWS[f"{name}/best"].astype(np.int64), ROWS[f"{name}/logprobs"]
     there = np.take_along_axis(found, best, 1)
@@ -32,31 +32,31 @@ def apart(name: str, found: golden_families.LayerKV) -> float:
 
 
 def with_others(best: NDArray[np.floating]) -> golden_families.LayerKV:
-    """Log-probabilities [N, 24] of the likeliest tokens, and in one more column that of any other."""
+    """Log-probabilities [N, 24] of the likeliest tokens, plus a column for all others together."""
     others = np.log1p(-np.exp(best.astype(np.float64)).sum(1, keepdims=True))
     return np.concatenate((best, others), 1)
 
 
 @pytest.mark.parametrize("name", ORIGIN["figures"])
-def test_logits_are_llama_cpps(name: str, tmp_path: Path) -> None:
+def test_logits_agree_with_llamacpp(name: str, tmp_path: Path) -> None:
     path = golden_families.write(name, tmp_path / "m.gguf")
     found = golden_families.ours(path, ROWS[f"{name}/tokens"].tolist())
     assert (found.argmax(1) == ROWS[f"{name}/best"][:, 0]).mean() >= LEAST_SAME
-    assert apart(name, found) <= MOST_APART
+    assert largest_difference(name, found) <= MAX_DIFFERENCE
 
 
 @pytest.mark.parametrize("name", ORIGIN["figures"])
-def test_noise_on_logits_is_noticed(name: str) -> None:
+def test_the_gate_detects_noise_on_logits(name: str) -> None:
     best, wanted = ROWS[f"{name}/best"].astype(np.int64), ROWS[f"{name}/logprobs"]
     vocabulary = 307  # of the tiny models
     others = with_others(wanted)[:, -1:] - np.log(vocabulary - best.shape[1])
     rows = np.repeat(others, vocabulary, 1)
     np.put_along_axis(rows, best, wanted.astype(np.float64), 1)
-    assert apart(name, rows) <= 1e-6
+    assert largest_difference(name, rows) <= 1e-6
     for seed in range(8):
         noisy = rows + np.random.default_rng(seed).normal(0, NOISE, rows.shape)
         noisy -= np.log(np.exp(noisy).sum(1, keepdims=True))
-        assert apart(name, noisy) > 10 * MOST_APART
+        assert largest_difference(name, noisy) > 10 * MAX_DIFFERENCE
 
 
 def test_every_case_was_compared() -> None:

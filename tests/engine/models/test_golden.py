@@ -1,4 +1,4 @@
-"""The float reference against recorded exact rows and llama.cpp, on both real models and tiny ones.
+"""Reference backend against recorded exact logits and llama.cpp, on real and tiny models.
 
 Gates: golden/README.md. Exact rows are transformers in float32 over the same dequantized weights.
 """
@@ -29,7 +29,7 @@ NAMES = ["smollm2", "gemma3"]
 
 @pytest.fixture(autouse=True, scope="module")
 def exact() -> Iterator[None]:
-    """On the reference: what native kernels round has gates of its own."""
+    """Use the reference backend; test_native_golden.py has the gates of the native kernels."""
     with ops.only("reference"):
         yield
 
@@ -147,7 +147,9 @@ def test_tiny_models_equal_float64_in_every_format(
 
 
 @both
-def test_perplexity_is_llamacpps(model: LoadedModel, facts: Any, name: str, golden: Path) -> None:
+def test_perplexity_agrees_with_llamacpp(
+    model: LoadedModel, facts: Any, name: str, golden: Path
+) -> None:
     """Within 1 % of llama.cpp's tool at context 512."""
     text = (golden / "ppl_text.txt").read_text(encoding="utf-8")
     value, tokens = perplexity(model, text, 512)
@@ -157,7 +159,7 @@ def test_perplexity_is_llamacpps(model: LoadedModel, facts: Any, name: str, gold
 
 
 def _sequence(facts: Any, prompt: int) -> list[int]:
-    """Tokens the rows of one prompt index were recorded over; odd prompts are kept aside."""
+    """The prompt and answer tokens that the rows of one prompt index were recorded over."""
     row = facts["completions"][prompt]
     return row["prompt_ids"] + row["ids"]
 

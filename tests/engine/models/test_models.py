@@ -1,4 +1,4 @@
-"""Architectures against transformers: recorded float32 logits, and live in a slow test."""
+"""Architectures against transformers: recorded float32 logits, and a live run as a slow test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sessions import open_session
 
 
 def run(path: Path, tokens: list[int], pieces: list[int], context: int) -> np.ndarray:
-    """Logits [T, V] after every token, read in pieces of the given lengths."""
+    """Logits [T, V] after every token, prefilled in chunks of the given lengths."""
     session, rows, start = open_session(path, context), [], 0
     for length in pieces:
         for hidden in session.read(tokens[start : start + length]):
@@ -34,14 +34,14 @@ def test_logits_equal_transformers(name: str, pieces: list[int], tmp_path: Path)
     tokens, expected = state.pop("tokens"), state.pop("logits")
     case = oracle.CASES[name]
     path = oracle.write_gguf(case, state, tmp_path / "model.gguf")
-    # Some rotate by the context that a session may reach: transformers by that it has reached.
+    # Some RoPE scalings depend on the context: ours on its maximum, transformers on its length.
     context = oracle.TOKENS if name.endswith(("-short", "-dynamic")) else case.context
     found = run(path, tokens.tolist(), pieces, context)
-    assert np.abs(found - expected).max() <= 1e-4  # the issue's gate is 1e-3
+    assert np.abs(found - expected).max() <= 1e-4  # required: 1e-3
 
 
 @pytest.mark.parametrize("name", list(oracle.CASES))
-def test_a_recorded_pass_has_the_bits_of_its_ops(name: str, tmp_path: Path) -> None:
+def test_a_recorded_program_equals_its_ops_bit_for_bit(name: str, tmp_path: Path) -> None:
     state = oracle.recorded(name)
     tokens = state.pop("tokens").tolist()
     state.pop("logits")
@@ -57,7 +57,7 @@ def test_a_recorded_pass_has_the_bits_of_its_ops(name: str, tmp_path: Path) -> N
         assert torch.equal(recorded.step(token), plain.step(token))
 
 
-def test_norms_of_heads_must_be_there_for_keys_too_and_one_for_each_head(tmp_path: Path) -> None:
+def test_missing_or_misshapen_key_head_norms_are_refused(tmp_path: Path) -> None:
     state = oracle.recorded("command-r-plus")
     del state["tokens"], state["logits"]
     case, name = oracle.CASES["command-r-plus"], "model.layers.3.self_attn.k_norm.weight"
@@ -72,14 +72,14 @@ def test_norms_of_heads_must_be_there_for_keys_too_and_one_for_each_head(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(oracle.CASES))
-def test_recorded_logits_are_what_transformers_says_today(name: str) -> None:
+def test_recorded_logits_equal_the_installed_transformers(name: str) -> None:
     live, kept = oracle.run_transformers(oracle.CASES[name]), oracle.recorded(name)
     assert np.array_equal(live["tokens"], kept["tokens"])
     assert np.abs(live["logits"] - kept["logits"]).max() <= 1e-4
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3"])
-def test_trim_and_read_again_equals_fresh(name: str, tmp_path: Path) -> None:
+def test_trim_then_append_equals_a_fresh_session(name: str, tmp_path: Path) -> None:
     state = oracle.recorded(name)
     tokens = state.pop("tokens").tolist()
     state.pop("logits")
@@ -99,8 +99,8 @@ def test_trim_and_read_again_equals_fresh(name: str, tmp_path: Path) -> None:
     assert torch.equal(found, expected)
 
 
-def test_a_tensor_nobody_uses_is_refused(tmp_path: Path) -> None:
-    """A norm that is ignored would turn answers into noise."""
+def test_an_unused_tensor_is_refused(tmp_path: Path) -> None:
+    """Ignoring a norm would turn answers into noise."""
     state = oracle.recorded("llama")
     state.pop("tokens")
     state.pop("logits")
@@ -112,18 +112,18 @@ def test_a_tensor_nobody_uses_is_refused(tmp_path: Path) -> None:
         open_session(path)
 
 
-def test_weights_that_were_turned_are_refused(tmp_path: Path) -> None:
+def test_hadamard_rotated_weights_are_refused(tmp_path: Path) -> None:
     keys = {"prism.hadamard.block_size": 1024}
     path = tiny.write(tmp_path / "m.gguf", metadata=keys)
     with pytest.raises(UnsupportedModel, match=r"'prism\.hadamard\.block_size'.*Hadamard"):
         open_session(path)
 
 
-def test_learned_positions_end_with_their_table(tmp_path: Path) -> None:
+def test_a_context_beyond_the_learned_positions_is_refused(tmp_path: Path) -> None:
     state = oracle.recorded("starcoder")
     del state["tokens"], state["logits"]
     path = oracle.write_gguf(oracle.CASES["starcoder"], state, tmp_path / "m.gguf")
-    with pytest.raises(RequestError, match="knows 256 positions") as refused:
+    with pytest.raises(RequestError, match="learned positions for 256 tokens") as refused:
         open_session(path, 257)
     assert "at most 256" in refused.value.remedy
 

@@ -1,7 +1,7 @@
-"""Native kernels on both real models, on every instruction set: how far answers may move.
+"""Native kernels on both real models, on every instruction set: KL, perplexity, greedy answers.
 
 The exact rows are those of test_golden.py. Kernels round activations to 8 bits, as llama.cpp's do,
-so the gate is its own distance from the same rows (golden/README.md), not equality.
+so the gate is llama.cpp's distance from the same rows (golden/README.md), not equality.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kernels.cpu import library
 from kernels.program import Program
 
 pytestmark = pytest.mark.real
-LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's own mean from the exact rows
-CLOSE = 0.3  # logits: nearer than this, the first two tokens may change places
+LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's mean KL from the exact rows
+CLOSE = 0.3  # logits: below this difference the top two tokens may swap
 ANSWER = 32  # tokens
 MORE = (
     "The three most important rules of writing are",
@@ -64,7 +64,7 @@ BEST, *OTHERS = library.instruction_sets() or ("none",)
 
 @pytest.fixture(params=[BEST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
 def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The instruction set this processor would use, and in the slow sweep every other it has."""
+    """The best instruction set of this processor; slow tests run all others too."""
     if not library.available():
         pytest.skip(library.reason())
     before = library.instruction_set()
@@ -113,7 +113,7 @@ def test_mean_kl_from_the_exact_rows_is_at_most_llamacpps_from_the_same_rows(
 def test_mean_kl_along_all_recorded_answers_is_below_the_gate(
     type: CacheType, kernels: str, name: str, path: Path, facts: Any
 ) -> None:
-    """From the float reference, which test_golden.py holds to 1e-6 of the exact rows."""
+    """KL from the float reference, which test_golden.py checks to 1e-6 of the exact rows."""
     distances: list[Tensor] = []
     for row in facts["completions"]:
         ids = row["prompt_ids"] + row["ids"]
@@ -133,10 +133,10 @@ def test_perplexity_is_within_half_a_percent_of_the_references(
     assert abs(found / exact_perplexity(path, text) - 1) <= 0.005
 
 
-def test_greedy_answers_part_from_the_references_only_where_two_tokens_are_close(
+def test_greedy_answers_differ_from_the_reference_only_at_near_ties(
     kernels: str, path: Path, facts: Any
 ) -> None:
-    """Twelve prompts; the reference reads what the kernels wrote and is asked at each place."""
+    """Twelve prompts; the reference computes logits at every position of the kernels' answer."""
     recorded = [row["prompt_ids"] for row in facts["completions"]]
     prompts = [*recorded, *(native(path).tokenizer.encode(text) for text in MORE)]
     assert len(prompts) == 12
@@ -145,14 +145,14 @@ def test_greedy_answers_part_from_the_references_only_where_two_tokens_are_close
         with ops.only("reference"):
             places = range(len(prompt) - 1, len(prompt) - 1 + len(answer))
             rows = logits_at(exact(path).new_session(), prompt + answer, places)
-        parted = (rows.argmax(1) != torch.tensor(answer)).nonzero()
-        if len(parted):
-            first, second = rows[int(parted[0])].topk(2).values
-            assert first - second < CLOSE, (kernels, prompt[:8], int(parted[0]))
+        differing = (rows.argmax(1) != torch.tensor(answer)).nonzero()
+        if len(differing):
+            first, second = rows[int(differing[0])].topk(2).values
+            assert first - second < CLOSE, (kernels, prompt[:8], int(differing[0]))
 
 
 def test_all_instruction_sets_give_the_same_logits(path: Path, facts: Any) -> None:
-    """To the last bit, for a prompt read at once and for a token after it."""
+    """Bit for bit, for the prefill of a prompt and for one token after it."""
     if not library.available():
         pytest.skip(library.reason())
     prompt = facts["completions"][2]["prompt_ids"][:24]
@@ -195,7 +195,7 @@ def _none(program: Program) -> None:
 
 
 def greedy(model: LoadedModel, prompt: list[int], *, recorded: bool = True) -> list[int]:
-    """The first tokens of the most likely answer."""
+    """The first tokens of the greedy answer."""
     session = model.new_session() if recorded else Session(model.decoder, model.new_cache(), _none)
     (*_, hidden) = session.read(prompt)
     answer: list[int] = []

@@ -1,4 +1,4 @@
-"""A recorded program says what the decoder computes, to the bit, and a session runs either."""
+"""Recorded programs equal the decoder bit for bit, with and without adapters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAP = {"gemma3.final_logit_softcapping": 5.0}
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     architecture: str = request.param
-    # Seven layers, so that gemma's sixth looks everywhere and the others do not.
+    # Seven layers: gemma3's sixth has full attention, the others a sliding window.
     return tiny.write(
         tmp_path_factory.mktemp("model") / "tiny.gguf",
         architecture=architecture,
@@ -44,7 +44,7 @@ def decoder(path: Path) -> Decoder:
 
 
 def adapters(path: Path, decoder: Decoder, folder: Path) -> Stack:
-    """A stack of two, one of which changes embedding and head too."""
+    """A stack of two adapters, one of which also changes embedding and head."""
     targets = (*tiny_lora.EVERY, "token_embd", "output")
     files = [
         tiny_lora.write(folder / f"{seed}.gguf", path, seed=seed, targets=some)
@@ -54,7 +54,7 @@ def adapters(path: Path, decoder: Decoder, folder: Path) -> Stack:
 
 
 def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Interpreter]:
-    """One that runs ops one by one, one that runs what was recorded, and what runs it."""
+    """A session that runs op by op, one that runs a recorded program, and its interpreter."""
     made: list[Interpreter] = []
 
     def recorder(recorded: Program) -> Interpreter:
@@ -70,7 +70,7 @@ def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Inter
     return plain, Session(decoder, caches[1], recorder), made[0]
 
 
-def held(session: Session) -> Iterator[torch.Tensor]:
+def cached(session: Session) -> Iterator[torch.Tensor]:
     return session.cache.tensors(session.cache.length)
 
 
@@ -87,7 +87,7 @@ def test_recorded_passes_equal_the_decoder_bit_for_bit(decoder: Decoder, type: C
     assert interpreter.steps == 5
     assert plain.tokens == recorded.tokens
     assert plain.cache.length == recorded.cache.length == 65
-    for one, other in zip(held(plain), held(recorded), strict=True):
+    for one, other in zip(cached(plain), cached(recorded), strict=True):
         assert torch.equal(one, other)
 
 
@@ -100,12 +100,12 @@ def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> 
     changed = recorded.step(5)
     assert torch.equal(plain.step(5), changed)
     assert not torch.equal(changed, unchanged)
-    assert before.steps == 1  # the stack was recorded anew
+    assert before.steps == 1  # a new program was recorded for the stack
     recorded.set_stack(NO_ADAPTERS)
     assert torch.equal(recorded.step(5), unchanged)
 
 
-def test_a_program_names_its_layers_and_every_width(decoder: Decoder) -> None:
+def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
     recorded = record(decoder)
     kinds = [type(recorded.body[at]) for at in recorded.layers]
     assert kinds == [program.Norm] * len(decoder.blocks)
@@ -116,36 +116,36 @@ def test_a_program_names_its_layers_and_every_width(decoder: Decoder) -> None:
     assert not [one for one in recorded.body if isinstance(one, program.Linear) and one.changes]
 
 
-def test_a_pass_given_up_between_layers_changes_nothing(decoder: Decoder) -> None:
+def test_a_pass_cancelled_between_layers_changes_nothing(decoder: Decoder) -> None:
     plain, recorded, _ = sessions(decoder, CacheType.F32)
     plain.step(4)
     recorded.step(4)
-    looks: list[int] = []
+    calls: list[int] = []
 
-    def give_up() -> None:
-        looks.append(1)
-        if len(looks) == 2:
+    def cancel() -> None:
+        calls.append(1)
+        if len(calls) == 2:
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        list(recorded.read([9, 8, 7], give_up))
+        list(recorded.read([9, 8, 7], cancel))
     assert recorded.tokens == [4]
     assert recorded.cache.length == 1
     assert torch.equal(recorded.step(6), plain.step(6))
 
 
-def test_a_step_given_up_changes_nothing(decoder: Decoder) -> None:
+def test_a_cancelled_step_changes_nothing(decoder: Decoder) -> None:
     _, recorded, interpreter = sessions(decoder, CacheType.F32)
 
-    def give_up() -> None:
+    def cancel() -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        recorded.step(4, give_up)
+        recorded.step(4, cancel)
     assert (recorded.tokens, recorded.cache.length, interpreter.steps) == ([], 0, 0)
 
 
-def test_trim_and_read_again_equals_fresh(decoder: Decoder) -> None:
+def test_trim_then_append_equals_a_fresh_session(decoder: Decoder) -> None:
     plain, recorded, _ = sessions(decoder, CacheType.F16)
     for token in (3, 4, 5, 6, 7):
         plain.step(token)
@@ -175,14 +175,14 @@ def threads_set(threads: int) -> Iterator[None]:
 
 
 def both(decoder: Decoder, type: CacheType) -> tuple[Session, Session]:
-    """One that runs ops one by one, and one that runs what the backend in use has recorded."""
+    """A session that runs op by op, and one that runs the active backend's recorded program."""
     plain, _, _ = sessions(decoder, type)
     assert ops.record(record(decoder)) is not None
     return plain, Session(decoder, plain.cache.fresh())
 
 
 def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
-    """Chunks, a single token, a chunk behind others, and steps."""
+    """Compare prefills of several chunk sizes, a single token, and decode steps."""
     tokens = [(37 * at + 11) % vocabulary for at in range(120)]
     for piece in (tokens[:70], tokens[70:71], tokens[71:]):
         for one, other in zip(plain.read(piece), recorded.read(piece), strict=True):
@@ -193,14 +193,14 @@ def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
         token = int(logits.argmax())
         logits = plain.step(token)
         assert torch.equal(logits, recorded.step(token))
-    for one, other in zip(held(plain), held(recorded), strict=True):
+    for one, other in zip(cached(plain), cached(recorded), strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize("type", list(CacheType))
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_backend_records_the_bits_of_its_ops(
+def test_a_backends_program_equals_its_ops_bit_for_bit(
     path: Path, backend: str, type: CacheType, threads: int
 ) -> None:
     with ops.only(backend), threads_set(threads):
@@ -209,7 +209,7 @@ def test_a_backend_records_the_bits_of_its_ops(
 
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize("format", ["F16", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "Q1_0"])
-def test_packed_weights_are_recorded_with_the_bits_of_their_ops(
+def test_a_program_over_packed_weights_equals_its_ops_bit_for_bit(
     backend: str, format: str, tmp_path: Path
 ) -> None:
     file = tiny.write(tmp_path / "tiny.gguf", format=format, kv_heads=1)
@@ -219,10 +219,10 @@ def test_packed_weights_are_recorded_with_the_bits_of_their_ops(
 
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize(("format", "hidden", "ffn"), [("F16", 256, 6_176), ("Q1_0", 1_024, 256)])
-def test_large_products_have_the_same_bits_on_any_number_of_threads(
+def test_large_matrix_products_are_bit_identical_on_any_number_of_threads(
     backend: str, format: str, hidden: int, ffn: int, tmp_path: Path
 ) -> None:
-    """Megabytes, in rows that fill no group: their last ones go to whoever is done first."""
+    """Row counts that are no multiple of a group, so threads compete for the last rows."""
     file = tiny.write(
         tmp_path / "tiny.gguf", format=format, hidden=hidden, ffn=ffn, vocabulary=46_003
     )
@@ -238,7 +238,7 @@ def test_large_products_have_the_same_bits_on_any_number_of_threads(
 
 
 @pytest.mark.parametrize("backend", RECORDING)
-def test_a_backend_records_adapters_or_leaves_them(
+def test_a_session_with_adapters_equals_its_ops_bit_for_bit(
     path: Path, backend: str, tmp_path: Path
 ) -> None:
     with ops.only(backend):
@@ -253,7 +253,7 @@ def test_a_backend_records_adapters_or_leaves_them(
 @pytest.mark.real
 @pytest.mark.parametrize("backend", RECORDING)
 @pytest.mark.parametrize("name", ["starter_model", "gemma_model"])
-def test_real_models_are_recorded_with_the_bits_of_their_ops(
+def test_programs_of_real_models_equal_their_ops_bit_for_bit(
     backend: str, name: str, request: pytest.FixtureRequest
 ) -> None:
     file: Path = request.getfixturevalue(name)

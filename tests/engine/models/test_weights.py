@@ -1,4 +1,4 @@
-"""Reading tensors: what it holds of the file meanwhile, how often it looks around, where it stops."""
+"""Loading tensors: mapped memory, cancellation between chunks, progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Without helpers, which may have read the rest before this thread looks again."""
+    """One kernel thread: others might finish the tensor before the next cancellation check."""
     before = torch.get_num_threads()
     ops.set_threads(1)
     yield
@@ -42,43 +42,45 @@ def one_thread() -> Iterator[None]:
 
 
 def mapped() -> int:
-    """Bytes of files this process has in its memory."""
+    """Resident bytes of mapped files (RssFile) of this process."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("RssFile:"))
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what is mapped")
-def test_of_a_large_tensor_only_a_part_is_mapped_at_once(path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+def test_only_a_part_of_a_large_tensor_is_mapped_at_once(path: Path) -> None:
     with GGUFFile.open(path) as file:
-        before, most = mapped(), [0]
+        before, peak = mapped(), [0]
 
-        def look() -> None:
-            most[0] = max(most[0], mapped())
+        def checkpoint() -> None:
+            peak[0] = max(peak[0], mapped())
 
-        weight = Weights(file, checkpoint=look).matrix("large.weight", ROWS, COLUMNS)
-        assert most[0] - before < 20 * MB
+        weight = Weights(file, checkpoint=checkpoint).matrix("large.weight", ROWS, COLUMNS)
+        assert peak[0] - before < 20 * MB
         assert mapped() - before < 4 * MB
     assert weight.shape == (ROWS, COLUMNS)
 
 
-def test_a_large_tensor_is_given_up_between_its_pieces(path: Path, one_thread: None) -> None:
-    looks: list[int] = []
+def test_loading_a_large_tensor_can_be_cancelled_between_chunks(
+    path: Path, one_thread: None
+) -> None:
+    calls: list[int] = []
 
-    def look() -> None:
-        looks.append(len(looks))
-        if len(looks) == 4:
+    def checkpoint() -> None:
+        calls.append(len(calls))
+        if len(calls) == 4:
             raise Cancelled
 
     with GGUFFile.open(path) as file, pytest.raises(Cancelled):
-        Weights(file, checkpoint=look).matrix("large.weight", ROWS, COLUMNS)
-    assert len(looks) == 4
+        Weights(file, checkpoint=checkpoint).matrix("large.weight", ROWS, COLUMNS)
+    assert len(calls) == 4
 
 
 def test_progress_ends_at_the_size_of_all_tensors(path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with GGUFFile.open(path) as file:
-        weights = Weights(file, lambda done, total: told.append((done, total)))
+        weights = Weights(file, lambda done, total: reported.append((done, total)))
         weights.matrix("large.weight", ROWS, COLUMNS)
-        weights.refuse_leftovers()
-    assert told[-1] == (ROWS * COLUMNS * 2,) * 2
+        weights.refuse_unused_tensors()
+    assert reported[-1] == (ROWS * COLUMNS * 2,) * 2

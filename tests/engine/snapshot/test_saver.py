@@ -53,7 +53,7 @@ def test_the_cache_is_released_before_the_event_says_that_it_is_written(
     events: queue.Queue[tuple[Event, bool]] = queue.Queue()
     session = captured()
     lease = session.cache
-    saver = Saver(lambda event: events.put((event, lease.released and not lease.kept())))
+    saver = Saver(lambda event: events.put((event, lease.released and not lease.pending())))
     saver.save(
         1,
         session,

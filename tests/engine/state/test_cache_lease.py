@@ -1,4 +1,4 @@
-"""Saving a session that goes on: nothing is copied ahead, and the file holds the moment it was asked for."""
+"""Cache leases: a session stays usable while it is saved, without a copy of its cache."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def copies(session: Session) -> list[Tensor]:
 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of the memory the tensors lie in, each piece once."""
-    pieces = [tensor.untyped_storage() for tensor in tensors]
-    return sum({piece.data_ptr(): piece.nbytes() for piece in pieces}.values())
+    """Bytes of the storages of the tensors, each storage counted once."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def tensor_bytes() -> int:
-    """Bytes of the memory of every tensor there is."""
+    """Bytes of the storages of all live tensors."""
     gc.collect()
     return storage_bytes(each for each in gc.get_objects() if type(each) is Tensor)
 
@@ -87,7 +87,7 @@ def test_saving_takes_no_copy_of_the_cache(model: LoadedModel, tmp_path: Path) -
     assert tensor_bytes() - before < layer
 
 
-def test_a_cache_that_grows_while_it_is_saved_keeps_one_old_layer_at_most(
+def test_growing_a_leased_cache_keeps_at_most_one_old_layer(
     model: LoadedModel,
 ) -> None:
     session = filled(model, 250)
@@ -109,7 +109,7 @@ def test_a_cache_that_grows_while_it_is_saved_keeps_one_old_layer_at_most(
     assert before - tensor_bytes() <= layer
 
 
-def test_another_conversation_waits_where_both_would_take_more_than_was_planned(
+def test_overwriting_a_leased_cache_waits_when_both_exceed_the_memory_plan(
     model: LoadedModel,
 ) -> None:
     session = filled(model, 900)
@@ -119,17 +119,17 @@ def test_another_conversation_waits_where_both_would_take_more_than_was_planned(
     snapshot = captured(session)
     layers = snapshot.cache.layers()
     seen: list[Tensor] = []
-    looks: list[int] = []  # bytes of the session's cache and of what is leased
+    totals: list[int] = []  # bytes of the session's cache and of the leased buffers
 
     def checkpoint() -> None:
-        leased = [part for layer in snapshot.cache.kept().values() for part in layer]
-        looks.append(storage_bytes([*leased, *session.cache.tensors(0)]))
+        leased = [part for layer in snapshot.cache.pending().values() for part in layer]
+        totals.append(storage_bytes([*leased, *session.cache.tensors(0)]))
         seen.extend(part.clone() for part in next(layers, ()))
 
     session.trim(0)
     for _ in session.read(prompt(600, seed=5), checkpoint):
         pass
-    assert max(looks) <= full
+    assert max(totals) <= full
     for layer in layers:
         seen.extend(part.clone() for part in layer)
     assert len(seen) == len(expected)
@@ -137,16 +137,16 @@ def test_another_conversation_waits_where_both_would_take_more_than_was_planned(
     assert all(map(torch.equal, copies(session), copies(filled(model, 600, seed=5))))
 
 
-def test_what_waits_can_be_cancelled_and_the_file_is_right(
+def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
     model: LoadedModel, tmp_path: Path
 ) -> None:
     session = filled(model, 900)
     expected, held = copies(session), session.held
     snapshot = captured(session)
-    looks = iter(range(3))
+    calls = iter(range(3))
 
     def checkpoint() -> None:
-        if next(looks, None) is None:
+        if next(calls, None) is None:
             raise Cancelled
 
     session.trim(0)
@@ -162,14 +162,14 @@ def test_what_waits_can_be_cancelled_and_the_file_is_right(
 
 
 def check(model: LoadedModel, file: Path, expected: list[Tensor], held: list[int]) -> None:
-    back = model.new_session()
-    restore(file, back, SHA)
-    assert back.held == held
-    assert all(map(torch.equal, copies(back), expected))
+    restored = model.new_session()
+    restore(file, restored, SHA)
+    assert restored.held == held
+    assert all(map(torch.equal, copies(restored), expected))
 
 
 def append(session: Session, path: Path) -> None:
-    read(session, 300, seed=9)  # more than the buffers had space for
+    read(session, 300, seed=9)  # exceeds the capacity of the buffers
 
 
 def trim(session: Session, path: Path) -> None:
@@ -194,37 +194,37 @@ def clear(session: Session, path: Path) -> None:
     read(session, 100, seed=9)
 
 
-def bring_back(session: Session, path: Path) -> None:
+def restore_other(session: Session, path: Path) -> None:
     restore(path.with_name("other"), session, SHA)
     read(session, 100, seed=9)
 
 
-ACTIONS = [append, trim, step, adapt, clear, bring_back]
+ACTIONS = [append, trim, step, adapt, clear, restore_other]
 
 
 @pytest.mark.parametrize("type", list(CacheType))
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_a_session_that_goes_on_while_it_is_saved_leaves_the_file_right(
+def test_using_a_session_while_it_is_saved_does_not_change_the_file(
     path: Path, action: Action, type: CacheType, tmp_path: Path
 ) -> None:
     model = load(path, cache=type)
     save(filled(model, 300, seed=4), path.with_name("other"))
-    session, alike = filled(model, 250), filled(model, 250)
+    session, unsaved = filled(model, 250), filled(model, 250)
     expected, held = copies(session), session.held
     snapshot = captured(session)
     action(session, path)
     write(snapshot, tmp_path / "file", SHA)
     check(model, tmp_path / "file", expected, held)
-    action(alike, path)  # the answer is that of a session nobody saves
+    action(unsaved, path)  # the reference: the same session without a save
     assert session.last_logits is not None
-    assert alike.last_logits is not None
-    assert torch.equal(session.last_logits, alike.last_logits)
-    assert all(map(torch.equal, copies(session), copies(alike)))
+    assert unsaved.last_logits is not None
+    assert torch.equal(session.last_logits, unsaved.last_logits)
+    assert all(map(torch.equal, copies(session), copies(unsaved)))
 
 
 @pytest.mark.parametrize("read_first", range(LAYERS + 1))
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_it_may_go_on_after_any_layer(
+def test_a_session_may_be_used_while_any_layer_is_being_saved(
     model: LoadedModel, path: Path, action: Action, read_first: int
 ) -> None:
     save(filled(model, 300, seed=4), path.with_name("other"))
@@ -234,7 +234,7 @@ def test_it_may_go_on_after_any_layer(
     seen: list[Tensor] = []
     for number, layer in enumerate(snapshot.cache.layers()):
         if number == read_first:
-            action(session, path)  # while this very layer is read
+            action(session, path)  # while this layer is being read
         seen += [part.clone() for part in layer]
     snapshot.release()
     assert len(seen) == len(expected)

@@ -1,4 +1,4 @@
-"""The cache: what is held is what is read, in every type, after any append and trim."""
+"""KV cache: reads return the stored values, for every cache type, after any append and trim."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def rows(tokens: int, width: int, seed: int = 0, spread: float = 1.0) -> Tensor:
 
 
 def written(cache: Cache, layer: int, keys: Tensor, values: Tensor) -> list[Tensor]:
-    """Write one layer; the numbers attention reads of it."""
+    """Write one layer; returns the values attention reads from it."""
     read = cache.write(layer, keys, values)
     return [rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in read]
 
 
 def fill(cache: Cache, keys: Tensor, values: Tensor, layers: int = 2) -> list[Tensor]:
-    """Append to every layer; the numbers each then reads."""
+    """Append to every layer; returns the values attention reads from each."""
     read = [each for layer in range(layers) for each in written(cache, layer, keys, values)]
     cache.advance(len(keys))
     return read
@@ -35,26 +35,26 @@ def fill(cache: Cache, keys: Tensor, values: Tensor, layers: int = 2) -> list[Te
 
 @pytest.mark.parametrize("width", [1, 16, 31, 32, 33, 64, 80, 128])
 @pytest.mark.parametrize("type", TYPES)
-def test_what_is_written_is_read_as_near_as_the_type_allows(type: CacheType, width: int) -> None:
+def test_read_values_are_within_the_rounding_error_of_the_type(type: CacheType, width: int) -> None:
     cache = Cache(2, K, width, 64, type)
     keys, values = rows(40, width, 1), rows(40, width, 2, spread=30)
     read_keys, read_values = fill(cache, keys, values)[:2]
     for read, wanted in ((read_keys, keys), (read_values, values)):
         assert read.shape == wanted.shape
         read = read.float()
-        if type is CacheType.Q8_0:  # codes are of rotated rows
+        if type is CacheType.Q8_0:  # quantized after the Hadamard rotation
             read, wanted = hadamard(read), hadamard(wanted)
         step = {CacheType.F32: 0.0, CacheType.F16: 2**-11, CacheType.Q8_0: 0.502 / 127}[type]
         blocks = torch.nn.functional.pad(wanted, (0, -width % 32)).unflatten(-1, (-1, 32))
         reach = blocks.abs().amax(-1, keepdim=True).expand_as(blocks).flatten(-2)[..., :width]
         bound = wanted.abs() if type is CacheType.F16 else reach
-        # An f16 scale is itself rounded, by half a unit in 2048.
+        # The f16 scale is itself rounded, by up to 2^-11.
         most = bound * (step * (1 + 2**-10)) + (1e-4 if type is CacheType.Q8_0 else 1e-7)
         assert ((read - wanted).abs() <= most).all()
 
 
-def test_what_stands_out_costs_the_other_channels_little() -> None:
-    """One channel of a key is often fifty times the others: one scale for both would lose them."""
+def test_an_outlier_channel_barely_affects_the_other_channels() -> None:
+    """One key channel is often 50 times the others, which a shared scale would round to 0."""
     cache, keys = Cache(1, K, 64, 64, CacheType.Q8_0), rows(40, 64)
     keys[..., 5] = 60.0
     read = written(cache, 0, keys, keys)[0]
@@ -67,7 +67,7 @@ def test_f32_is_exact() -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_what_is_too_large_for_a_half_stays_a_number(type: CacheType) -> None:
+def test_values_beyond_the_float16_range_stay_finite(type: CacheType) -> None:
     cache, keys = Cache(1, K, 32, 64, type), rows(4, 32, spread=1e9)
     read = written(cache, 0, keys, keys)[0]
     assert torch.isfinite(read.float()).all()
@@ -75,7 +75,7 @@ def test_what_is_too_large_for_a_half_stays_a_number(type: CacheType) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_zeros_and_the_smallest_numbers_stay_numbers(type: CacheType) -> None:
+def test_zeros_and_denormals_stay_finite(type: CacheType) -> None:
     cache = Cache(1, K, 32, 64, type)
     assert (
         written(cache, 0, torch.zeros(3, K, 32), torch.full((3, K, 32), 1e-30))[0].abs().max() == 0
@@ -104,7 +104,7 @@ def test_trim_then_append_equals_fresh(type: CacheType, steps: list[tuple[int, i
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_a_pass_that_was_not_committed_changes_nothing(type: CacheType) -> None:
+def test_an_uncommitted_write_changes_nothing(type: CacheType) -> None:
     cache, keys = Cache(2, K, 32, 64, type), rows(5, 32)
     fill(cache, keys, keys)
     written(cache, 0, rows(9, 32, 7), rows(9, 32, 8))
@@ -117,7 +117,7 @@ def test_a_pass_that_was_not_committed_changes_nothing(type: CacheType) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("width", [16, 40, 64])
-def test_a_token_costs_what_is_said(type: CacheType, width: int) -> None:
+def test_bytes_per_token_equals_the_allocated_bytes(type: CacheType, width: int) -> None:
     cache = Cache(3, K, width, 512, type)
     fill(cache, rows(512, width), rows(512, width), layers=3)
     assert cache.size_bytes == 512 * Cache.bytes_per_token(3, K, width, type)
@@ -129,7 +129,7 @@ def test_a_token_costs_what_is_said(type: CacheType, width: int) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_memory_is_taken_as_it_is_used(type: CacheType) -> None:
+def test_memory_is_allocated_as_the_cache_fills(type: CacheType) -> None:
     cache = Cache(1, K, 32, 100_000, type)
     assert cache.size_bytes == 0
     fill(cache, rows(1, 32), rows(1, 32), layers=1)
@@ -139,7 +139,7 @@ def test_memory_is_taken_as_it_is_used(type: CacheType) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_a_cache_filled_from_another_reads_the_same_bits(type: CacheType) -> None:
+def test_a_cache_restored_from_tensors_reads_the_same_bits(type: CacheType) -> None:
     cache, keys, values = Cache(2, K, 48, 300, type), rows(70, 48, 1), rows(70, 48, 2)
     fill(cache, keys, values)
     copy = Cache(2, K, 48, 300, type)

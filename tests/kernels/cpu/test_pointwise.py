@@ -29,7 +29,7 @@ WIDTHS = (1, 3, 15, 16, 17, 64, 80, 100, 576, 2049)
 COUNTS = (1, 7, 16, 33, 1000, 70_001)
 NAN, INF = math.nan, math.inf
 SPECIAL = (0.0, -0.0, INF, -INF, NAN, 1e38, -1e38, 1e20, -1e20, 89.0, -89.0, 104.0, -104.0, 1e-30)
-CACHE_DTYPES = {type: Cache.held_type(type) for type in CacheType}
+CACHE_DTYPES = {type: Cache.storage_dtype(type) for type in CacheType}
 ACTIVATIONS = {one: NativeActivation[one.name] for one in Activation}
 BITS = {4: torch.int32, 2: torch.int16, 1: torch.int8}
 
