@@ -260,9 +260,11 @@ def _set_up(*, oracle: bool = False) -> dict[str, str]:
 
 
 def _python(*arguments: str, **settings: str) -> int:
-    """Run .venv's interpreter with the project and its test modules importable, in place."""
-    # -P keeps the caller's folder, which may hold an `app` of its own, out of the search path.
-    found = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+    """Run .venv's interpreter with the project and the tests' helper modules on its import path."""
+    # -P keeps the caller's folder, which may hold another `app`, and the script's folder out of the
+    # import path, so the folders of helpers are listed.
+    helpers = [ROOT / "tests" / name for name in ("support", "drivers", "pictures")]
+    found = os.pathsep.join(map(str, [ROOT, *helpers]))
     return subprocess.run(
         [venv_python(), "-P", *arguments],
         env=child_environment(PYTHONPATH=found, **settings),

@@ -110,7 +110,7 @@ def settings_narrow(stage: Stage) -> None:
 
 def settings_narrow_below(stage: Stage) -> None:
     _narrow(stage)
-    page(stage, **CHANGED).show_section("Downloads")
+    _scroll_to(page(stage, **CHANGED), "Downloads")
     flush()
 
 
