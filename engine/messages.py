@@ -277,7 +277,7 @@ class AdaptersSet:
     request: int
     adapters: tuple[AdapterInfo, ...]
     changed: bool  # whether answers differ from now on
-    forgotten_tokens: int  # of the session, that must be read again
+    discarded_tokens: int  # of the session, that must be read again
     slow: tuple[SlowPart, ...] = ()  # what the adapters slow down, besides the model's own
 
 
@@ -290,7 +290,7 @@ class SnapshotLoaded:
     ready_tokens: int  # of the conversation, that the session holds
     total_tokens: int  # of the conversation
     seconds: float  # that restoring took
-    reading_seconds: float  # estimate: what reading the rest will take with the next message
+    remaining_prefill_seconds: float  # estimate for the tokens not cached; 0: too few
     refused: str  # one sentence: why what was saved could not be used; empty: nothing was refused
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 
-from engine.chat.template import opening_of, prompt_ids
+from engine.chat.template import answer_prefix, prompt_ids
 from engine.errors import AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
-from engine.inference.prompt import agreement, keep_held
+from engine.inference.prompt import reuse_cached_ids, shared_prefix
 from engine.inference.session import Session
 from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
@@ -50,7 +50,7 @@ from engine.messages import (
 from engine.models.recording import adapter_obstacles
 from engine.snapshot import capture as snapshot
 from engine.snapshot import store as snapshots
-from engine.snapshot.restore import Recall, Recalled
+from engine.snapshot.restore import RestoreResult, SnapshotRestorer
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import Snapshots
 from engine.state.kv_cache import Cache
@@ -80,7 +80,7 @@ class ModelHost:
         self._folder = folder
         self._saver = saver
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
-        self._recall = Recall(folder, ModelFiles(paths, files, memory), model.tokenizer)
+        self._restorer = SnapshotRestorer(folder, ModelFiles(paths, files, memory), model.tokenizer)
         self._adapters: dict[Path, _Kept] = {}  # the one used last comes last
         self._uses: tuple[AdapterUse, ...] = ()
         self._recorded_alone = self.session.is_recorded  # as one program, without adapters
@@ -110,11 +110,11 @@ class ModelHost:
         answer = Answer(
             self.session,
             self.model.tokenizer,
-            keep_held(self.model.tokenizer, fresh, self.session.held),
+            reuse_cached_ids(self.model.tokenizer, fresh, self.session.all_tokens),
             command.sampling,
             max_tokens=command.max_tokens,
             stop=(*command.stop, *template.stop),
-            opening="" if continued else opening_of(text),
+            opening="" if continued else answer_prefix(text),
             request=command.request,
             cancelled=cancelled,
         )
@@ -188,8 +188,8 @@ class ModelHost:
         fresh = self._ids(text, checkpoint)
         found = self._bring(fresh, command.conversation, checkpoint)
         seconds = time.perf_counter() - started
-        held = self.session.held
-        kept, followed = agreement(self.model.tokenizer, fresh, held)
+        held = self.session.all_tokens
+        kept, followed = shared_prefix(self.model.tokenizer, fresh, held)
         ready, total = min(kept, len(self.session.tokens)), kept + len(fresh) - followed
         checkpoint()
         return SnapshotLoaded(
@@ -208,7 +208,7 @@ class ModelHost:
         session = self.session
         if not session.tokens or self._is_saved():
             return SnapshotSaved(command.request, 0, 0, 0.0, 0)
-        held, stack = session.held, session.stack.key
+        held, stack = session.all_tokens, session.stack.key
         snapshots.check_budget(snapshot.session_bytes(session), command.budget_bytes)
 
         def saved(path: Path) -> None:
@@ -223,7 +223,7 @@ class ModelHost:
                 conversation=command.conversation,
             ),
             self._folder,
-            identify=self._recall.identify,
+            identify=self._restorer.identify,
             budget_bytes=command.budget_bytes,
             saved=saved,
         )
@@ -233,12 +233,14 @@ class ModelHost:
         if self._saved is None:
             return False
         held, stack, path = self._saved
-        return held == self.session.held and stack == self.session.stack.key and path.exists()
+        return held == self.session.all_tokens and stack == self.session.stack.key and path.exists()
 
-    def _bring(self, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint) -> Recalled:
-        found = self._recall.bring(self.session, fresh, conversation, checkpoint)
+    def _bring(
+        self, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
+    ) -> RestoreResult:
+        found = self._restorer.restore_best(self.session, fresh, conversation, checkpoint)
         if found.path is not None:
-            self._saved = self.session.held, self.session.stack.key, found.path
+            self._saved = self.session.all_tokens, self.session.stack.key, found.path
         return found
 
     def _reading_seconds(self, tokens: int) -> float:

@@ -292,7 +292,7 @@ class Engine:
                 held = 0 if host is None else len(host.session.tokens)
                 self._deliver(_nothing_said(request, held))
             case SetAdapters():
-                unchanged = AdaptersSet(request, (), changed=False, forgotten_tokens=0)
+                unchanged = AdaptersSet(request, (), changed=False, discarded_tokens=0)
                 self._deliver(unchanged if host is None else host.adapters(request))
             case LoadSnapshot():
                 self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))

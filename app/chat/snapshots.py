@@ -313,6 +313,6 @@ def _resume(conversation_id: int, event: SnapshotLoaded) -> Resume:
         event.ready_tokens,
         event.total_tokens,
         event.seconds,
-        event.reading_seconds,
+        event.remaining_prefill_seconds,
         event.refused,
     )

@@ -30,7 +30,7 @@ class Resume:
     ready_tokens: int = 0  # that need not be read again, wherever they came from
     total_tokens: int = 0  # of the conversation
     seconds: float = 0.0  # that restoring took
-    reading_seconds: float = 0.0  # estimate for the rest, with the next message; 0: not known
+    remaining_prefill_seconds: float = 0.0  # estimate for the next message; 0: unknown
     refused: str = ""  # one sentence: why what was saved could not be used
 
     @property

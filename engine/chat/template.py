@@ -119,7 +119,7 @@ class ChatTemplate:
         if not turns or turns[-1].role is not Role.ASSISTANT:
             return self.render(turns, now=now, enable_thinking=enable_thinking)
         prompt = self.render(turns[:-1], now=now, enable_thinking=enable_thinking)
-        if opening_of(prompt):  # the answer's own words say whether it began with a thought
+        if answer_prefix(prompt):  # the answer's own words say whether it began with a thought
             prompt = prompt.rstrip().removesuffix(THOUGHT_OPENS)
         return prompt + turns[-1].text
 
@@ -186,7 +186,7 @@ def _source(metadata: Mapping[str, object]) -> str:
     return source if isinstance(source, str) else ""
 
 
-def opening_of(prompt: str) -> str:
+def answer_prefix(prompt: str) -> str:
     """What an answer to a rendered prompt begins with before the model says a word.
 
     Templates of models that always think open the thought themselves.

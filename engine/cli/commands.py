@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 import torch
 
-from engine.chat.template import opening_of, prompt_ids
+from engine.chat.template import answer_prefix, prompt_ids
 from engine.cli import options as options_of
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
@@ -30,7 +30,7 @@ from engine.errors import EngineError, RequestError, SnapshotError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
 from engine.inference.generate import Answer
-from engine.inference.prompt import keep_held
+from engine.inference.prompt import reuse_cached_ids
 from engine.inference.session import Session
 from engine.loading import identity
 from engine.loading.library import data_folder, find_model, model_parts
@@ -116,7 +116,7 @@ def _chat(options: Options) -> None:
     turns = (*system, Turn(Role.USER, options.prompt))
     text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
     fresh = prompt_ids(model.tokenizer, text)
-    _answer(options, model, fresh, stop=model.template.stop, opening=opening_of(text))
+    _answer(options, model, fresh, stop=model.template.stop, opening=answer_prefix(text))
 
 
 def _complete(options: Options) -> None:
@@ -145,7 +145,9 @@ def _answer(
         answer = Answer(
             session,
             model.tokenizer,
-            keep_held(model.tokenizer, fresh, session.held) if fresh else session.held,
+            reuse_cached_ids(model.tokenizer, fresh, session.all_tokens)
+            if fresh
+            else session.all_tokens,
             options_of.sampling(options),
             max_tokens=options.max_tokens,
             stop=stop,

@@ -55,7 +55,7 @@ def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int])
     wanted = torch.tensor(sorted(set(positions)))
     rows: list[Tensor] = []
     start = 0
-    for hidden in session.read(tokens):
+    for hidden in session.prefill(tokens):
         inside = wanted[(wanted >= start) & (wanted < start + len(hidden))] - start
         if len(inside):
             rows.append(session.logits(hidden[inside]))
@@ -267,7 +267,7 @@ def _prefill_seconds(session: Session, ids: list[int], held: int) -> float:
     """Of reading all but the first `held` of `ids`, which the session begins with, to logits."""
     session.trim(held)
     started = time.perf_counter()
-    (*_, hidden) = session.read(ids[held:])
+    (*_, hidden) = session.prefill(ids[held:])
     session.logits_after(hidden)
     return time.perf_counter() - started
 

@@ -125,8 +125,8 @@ class Answer:
         """Bring the session to the end of the prompt; returns the logits [V] after it."""
         session, prompt = self._session, self._prompt
         started = time.perf_counter()
-        continued = session.held == list(prompt)
-        chosen = session.chosen if continued else []
+        continued = session.all_tokens == list(prompt)
+        chosen = session.pending if continued else []
         if continued:
             self._resume()
         reused = session.common_prefix(prompt)
@@ -144,7 +144,7 @@ class Answer:
                 (token,) = chosen  # at most one token was chosen and not yet read
                 logits = session.step(token, self._checkpoint)
                 yield PromptProgress(self._request, len(prompt), len(prompt), reused)
-            for hidden in session.read(prompt[len(session.tokens) :], self._checkpoint):
+            for hidden in session.prefill(prompt[len(session.tokens) :], self._checkpoint):
                 if len(session.tokens) == len(prompt):
                     logits = session.logits_after(hidden)
                 yield PromptProgress(self._request, len(session.tokens), len(prompt), reused)
@@ -166,7 +166,7 @@ class Answer:
             return
         rest = [*self._prompt, *self.tokens][len(self._session.tokens) :]
         if len(rest) <= 1:  # else the prompt was not read to its end
-            self._session.chosen = rest
+            self._session.pending = rest
             self._session.sampler_state = SamplerState(self._sampler.sampling, self._sampler.state)
 
     def _decode(self, logits: Tensor) -> Iterator[Text]:

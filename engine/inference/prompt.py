@@ -16,13 +16,15 @@ from collections.abc import Sequence
 from engine.tokenizer.tokenizer import Tokenizer
 
 
-def keep_held(tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]) -> list[int]:
+def reuse_cached_ids(tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]) -> list[int]:
     """The ids to read for a prompt that is tokenized as `fresh`: as much of `held` as agrees first."""
-    from_held, from_fresh = agreement(tokenizer, fresh, held)
+    from_held, from_fresh = shared_prefix(tokenizer, fresh, held)
     return [*held[:from_held], *fresh[from_fresh:]]
 
 
-def agreement(tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]) -> tuple[int, int]:
+def shared_prefix(
+    tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]
+) -> tuple[int, int]:
     """How many tokens of `held`, and how many of `fresh`, spell the longest start they share."""
     pairs = zip(held, fresh, strict=False)
     at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(held), len(fresh)))

@@ -109,7 +109,7 @@ def penalize(logits: Tensor, recent: Sequence[int], sampling: Sampling) -> Tenso
     return changed
 
 
-def narrowed(logits: Tensor, sampling: Sampling) -> Candidates:
+def filtered(logits: Tensor, sampling: Sampling) -> Candidates:
     """What the filters leave of logits [V], temperature applied."""
     candidates = _candidates(logits.numpy(), sampling)
     for narrow in _filters(sampling):
@@ -155,7 +155,7 @@ class Sampler:
             )
         if sampling.temperature < _COLDEST:
             return best
-        candidates = narrowed(logits, sampling)
+        candidates = filtered(logits, sampling)
         return int(candidates.ids[self._pick(candidates.probabilities)])
 
     def _pick(self, probabilities: Tensor) -> int:

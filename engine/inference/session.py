@@ -54,7 +54,7 @@ class Session:
         self.stack = NO_ADAPTERS  # what all that is held was computed with
         self.tokens: list[int] = []
         # Chosen by the model and not read yet: at most one, the last of an answer that was cut.
-        self.chosen: list[int] = []
+        self.pending: list[int] = []
         self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
         self.sampler_state: SamplerState | None = None  # of the answer that `held` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
@@ -63,9 +63,9 @@ class Session:
         self._steps_at_once = size <= _UNINTERRUPTED_BYTES
 
     @property
-    def held(self) -> list[int]:
+    def all_tokens(self) -> list[int]:
         """The tokens read, and after them the one that was chosen and waits to be."""
-        return self.tokens + self.chosen
+        return self.tokens + self.pending
 
     @property
     def is_recorded(self) -> bool:
@@ -95,7 +95,7 @@ class Session:
             self.last_logits = None
         self.cache.trim(length)
         del self.tokens[length:]
-        self.chosen, self.sampler_state = [], None
+        self.pending, self.sampler_state = [], None
 
     def set_stack(self, stack: Stack) -> int:
         """Compute with these adapters from now on; returns how many tokens that made it forget.
@@ -133,10 +133,10 @@ class Session:
         """Hold what was written into an empty cache: the first `length` tokens of `held`."""
         self.cache = cache
         self.cache.advance(length)
-        self.tokens, self.chosen = list(held[:length]), list(held[length:])
+        self.tokens, self.pending = list(held[:length]), list(held[length:])
         self.last_logits, self.sampler_state = last_logits, sampler_state
 
-    def read(
+    def prefill(
         self, tokens: Sequence[int], checkpoint: Callable[[], None] = lambda: None
     ) -> Iterator[Tensor]:
         """Append `tokens` chunk by chunk, yielding each chunk's hidden states [T, D].

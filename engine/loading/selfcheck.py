@@ -96,7 +96,7 @@ def _run_ops(sample: Decoder, cache: Cache, tokens: list[int]) -> list[Tensor]:
 
 def _run_program(session: Session, tokens: list[int]) -> list[Tensor]:
     """The same as a session reads a prompt and then steps."""
-    (hidden,) = session.read(tokens[:_TOKENS])
+    (hidden,) = session.prefill(tokens[:_TOKENS])
     return [hidden, session.step(tokens[_TOKENS])]
 
 

@@ -25,7 +25,7 @@ from engine.inference.sampling import Sampler
 from engine.inference.session import SamplerState, Session
 from engine.messages import Sampling
 from engine.snapshot import file as snapshot_file
-from engine.snapshot.file import READ_AGAIN, Damaged, Data, Entry, Header
+from engine.snapshot.file import REPROCESS, Damaged, Data, Entry, Header
 from engine.state.cache_lease import CacheLease
 
 _TYPES = {
@@ -76,7 +76,7 @@ def capture(session: Session, *, model: str, architecture: str, conversation: st
     """What the session holds, at least one token; `model` and `conversation` are names for people and senders."""
     length = len(session.tokens)
     assert length, "an empty session was to be saved"
-    tensors = {_TOKENS: torch.tensor(session.held, dtype=torch.int32)}
+    tensors = {_TOKENS: torch.tensor(session.all_tokens, dtype=torch.int32)}
     with torch.inference_mode():
         if session.last_logits is not None:
             tensors[_LOGITS] = session.last_logits.clone()
@@ -167,7 +167,7 @@ def restore(
                 whole.wait()
     except OSError as error:
         raise SnapshotError(
-            f"The saved session cannot be read: {error.strerror or error}.", READ_AGAIN
+            f"The saved session cannot be read: {error.strerror or error}.", REPROCESS
         ) from error
 
 

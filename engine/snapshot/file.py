@@ -24,7 +24,7 @@ from engine.errors import SnapshotError
 
 FORMAT = "tokonoma session"
 VERSION = 2  # 1: codes of keys and values that were not rotated
-READ_AGAIN = "The conversation is read again instead."
+REPROCESS = "The conversation is read again instead."
 DIGEST = "digest"
 _DIGEST_BYTES = 32
 _LARGEST_HEADER = 4 << 20  # bytes; a thousand layers take a tenth of it
@@ -70,7 +70,7 @@ class Damaged(SnapshotError):
     """The file is not as it was written, so it is of no use to anybody."""
 
     def __init__(
-        self, what: str = "The saved session is damaged.", remedy: str = READ_AGAIN
+        self, what: str = "The saved session is damaged.", remedy: str = REPROCESS
     ) -> None:
         super().__init__(what, remedy)
 
@@ -151,7 +151,7 @@ def verify_file(path: Path, checkpoint: Callable[[], None] = lambda: None) -> No
             verify(file, read_header(file), checkpoint)
     except OSError as error:
         raise SnapshotError(
-            f"The saved session cannot be read: {error.strerror or error}.", READ_AGAIN
+            f"The saved session cannot be read: {error.strerror or error}.", REPROCESS
         ) from error
 
 
@@ -161,7 +161,7 @@ def check_version(metadata: Mapping[str, str]) -> None:
     if version != str(VERSION):
         newer = version.isdecimal() and len(version) < 10 and int(version) > VERSION
         age = "a newer" if newer else "an older"
-        raise SnapshotError(f"The session was saved by {age} version of the app.", READ_AGAIN)
+        raise SnapshotError(f"The session was saved by {age} version of the app.", REPROCESS)
 
 
 def read_into(file: BinaryIO, entry: Entry, targets: Iterable[memoryview]) -> None:

@@ -30,7 +30,11 @@ def delete_snapshots(conversations: Collection[str] | None = None) -> int:
 
     Raises OSError.
     """
-    owners = None if conversations is None else tuple(owner_of(each) for each in conversations)
+    owners = (
+        None
+        if conversations is None
+        else tuple(conversation_prefix(each) for each in conversations)
+    )
     freed = 0
     for path, size in _files():
         if owners is None or path.name.startswith(owners):
@@ -39,7 +43,7 @@ def delete_snapshots(conversations: Collection[str] | None = None) -> int:
     return freed
 
 
-def owner_of(conversation: str) -> str:
+def conversation_prefix(conversation: str) -> str:
     """What the names of a conversation's files begin with."""
     return hashlib.sha256(conversation.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
 

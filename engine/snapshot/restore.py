@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.errors import SnapshotError
 from engine.host.background import BackgroundTask
-from engine.inference.prompt import agreement
+from engine.inference.prompt import shared_prefix
 from engine.inference.session import Session
 from engine.loading.identity import ModelFiles
 from engine.snapshot import capture as snapshot
@@ -30,7 +30,7 @@ _WORTHWHILE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RestoreResult:
     """What a search came to."""
 
     tokens: int = 0  # of the prompt, read from a file now
@@ -38,7 +38,7 @@ class Recalled:
     refused: str = ""  # one sentence: why what was saved of the conversation was of no use
 
 
-class Recall:
+class SnapshotRestorer:
     """Searches the saved sessions for those of one loaded model."""
 
     def __init__(self, folder: Snapshots, files: ModelFiles, tokenizer: Tokenizer) -> None:
@@ -57,17 +57,17 @@ class Recall:
             "The model's file has changed since it was loaded.", "Load the model again."
         )
 
-    def bring(
+    def restore_best(
         self, session: Session, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
-    ) -> Recalled:
+    ) -> RestoreResult:
         """Have the session hold as much as can be had of a prompt that is tokenized as `fresh`.
 
         A file is read when it holds more of it than the session does; of another conversation
         than the named one, only when it holds a good deal more. "" names none.
         """
-        spared = self._agreeing(fresh, session.held)
+        spared = self._agreeing(fresh, session.all_tokens)
         if len(fresh) - spared < (1 if conversation else _WORTHWHILE):
-            return Recalled()
+            return RestoreResult()
         files = [
             saved
             for saved in self._folder.all()
@@ -105,11 +105,11 @@ class Recall:
         own: list[Saved],
         refusals: dict[Path, str],
         checkpoint: Checkpoint,
-    ) -> Recalled:
+    ) -> RestoreResult:
         """Read the best file that turns out sound; those that do not leave `usable`."""
         while found := best(usable, lambda held: self._agreeing(fresh, held)):
             saved, length = found
-            more = length - self._agreeing(fresh, session.held)
+            more = length - self._agreeing(fresh, session.all_tokens)
             if more < (1 if saved in own else _WORTHWHILE):
                 break
             try:
@@ -119,8 +119,8 @@ class Recall:
                 self._refuse(saved, error, refusals)
             else:
                 self._folder.touch(saved)
-                return Recalled(length, saved.path)
-        return Recalled()
+                return RestoreResult(length, saved.path)
+        return RestoreResult()
 
     def _usable(
         self,
@@ -157,4 +157,4 @@ class Recall:
             self._folder.delete(saved)
 
     def _agreeing(self, fresh: Sequence[int], held: Sequence[int]) -> int:
-        return agreement(self._tokenizer, fresh, held)[0]
+        return shared_prefix(self._tokenizer, fresh, held)[0]

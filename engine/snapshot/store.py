@@ -20,7 +20,7 @@ from pathlib import Path
 
 from engine.errors import RequestError, SnapshotError
 from engine.snapshot import file as snapshot_file
-from engine.snapshot.folder import SUFFIX, owner_of
+from engine.snapshot.folder import SUFFIX, conversation_prefix
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Saved:
 
     def belongs_to(self, conversation: str) -> bool:
         """Whether it was saved for this conversation."""
-        return self.path.name.startswith(owner_of(conversation))
+        return self.path.name.startswith(conversation_prefix(conversation))
 
 
 class Snapshots:
@@ -197,4 +197,4 @@ def _ids(token_bytes: bytes) -> Sequence[int]:
 
 def _file_name(conversation: str, key: tuple[str, ...], token_bytes: bytes) -> str:
     contents = hashlib.sha256("\n".join(key).encode() + b"\0" + token_bytes).hexdigest()
-    return f"{owner_of(conversation)}-{contents[:32]}{SUFFIX}"
+    return f"{conversation_prefix(conversation)}-{contents[:32]}{SUFFIX}"

@@ -71,7 +71,7 @@ def _compare(session: Session, name: str, stack: Stack, tokens: int) -> None:
     for used in (True, False):
         session.set_stack(stack if used else NO_ADAPTERS)
         started = time.perf_counter()
-        for _ in session.read(PROMPT):
+        for _ in session.prefill(PROMPT):
             pass
         prompts[used] = time.perf_counter() - started
     for index in range(2 * tokens):
@@ -94,7 +94,7 @@ def _toggle(session: Session, file: Path) -> None:
     held: list[int] = []
     for index in range(TOGGLES):
         session.set_stack(Stack([(load_adapter(file, session.model.base), 0.1 * (index % 20))]))
-        for _ in session.read(PROMPT[:8]):
+        for _ in session.prefill(PROMPT[:8]):
             pass
         session.set_stack(NO_ADAPTERS)
         gc.collect()

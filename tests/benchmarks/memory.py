@@ -114,7 +114,7 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
         answer = 4
         tokens = [1 + 7 * at % (model.config.vocabulary - 1) for at in range(context - answer)]
         session = model.new_session() if true else _filled(model, context - answer)
-        for hidden in session.read(tokens[len(session.tokens) :]):
+        for hidden in session.prefill(tokens[len(session.tokens) :]):
             logits = session.logits(hidden[-1:])[0]
         sampler = Sampler(Sampling(seed=1))
         for _ in range(answer):

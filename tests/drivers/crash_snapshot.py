@@ -44,7 +44,7 @@ class Kill:
 def filled(path: Path, first: int) -> Session:
     """A session of the tiny model that holds tokens from `first` on."""
     session = load(path, cache=CacheType.F32).new_session()
-    (*_, hidden) = session.read([3 + (first + at) % 200 for at in range(TOKENS)])
+    (*_, hidden) = session.prefill([3 + (first + at) % 200 for at in range(TOKENS)])
     session.logits_after(hidden)
     return session
 

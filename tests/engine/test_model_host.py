@@ -171,7 +171,7 @@ def test_adapters_change_answers_and_come_off_again(
     plain = answer_text(bench.generate(1, "hello", max_tokens=30))
     done = bench.set_adapters(2, (leaf, 1.0), (root, -0.5))
     assert done.changed
-    assert done.forgotten_tokens > 30
+    assert done.discarded_tokens > 30
     assert [(info.path, info.name, info.strength) for info in done.adapters] == [
         (leaf, "leaf", 1.0),
         (root, "root", -0.5),
@@ -205,12 +205,12 @@ def test_a_stack_of_the_same_effect_forgets_nothing(
     bench.load(llama)
     bench.generate(1, "hello", max_tokens=5)
     done = bench.set_adapters(2, (leaf, 0.0))
-    assert (done.changed, done.forgotten_tokens) == (False, 0)
+    assert (done.changed, done.discarded_tokens) == (False, 0)
     assert computed_prompt_tokens(bench.generate(3, "hello", max_tokens=5)) == 1
     bench.set_adapters(4, (leaf, 1.0), (root, 0.5))
     bench.generate(5, "hello", max_tokens=5)
     done = bench.set_adapters(6, (root, 0.5), (leaf, 1.0))
-    assert (done.changed, done.forgotten_tokens) == (False, 0)
+    assert (done.changed, done.discarded_tokens) == (False, 0)
     assert [info.name for info in done.adapters] == ["root", "leaf"]
     assert computed_prompt_tokens(bench.generate(7, "hello", max_tokens=5)) == 1
 

@@ -71,7 +71,7 @@ def write(name: str, path: Path) -> Path:
 def ours(path: Path, tokens: list[int]) -> Rows:
     """Our log-probabilities [N, V] at the scored positions of a context these tokens fill."""
     session = open_session(path, len(tokens))
-    rows = torch.cat([session.logits(hidden) for hidden in session.read(tokens)])
+    rows = torch.cat([session.logits(hidden) for hidden in session.prefill(tokens)])
     return _scored(rows)
 
 

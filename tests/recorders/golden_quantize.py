@@ -87,7 +87,7 @@ def clearest(path: Path, model: Model) -> list[list[int]]:
         session = open_session(path, CONTEXT)
         for at, prompt in enumerate(model.prompts):
             session.trim(0)
-            (hidden,) = session.read(prompt)
+            (hidden,) = session.prefill(prompt)
             logits, said, margin = session.logits_after(hidden), set[int](), float("inf")
             for _ in range(model.tokens):
                 (first, second), (token, _) = (each.tolist() for each in logits.topk(2))
@@ -117,7 +117,7 @@ def ours(path: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:
     session, answers = open_session(path, CONTEXT), []
     for prompt in prompts:
         session.trim(0)
-        (hidden,) = session.read(prompt)
+        (hidden,) = session.prefill(prompt)
         logits, answer = session.logits_after(hidden), list[int]()
         while len(answer) < tokens:
             answer.append(int(logits.argmax()))

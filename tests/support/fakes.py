@@ -119,7 +119,7 @@ class FakeEngine:
         self,
         *,
         changed: bool = True,
-        forgotten_tokens: int = 0,
+        discarded_tokens: int = 0,
         slow: tuple[SlowPart, ...] = (),
     ) -> None:
         """The stack that was asked for is in force."""
@@ -130,7 +130,7 @@ class FakeEngine:
             )
             for use in asked.adapters
         )
-        self.deliver(AdaptersSet(asked.request, infos, changed, forgotten_tokens, slow))
+        self.deliver(AdaptersSet(asked.request, infos, changed, discarded_tokens, slow))
 
     def fail_adapters(self, message: str, remedy: str) -> None:
         self.deliver(Failed(self.last(SetAdapters).request, message, remedy))

@@ -37,10 +37,10 @@ def refusal(
     """The sentence a file is refused with; the session is as it was."""
     session = session or model.new_session()
     answer(model, session, [9, 8, 7], 2, GREEDY)
-    held, logits = session.held, session.last_logits
+    held, logits = session.all_tokens, session.last_logits
     with pytest.raises(SnapshotError) as refused:
         restore(path, session, sha256)
-    assert session.held == held
+    assert session.all_tokens == held
     assert session.last_logits is logits
     assert refused.value.remedy
     return str(refused.value)

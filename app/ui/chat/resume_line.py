@@ -90,9 +90,9 @@ def exact(resume: Resume) -> str:
             f"{number(resume.restored_tokens)} of them come from the disk, in "
             f"{resume.seconds:.3f} seconds"
         )
-    if resume.unread_tokens and resume.reading_seconds:
+    if resume.unread_tokens and resume.remaining_prefill_seconds:
         lines.append(
-            f"The other {number(resume.unread_tokens)} take {resume.reading_seconds:.1f} seconds, "
+            f"The other {number(resume.unread_tokens)} take {resume.remaining_prefill_seconds:.1f} seconds, "
             "as fast as the last ones were read"
         )
     return "\n".join(lines)
@@ -105,9 +105,9 @@ def _cost(resume: Resume) -> str:
         return ""
     again = " more" if resume.restored_tokens else " again"
     reading = f"Reading {number(unread)} tokens{again}"
-    if not resume.reading_seconds:
+    if not resume.remaining_prefill_seconds:
         return f"{reading} comes first with your next message"
-    return f"{reading} takes about {_time(resume.reading_seconds)} with your next message"
+    return f"{reading} takes about {_time(resume.remaining_prefill_seconds)} with your next message"
 
 
 def _time(seconds: float) -> str:

@@ -305,7 +305,7 @@ def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
 ) -> None:
     opened.answer(opened.ids[0])
     opened.link.drain()
-    opened.engine.deliver(AdaptersSet(1000, (), changed=True, forgotten_tokens=4096))
+    opened.engine.deliver(AdaptersSet(1000, (), changed=True, discarded_tokens=4096))
     opened.link.drain()
     opened.sessions.on_adapters_set(AdaptersSet(1000, (), True, 4096))
     opened.settle()

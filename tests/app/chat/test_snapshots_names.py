@@ -75,7 +75,7 @@ def test_what_is_gone_when_a_slow_disk_names_it_is_not_saved(desk: Desk, gone: s
         case "leave":
             desk.sessions.shut_down()
         case "adapters":
-            desk.engine.deliver(AdaptersSet(1000, (), changed=True, forgotten_tokens=1))
+            desk.engine.deliver(AdaptersSet(1000, (), changed=True, discarded_tokens=1))
             desk.link.drain()
         case _:
             desk.sessions.forget([-1])

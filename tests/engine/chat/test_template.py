@@ -15,7 +15,7 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.chat.sandbox import TemplateEnvironment
-from engine.chat.template import ChatTemplate, opening_of, prompt_ids
+from engine.chat.template import ChatTemplate, answer_prefix, prompt_ids
 from engine.errors import TemplateError
 from engine.gguf.reader import GGUFFile
 from engine.messages import Role, Turn
@@ -215,9 +215,9 @@ def test_a_template_that_splits_thoughts_itself_gives_the_same_prompt() -> None:
 
 
 def test_a_prompt_that_opens_a_thought_is_known_by_its_end() -> None:
-    assert opening_of("<|im_start|>assistant\n<think>\n") == "<think>\n"
+    assert answer_prefix("<|im_start|>assistant\n<think>\n") == "<think>\n"
     for closed in ("<think>\n\n</think>\n\n", "<think> is a word", ""):
-        assert opening_of(closed) == ""
+        assert answer_prefix(closed) == ""
 
 
 def test_a_continued_answer_says_itself_whether_it_began_with_a_thought() -> None:

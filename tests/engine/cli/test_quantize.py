@@ -31,7 +31,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def logits(path: Path) -> torch.Tensor:
     session = open_session(path)
-    (hidden,) = session.read([5, 6, 7, 8])
+    (hidden,) = session.prefill([5, 6, 7, 8])
     return session.logits(hidden)
 
 
@@ -119,7 +119,7 @@ def _gaps(path: Path, asked: list[dict[str, list[int]]]) -> torch.Tensor:
     session, gaps = open_session(path, golden_quantize.CONTEXT), list[float]()
     for each in asked:
         session.trim(0)
-        (hidden,) = session.read(each["prompt"])
+        (hidden,) = session.prefill(each["prompt"])
         logits = session.logits_after(hidden)
         for token in each["answer"]:
             gaps.append(float(logits.max() - logits[token]))

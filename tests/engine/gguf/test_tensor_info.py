@@ -54,7 +54,7 @@ def test_a_model_in_every_format_opens_and_answers(format: str, path: Path) -> N
         assert float(dense.std()) * info.shape[-1] ** 0.5 == pytest.approx(1, abs=0.35)
         assert abs(float(dense.mean())) < 0.1 * float(dense.std())
     session = load(path).new_session()
-    for _ in session.read([5, 6, 7]):
+    for _ in session.prefill([5, 6, 7]):
         pass
     assert session.step(8).isfinite().all()
 

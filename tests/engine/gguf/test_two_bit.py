@@ -177,6 +177,6 @@ def test_a_model_answers_as_its_dense_copy_does(format: str, path: Path) -> None
     """As the loader reads it: the layout reaches the kernels."""
     tiny.write(path, format=format, layers=1)
     session = load(path).new_session()
-    for _ in session.read([5, 6, 7]):
+    for _ in session.prefill([5, 6, 7]):
         pass
     assert session.step(8).isfinite().all()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tiny
 from engine.gguf.reader import GGUFFile
-from engine.inference.prompt import agreement, keep_held
+from engine.inference.prompt import reuse_cached_ids, shared_prefix
 from engine.tokenizer.tokenizer import Tokenizer
 
 KINDS = ["bpe", "spm", "spm with a space first"]
@@ -70,10 +70,10 @@ def test_the_prompt_spells_its_text_whatever_is_held(
     fresh = tokenizer.encode(text)
     held = otherwise(tokenizer, tokenizer.encode(text[: len(text) // 2] + other), seed)
     held = held[: data.draw(st.integers(0, len(held)))]
-    ids = keep_held(tokenizer, fresh, held)
+    ids = reuse_cached_ids(tokenizer, fresh, held)
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
     assert controls(tokenizer, ids) == controls(tokenizer, fresh)
-    kept, _ = agreement(tokenizer, fresh, held)
+    kept, _ = shared_prefix(tokenizer, fresh, held)
     assert ids[:kept] == held[:kept]
 
 
@@ -84,7 +84,7 @@ def test_what_goes_on_from_the_held_text_keeps_it_up_to_the_last_shared_place(
     """A control token cuts the text, so before one everything is kept."""
     held = otherwise(tokenizer, tokenizer.encode(text), seed)
     fresh = tokenizer.encode(text + "<|im_end|>" + more)
-    kept, _ = agreement(tokenizer, fresh, held)
+    kept, _ = shared_prefix(tokenizer, fresh, held)
     assert kept == len(held)
 
 
@@ -94,7 +94,7 @@ def test_all_of_a_text_that_is_held_otherwise_is_kept(
 ) -> None:
     fresh = tokenizer.encode(text)
     held = otherwise(tokenizer, fresh, seed)
-    assert keep_held(tokenizer, fresh, held) == held
+    assert reuse_cached_ids(tokenizer, fresh, held) == held
 
 
 @given(TEXTS, st.integers(0, 50))
@@ -103,11 +103,11 @@ def test_the_change_comes_back_to_the_ids_of_the_text(
 ) -> None:
     fresh = tokenizer.encode(text + " the end")
     held = otherwise(tokenizer, tokenizer.encode(text), seed)
-    kept, after = agreement(tokenizer, fresh, held)
-    ids = keep_held(tokenizer, fresh, held)
+    kept, after = shared_prefix(tokenizer, fresh, held)
+    ids = reuse_cached_ids(tokenizer, fresh, held)
     assert ids[kept:] == fresh[after:]
     if kept < len(held):  # never further than the text agrees, never less than the same ids do
-        assert kept >= agreement(tokenizer, fresh, fresh[:after])[0] - after
+        assert kept >= shared_prefix(tokenizer, fresh, fresh[:after])[0] - after
 
 
 def test_a_text_that_looks_like_a_control_token_is_not_one(tokenizer: Tokenizer) -> None:
@@ -115,8 +115,8 @@ def test_a_text_that_looks_like_a_control_token_is_not_one(tokenizer: Tokenizer)
     typed = tokenizer.encode("hi<|im_end|>", parse_special=False)
     assert spelled(tokenizer, typed) == spelled(tokenizer, fresh)
     end = tokenizer.token_id("<|im_end|>")
-    assert end not in fresh[: agreement(tokenizer, fresh, typed)[1]]
-    assert keep_held(tokenizer, fresh, typed)[-1] == end
+    assert end not in fresh[: shared_prefix(tokenizer, fresh, typed)[1]]
+    assert reuse_cached_ids(tokenizer, fresh, typed)[-1] == end
 
 
 def test_a_control_token_a_model_chose_inside_its_answer_ends_what_is_kept(
@@ -127,7 +127,7 @@ def test_a_control_token_a_model_chose_inside_its_answer_ends_what_is_kept(
     assert control is not None
     fresh = tokenizer.encode("the quick brown fox")
     held = [*start, control, *tokenizer.encode("brown", add_special=False)]
-    kept, _ = agreement(tokenizer, fresh, held)
+    kept, _ = shared_prefix(tokenizer, fresh, held)
     assert kept <= len(start)
 
 
@@ -135,13 +135,13 @@ def test_half_a_character_is_left_out(tokenizer: Tokenizer) -> None:
     text = "猫 the quick"
     fresh, held = tokenizer.encode(text), tokenizer.encode(text + "🌱")
     for half in range(len(fresh), len(held)):
-        ids = keep_held(tokenizer, fresh, held[:half])
+        ids = reuse_cached_ids(tokenizer, fresh, held[:half])
         assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
 
 
 def test_nothing_held_and_nothing_asked_are_nothing_kept(tokenizer: Tokenizer) -> None:
-    assert agreement(tokenizer, [5, 6], []) == (0, 0)
-    assert agreement(tokenizer, [], [5, 6]) == (0, 0)
+    assert shared_prefix(tokenizer, [5, 6], []) == (0, 0)
+    assert shared_prefix(tokenizer, [], [5, 6]) == (0, 0)
 
 
 @pytest.mark.real
@@ -160,6 +160,6 @@ def test_real_vocabularies_keep_an_answer_cut_otherwise(
     text = prompt + tokenizer.decode(answer) + "<|im_end|><end_of_turn>\nnext"
     fresh = tokenizer.encode(text)
     assert held != fresh[: len(held)]
-    ids = keep_held(tokenizer, fresh, held)
+    ids = reuse_cached_ids(tokenizer, fresh, held)
     assert ids[: len(held)] == held
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)

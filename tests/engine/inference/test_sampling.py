@@ -13,8 +13,8 @@ from engine.inference.sampling import (
     Candidates,
     Sampler,
     check,
+    filtered,
     min_p,
-    narrowed,
     penalize,
     temperature,
     top_k,
@@ -199,7 +199,7 @@ def test_what_is_kept_of_a_large_vocabulary_is_what_a_full_sort_keeps(
     if sampling.typical_p < 1:
         kept = typical(kept, sampling.typical_p)
     kept = min_p(top_p(kept, sampling.top_p), sampling.min_p)
-    found = narrowed(logits, sampling)
+    found = filtered(logits, sampling)
     # One at the edge may fall on either side: sums are rounded in another order.
     assert abs(len(found.ids) - len(kept.ids)) <= 1
     both = min(len(found.ids), len(kept.ids))
@@ -211,7 +211,7 @@ def test_what_is_kept_of_a_large_vocabulary_is_what_a_full_sort_keeps(
 def test_ties_are_kept_by_the_lowest_ids() -> None:
     logits = torch.zeros(70_000)
     logits[::7] = 1.0
-    assert narrowed(logits, replace(PLAIN, top_k=5)).ids.tolist() == [0, 7, 14, 21, 28]
+    assert filtered(logits, replace(PLAIN, top_k=5)).ids.tolist() == [0, 7, 14, 21, 28]
 
 
 def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:

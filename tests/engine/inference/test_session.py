@@ -41,7 +41,7 @@ def fresh(base: Session, type: CacheType = CacheType.F32) -> Session:
 
 def read(session: Session, tokens: list[int]) -> Tensor:
     """Logits after the last of `tokens`, appended."""
-    (*_, hidden) = session.read(tokens)
+    (*_, hidden) = session.prefill(tokens)
     return session.logits_after(hidden)
 
 
@@ -87,7 +87,7 @@ def test_logits_are_known_until_something_changes(base: Session) -> None:
     assert session.last_logits is logits
     session.trim(3)
     assert session.last_logits is logits
-    for _ in session.read([8]):
+    for _ in session.prefill([8]):
         assert session.last_logits is None
     session.step(9)
     assert session.last_logits is not None
@@ -98,11 +98,11 @@ def test_logits_are_known_until_something_changes(base: Session) -> None:
 def test_what_was_chosen_is_held_until_a_trim(base: Session) -> None:
     session = fresh(base)
     read(session, [5, 6])
-    session.chosen = [9]
+    session.pending = [9]
     session.sampler_state = SamplerState(Sampling(), torch.Generator().get_state())
-    assert session.held == [5, 6, 9]
+    assert session.all_tokens == [5, 6, 9]
     session.trim(2)
-    assert session.held == [5, 6]
+    assert session.all_tokens == [5, 6]
     assert session.sampler_state is None
 
 
@@ -117,7 +117,7 @@ def test_a_cancelled_pass_leaves_the_session_as_it_was(base: Session) -> None:
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        list(session.read([11, 12], cancel_in_the_second_layer))
+        list(session.prefill([11, 12], cancel_in_the_second_layer))
     assert session.tokens == [5, 6]
     torch.testing.assert_close(session.step(7), expected, rtol=0, atol=1e-4)
 
@@ -160,9 +160,9 @@ def test_an_empty_session_that_changes_adapters_forgets_what_was_chosen(
     base: Session, adapters: list[Path]
 ) -> None:
     session = fresh(base)
-    session.chosen = [4]
+    session.pending = [4]
     session.set_stack(stack(base, (adapters[0], 1.0)))
-    assert session.held == []
+    assert session.all_tokens == []
 
 
 def test_a_stack_of_no_effect_gives_the_same_bits(base: Session, adapters: list[Path]) -> None:

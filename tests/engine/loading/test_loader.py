@@ -27,7 +27,7 @@ def test_the_type_of_cache_is_kept_and_planned_for(path: Path, cache: CacheType)
     loaded = load(path, context=64, cache=cache)
     assert loaded.cache is cache
     session = loaded.new_session()
-    for _ in session.read(range(3, 60)):
+    for _ in session.prefill(range(3, 60)):
         pass
     assert session.cache_bytes <= loaded.plan.cache_bytes
 
@@ -42,7 +42,7 @@ def test_a_context_beyond_the_models_own_is_held_when_asked_for(path: Path) -> N
     loaded = load(path, context=1_000)
     assert (loaded.config.context, loaded.plan.context) == (256, 1_000)
     session = loaded.new_session()
-    for _ in session.read([5] * 1_000):
+    for _ in session.prefill([5] * 1_000):
         pass
     assert len(session.tokens) == session.context == 1_000
 

@@ -60,7 +60,7 @@ def kernels() -> Iterator[Kernels]:
 
 def logits(model: LoadedModel) -> Tensor:
     session = model.new_session()
-    (hidden,) = session.read([5, 6, 7, 8])
+    (hidden,) = session.prefill([5, 6, 7, 8])
     return session.logits(hidden)
 
 

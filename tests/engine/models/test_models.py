@@ -20,7 +20,7 @@ def run(path: Path, tokens: list[int], pieces: list[int], context: int) -> np.nd
     """Logits [T, V] after every token, prefilled in chunks of the given lengths."""
     session, rows, start = open_session(path, context), [], 0
     for length in pieces:
-        for hidden in session.read(tokens[start : start + length]):
+        for hidden in session.prefill(tokens[start : start + length]):
             rows.append(session.logits(hidden))
         start += length
     assert start == len(tokens)
@@ -49,7 +49,7 @@ def test_a_recorded_program_equals_its_ops_bit_for_bit(name: str, tmp_path: Path
     plain = Session(recorded.model, recorded.cache.fresh(), lambda _: None)
     for piece in (tokens[:17], tokens[17:18], tokens[18:30]):
         ours, theirs = (
-            torch.cat([session.logits(hidden) for hidden in session.read(piece)])
+            torch.cat([session.logits(hidden) for hidden in session.prefill(piece)])
             for session in (recorded, plain)
         )
         assert torch.equal(ours, theirs)

@@ -162,8 +162,8 @@ def test_all_instruction_sets_give_the_same_logits(path: Path, facts: Any) -> No
             library.use(name)
             with ops.only("cpu"):
                 session = native(path).new_session()
-                (*_, hidden) = session.read(prompt)
-                (*_, last) = session.read([prompt[0]])
+                (*_, hidden) = session.prefill(prompt)
+                (*_, last) = session.prefill([prompt[0]])
                 found[name] = torch.cat((session.logits(hidden), session.logits(last)))
     finally:
         library.use(before)
@@ -197,7 +197,7 @@ def _none(program: Program) -> None:
 def greedy(model: LoadedModel, prompt: list[int], *, recorded: bool = True) -> list[int]:
     """The first tokens of the greedy answer."""
     session = model.new_session() if recorded else Session(model.decoder, model.new_cache(), _none)
-    (*_, hidden) = session.read(prompt)
+    (*_, hidden) = session.prefill(prompt)
     answer: list[int] = []
     for token in decode(session, session.logits_after(hidden), Sampler(Sampling(temperature=0))):
         answer.append(token)

@@ -79,8 +79,8 @@ def test_recorded_passes_equal_the_decoder_bit_for_bit(decoder: Decoder, type: C
     plain, recorded, interpreter = sessions(decoder, type)
     tokens = [(7 * at + 3) % 200 for at in range(60)]
     for piece in (tokens[:37], tokens[37:38], tokens[38:]):
-        ours = [plain.logits(hidden) for hidden in plain.read(piece)]
-        theirs = [recorded.logits(hidden) for hidden in recorded.read(piece)]
+        ours = [plain.logits(hidden) for hidden in plain.prefill(piece)]
+        theirs = [recorded.logits(hidden) for hidden in recorded.prefill(piece)]
         assert torch.equal(torch.cat(ours), torch.cat(theirs))
     for token in tokens[:5]:
         assert torch.equal(plain.step(token), recorded.step(token))
@@ -128,7 +128,7 @@ def test_a_pass_cancelled_between_layers_changes_nothing(decoder: Decoder) -> No
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        list(recorded.read([9, 8, 7], cancel))
+        list(recorded.prefill([9, 8, 7], cancel))
     assert recorded.tokens == [4]
     assert recorded.cache.length == 1
     assert torch.equal(recorded.step(6), plain.step(6))
@@ -185,7 +185,7 @@ def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
     """Compare prefills of several chunk sizes, a single token, and decode steps."""
     tokens = [(37 * at + 11) % vocabulary for at in range(120)]
     for piece in (tokens[:70], tokens[70:71], tokens[71:]):
-        for one, other in zip(plain.read(piece), recorded.read(piece), strict=True):
+        for one, other in zip(plain.prefill(piece), recorded.prefill(piece), strict=True):
             assert torch.equal(one, other)
             logits = plain.logits_after(one)
             assert torch.equal(logits, recorded.logits_after(other))

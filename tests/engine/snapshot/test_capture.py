@@ -64,9 +64,9 @@ def test_an_answer_goes_on_as_if_it_had_never_stopped(
     file = save(session, tmp_path / "file")
     back = model.new_session()
     restore(file, back, SHA)
-    assert back.held == session.held == PROMPT + begun
-    assert begun + answer(model, back, back.held, 128 - cut, sampling) == whole
-    assert begun + answer(model, session, session.held, 128 - cut, sampling) == whole
+    assert back.all_tokens == session.all_tokens == PROMPT + begun
+    assert begun + answer(model, back, back.all_tokens, 128 - cut, sampling) == whole
+    assert begun + answer(model, session, session.all_tokens, 128 - cut, sampling) == whole
 
 
 @pytest.mark.parametrize("type", list(CacheType))
@@ -75,7 +75,7 @@ def test_a_session_stopped_right_after_its_prompt_goes_on_with_the_same_bits(
 ) -> None:
     model = load(path, cache=type)
     session = model.new_session()
-    (*_, hidden) = session.read(PROMPT)
+    (*_, hidden) = session.prefill(PROMPT)
     logits = session.logits_after(hidden)
     back = model.new_session()
     restore(save(session, tmp_path / "file"), back, SHA)
@@ -103,7 +103,7 @@ def test_a_prompt_that_was_cut_while_it_was_read_is_read_on(
     cut = Answer(session, model.tokenizer, prompt, SEEDED, cancelled=lambda: next(looks) > 10)
     assert list(cut.events())
     assert 64 <= len(session.tokens) < 480
-    assert session.held == session.tokens
+    assert session.all_tokens == session.tokens
     back = model.new_session()
     back._chunk = 64
     restore(save(session, tmp_path / "file"), back, SHA)
@@ -127,8 +127,8 @@ def test_a_longer_session_is_replaced_whole(model: LoadedModel, saved: Path) -> 
     session = model.new_session()
     answer(model, session, PROMPT * 3, 20, GREEDY)
     restore(saved, session, SHA)
-    assert session.held[:5] == [5, 6, 7, 8, 9]
-    assert len(session.held) == 8
+    assert session.all_tokens[:5] == [5, 6, 7, 8, 9]
+    assert len(session.all_tokens) == 8
     assert session.cache.length == len(session.tokens) == 7
 
 
@@ -137,12 +137,12 @@ def test_other_sampling_draws_afresh(model: LoadedModel, saved: Path) -> None:
     restore(saved, session, SHA)
     restore(saved, again, SHA)
     other = Sampling(temperature=0.8, seed=4)
-    first = answer(model, session, session.held, 30, other)
+    first = answer(model, session, session.all_tokens, 30, other)
     plain = model.new_session()
-    (*_, hidden) = plain.read(session.held[:8])
+    (*_, hidden) = plain.prefill(session.all_tokens[:8])
     plain.logits_after(hidden)
-    assert first == answer(model, plain, session.held[:8], 30, other)
-    assert first != answer(model, again, again.held, 30, SEEDED)
+    assert first == answer(model, plain, session.all_tokens[:8], 30, other)
+    assert first != answer(model, again, again.all_tokens, 30, SEEDED)
 
 
 def test_the_library_reads_the_file(saved: Path, model: LoadedModel) -> None:
@@ -163,7 +163,7 @@ def test_the_library_reads_the_file(saved: Path, model: LoadedModel) -> None:
 @pytest.mark.parametrize("type", list(CacheType))
 def test_its_size_is_known_before(path: Path, type: CacheType, tmp_path: Path) -> None:
     session = load(path, cache=type).new_session()
-    for _ in session.read(PROMPT * 4):
+    for _ in session.prefill(PROMPT * 4):
         pass
     size = save(session, tmp_path / "file").stat().st_size
     assert 0 <= size - session_bytes(session) < 10_000
@@ -186,7 +186,7 @@ for kind, file, sampling, tokens in jobs:
     base = model.decoder.base
     session.set_stack(Stack((load_adapter(Path(p), base), s) for p, s in adapters))
     restore(Path(file), session, "a" * 64)
-    held = session.held
+    held = session.all_tokens
     made = Answer(session, model.tokenizer, held, Sampling(**sampling), max_tokens=tokens)
     list(made.events())
     print(json.dumps(made.tokens))
@@ -247,7 +247,7 @@ def test_an_old_file_is_replaced_by_the_new_one(model: LoadedModel, saved: Path)
     save(session, saved)
     back = model.new_session()
     restore(saved, back, SHA)
-    assert back.held == session.held
+    assert back.all_tokens == session.all_tokens
     assert [file.name for file in saved.parent.iterdir() if file.is_file()] == [saved.name]
 
 

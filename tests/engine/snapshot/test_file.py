@@ -276,11 +276,11 @@ def test_cancel_while_a_file_is_checked_leaves_the_session_as_it_was(
 ) -> None:
     session = model.new_session()
     answer(model, session, PROMPT, 3, GREEDY)
-    held = session.held
+    held = session.all_tokens
 
     def cancel() -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
         restore(saved, session, SHA, cancel)
-    assert session.held == held
+    assert session.all_tokens == held

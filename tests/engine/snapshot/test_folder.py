@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import delete_snapshots, snapshots_folder, snapshots_size
-from engine.snapshot.folder import SUFFIX, owner_of
+from engine.snapshot.folder import SUFFIX, conversation_prefix
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = snapshots_folder()
     made.mkdir(parents=True)
     for conversation, size in (("1", 100), ("2", 20), ("11", 3)):
-        (made / f"{owner_of(conversation)}-{'0' * 32}{SUFFIX}").write_bytes(bytes(size))
+        (made / f"{conversation_prefix(conversation)}-{'0' * 32}{SUFFIX}").write_bytes(bytes(size))
     return made
 
 

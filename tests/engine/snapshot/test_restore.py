@@ -98,7 +98,7 @@ def test_a_conversation_comes_back_in_another_engine(cache: CacheType, model: Pa
     assert loaded.restored_tokens >= saved.tokens - 1
     assert loaded.total_tokens - 4 <= loaded.ready_tokens <= loaded.total_tokens
     assert loaded.seconds > 0
-    assert loaded.reading_seconds == 0
+    assert loaded.remaining_prefill_seconds == 0
     events = again.generate(4, *texts, "and then", max_tokens=20)
     assert computed_prompt_tokens(events) < 45
     assert answer_text(events) == expected
@@ -177,11 +177,11 @@ def test_a_conversation_nobody_saved_is_told_what_it_will_take(bench: Bench, lla
     loaded = bench.load_snapshot(1, *texts)
     assert (loaded.restored_tokens, loaded.ready_tokens, loaded.refused) == (0, 0, "")
     assert loaded.total_tokens > 150
-    assert loaded.reading_seconds > 0
+    assert loaded.remaining_prefill_seconds > 0
     bench.generate(2, *texts, max_tokens=2)
     known = bench.load_snapshot(3, *texts[:-1], "another end " * 30)
     assert 0 < known.ready_tokens < known.total_tokens
-    assert known.reading_seconds > 0
+    assert known.remaining_prefill_seconds > 0
 
 
 def test_a_conversation_is_brought_back_as_far_as_a_branch_of_it_was_saved(
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_refused_once_and_read_again(bench: Bench, llama: Path
     loaded = bench.load_snapshot(3, *texts)
     assert loaded.refused == "The saved session is damaged."
     assert (loaded.restored_tokens, loaded.ready_tokens) == (0, 0)
-    assert loaded.reading_seconds > 0
+    assert loaded.remaining_prefill_seconds > 0
     assert not list(snapshots_folder().glob("*.safetensors"))
     assert bench.load_snapshot(4, *texts).refused == ""
     assert computed_prompt_tokens(bench.generate(5, *texts, "more", max_tokens=2)) > 60

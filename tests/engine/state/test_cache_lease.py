@@ -46,7 +46,7 @@ def filled(model: LoadedModel, tokens: int, seed: int = 0) -> Session:
 
 
 def read(session: Session, tokens: int, seed: int = 0) -> None:
-    (*_, hidden) = session.read(prompt(tokens, seed))
+    (*_, hidden) = session.prefill(prompt(tokens, seed))
     session.logits_after(hidden)
 
 
@@ -127,7 +127,7 @@ def test_overwriting_a_leased_cache_waits_when_both_exceed_the_memory_plan(
         seen.extend(part.clone() for part in next(layers, ()))
 
     session.trim(0)
-    for _ in session.read(prompt(600, seed=5), checkpoint):
+    for _ in session.prefill(prompt(600, seed=5), checkpoint):
         pass
     assert max(totals) <= full
     for layer in layers:
@@ -141,7 +141,7 @@ def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
     model: LoadedModel, tmp_path: Path
 ) -> None:
     session = filled(model, 900)
-    expected, held = copies(session), session.held
+    expected, held = copies(session), session.all_tokens
     snapshot = captured(session)
     calls = iter(range(3))
 
@@ -151,7 +151,7 @@ def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
 
     session.trim(0)
     with pytest.raises(Cancelled):
-        list(session.read(prompt(300, seed=5), checkpoint))
+        list(session.prefill(prompt(300, seed=5), checkpoint))
     write(snapshot, tmp_path / "file", SHA)
     check(model, tmp_path / "file", expected, held)
     read(session, 300, seed=5)
@@ -210,7 +210,7 @@ def test_using_a_session_while_it_is_saved_does_not_change_the_file(
     model = load(path, cache=type)
     save(filled(model, 300, seed=4), path.with_name("other"))
     session, unsaved = filled(model, 250), filled(model, 250)
-    expected, held = copies(session), session.held
+    expected, held = copies(session), session.all_tokens
     snapshot = captured(session)
     action(session, path)
     write(snapshot, tmp_path / "file", SHA)
