@@ -1,14 +1,14 @@
-"""Starts the app: wires state, window and controller; the only file that knows qasync.
+"""Application entry point: creates state, window and controller, and runs the qasync event loop.
 
-The window paints before anything heavy is loaded. Closing it saves first: the window asks, a task
-stops the engine and brings everything to the disk, and only then the loop ends.
+The window paints before torch is imported. Closing it flushes the store and stops the engine
+before the event loop ends.
 """
 
 from __future__ import annotations
 
 import os
 
-# libgomp reads this when torch loads; spinning threads would hold up a busy desktop for 8 ms each.
+# libgomp reads this when torch is imported; spinning threads would block a busy CPU for 8 ms.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
@@ -38,8 +38,8 @@ from app.ui.window import Window
 from app.wiring import connect
 from engine import bundled_models_folder, starter_path
 
-_SWITCH_SECONDS = 0.0005  # how long the engine's Python may hold up the window
-_FORCED_SECONDS = 2.0  # that each thread gets to end once the user quits without saving
+_SWITCH_SECONDS = 0.0005  # GIL switch interval: how long the engine thread may block the window
+_FORCED_SECONDS = 2.0  # time limit per thread when the user quits without saving
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model = next((path.absolute() for path in options.models), None)
     if not options.smoke:
         return _run(model, load(paths.settings_file()), smoke_test=False)
-    model = model or starter_path()  # the installed models, before the profile becomes another
+    model = model or starter_path()  # found before TOKONOMA_HOME is changed below
     if not model.is_file():
         print(
             f"There is no model at {model}. Run `python3 packaging/dev.py run` once, "
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
-    """One session, from the first window to the last write."""
+    """Run the event loop until the app quits; returns the exit status."""
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Tokonoma")
     application.setApplicationVersion(__version__)
@@ -112,20 +112,20 @@ async def _session(
     window.closing.connect(controller.ask_to_quit)
     controller.may_quit.connect(quitting.set)
     application.aboutToQuit.connect(quitting.set)
-    if sys.platform != "win32":  # there the loop has no signal handlers
+    if sys.platform != "win32":  # asyncio loops on Windows have no signal handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, quitting.set)
     window.painted.connect(lambda: controller.start(model))
 
-    def come_forward(path: str) -> None:
+    def activate(path: str) -> None:
         window.come_forward()
         if path:
             controller.load_model(Path(path))
 
-    instance.called.connect(come_forward)
+    instance.called.connect(activate)
     opens = FileOpens(instance)
     application.installEventFilter(opens)
-    opens.opened.connect(come_forward)
+    opens.opened.connect(activate)
     if not smoke_test:
         instance.listen()
     window.show()
@@ -144,24 +144,24 @@ async def _session(
     window.hide()
     controller.shut_down()
     forced = controller.quitting.forced
-    await _in_time(controller.stop_engine, _FORCED_SECONDS if forced else None)
+    await _run_in_thread(controller.stop_engine, _FORCED_SECONDS if forced else None)
     controller.save()
     archive.end()
     limit = _FORCED_SECONDS if forced else CLOSE_SECONDS
-    await _in_time(lambda: archive.join(limit))
+    await _run_in_thread(lambda: archive.join(limit))
     window.finish()
     return status
 
 
-async def _in_time(call: Callable[[], object], seconds: float | None = None) -> None:
-    """Do something that may block on a thread that need not end; with a limit, wait no longer."""
+async def _run_in_thread(call: Callable[[], object], seconds: float | None = None) -> None:
+    """Run a blocking call on a daemon thread, and wait for it up to `seconds`."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def run() -> None:
         try:
             call()
         finally:
-            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            with suppress(RuntimeError):  # the loop was closed after the time limit
                 loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=run, name="quit", daemon=True).start()

@@ -1,7 +1,7 @@
-"""The table of actions: what each is called, which keys it has, where it is listed.
+"""The table of actions: id, text, keyboard shortcuts and group in the shortcut list.
 
-The window makes one `QAction` a row and the shortcut list shows the same rows. `keys` are Qt's
-portable names, in which Ctrl means Command on macOS; `standard` names Qt's own key where one exists.
+The window makes one `QAction` per row, and the shortcut list shows the same rows. `keys` are Qt's
+portable names, in which Ctrl means Command on macOS; `standard` is a Qt standard key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a person can do from the keyboard."""
+    """A command of the window with its keyboard shortcuts."""
 
     id: str
     text: str
@@ -36,7 +36,7 @@ ACTIONS = (
     Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),
 )
 
-# Keys that belong to one part of the window and not to an action; listed, not bound.
+# Keys that one widget handles itself; in the shortcut list, but not bound to an action.
 OTHER_KEYS = (
     ("Answer", "Stop the answer", "Esc"),
     ("Conversation", "Send", "Return"),

@@ -1,4 +1,4 @@
-"""Connects what the window says with what the controller does; neither knows the other."""
+"""Connects the window's signals to the controllers; neither imports the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.ui.window import Window
 
 
 def connect(window: Window, controller: Controller, theme: Theme) -> None:
-    """Wire every intent, and show the window as the settings say."""
+    """Connect the window to the chat controller, and apply the settings to the window."""
     sidebar, transcript = window.sidebar, window.transcript
     composer = window.composer
 
@@ -64,7 +64,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.top_bar.new_button.clicked.connect(controller.new_conversation)
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
-    sidebar.opened.connect(window.close_page)  # also when it is the shown one
+    sidebar.opened.connect(window.close_page)  # also for the conversation already shown
     sidebar.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.delete_conversations)
     sidebar.undo_requested.connect(controller.undo_delete)
@@ -99,7 +99,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 def connect_library(
     page: LibraryPage, library: Library, controller: Controller, window: Window
 ) -> None:
-    """Wire every intent of the page of models; loading is the controller's."""
+    """Connect the models page to the library, and its load requests to the controller."""
     page.use_requested.connect(controller.load_model)
     page.cancel_load_requested.connect(controller.models.cancel)
     page.unload_requested.connect(controller.unload_model)
@@ -132,7 +132,7 @@ def connect_library(
 
 
 def ask_for_folder(page: LibraryPage, library: Library) -> None:
-    """Ask which folder to look through; returns at once."""
+    """Open a dialog to choose a models folder; returns at once."""
     dialog = QFileDialog(page, "Add a folder of models", str(Path.home()))
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
@@ -146,14 +146,14 @@ def ask_for_folder(page: LibraryPage, library: Library) -> None:
 
 
 def connect_adapters(panel: AdapterPanel, adapters: Adapters) -> None:
-    """Wire every intent of the panel of adapters."""
-    panel.opened.connect(adapters.find)
+    """Connect the adapter panel to its controller."""
+    panel.opened.connect(adapters.find_missing)
     panel.added.connect(adapters.add)
     panel.removed.connect(adapters.remove)
     panel.cleared.connect(adapters.clear)
     panel.switched.connect(adapters.set_on)
     panel.strength_changed.connect(adapters.set_strength)
-    panel.strength_settled.connect(adapters.settle)
+    panel.strength_settled.connect(adapters.flush)
     panel.moved.connect(adapters.move)
     panel.mix_saved.connect(adapters.save_mix)
     panel.mix_chosen.connect(adapters.apply_mix)
@@ -163,7 +163,7 @@ def connect_adapters(panel: AdapterPanel, adapters: Adapters) -> None:
 def connect_preferences(
     page: Preferences, controller: Controller, window: Window, theme: Theme
 ) -> None:
-    """Wire every intent of the page of settings, and show it what they become."""
+    """Connect the settings page to the controller, and show changed settings on it."""
     state = controller.state
 
     def change(name: str, value: object) -> None:
@@ -171,7 +171,7 @@ def connect_preferences(
             theme.choose(str(value))
         controller.change_settings(**{name: value})
 
-    def load_again() -> None:
+    def reload() -> None:
         if state.model.path is not None:
             controller.load_model(state.model.path)
 
@@ -188,7 +188,7 @@ def connect_preferences(
     page.opened.connect(controller.sessions.measure)
     page.delete_requested.connect(controller.sessions.delete_saved)
     page.folder_requested.connect(show_in_folder)
-    page.reload_requested.connect(load_again)
+    page.reload_requested.connect(reload)
     page.closed.connect(window.close_page)
     controller.settings_changed.connect(lambda: page.show_settings(controller.settings))
     state.model_changed.connect(show_model)
@@ -196,10 +196,10 @@ def connect_preferences(
 
 
 def show_in_folder(path: Path) -> bool:
-    """Open the folder a file lies in, or the nearest one there is, in the system's own way."""
+    """Open a file's folder, or the nearest existing one, in the system's file manager."""
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(nearest_folder(path))))
 
 
 def nearest_folder(path: Path) -> Path:
-    """The folder itself, or else the nearest one above that exists."""
+    """The folder itself, or else its nearest existing parent."""
     return next((each for each in (path, *path.parents) if each.is_dir()), Path.home())

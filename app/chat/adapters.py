@@ -1,8 +1,8 @@
-"""Adapters: a stack for every conversation, and bringing the engine to the one an answer needs.
+"""LoRA adapters of the chats: a stack for every conversation, and applying it in the engine.
 
-The engine has one stack, so before an answer begins its conversation's stack must be in force.
-`aim` says which that is, and `AdapterState.settled` comes when the engine has answered all that was
-asked of it. What it refuses is switched off where it was used, with the reason beside it.
+The engine has one stack, so an answer starts once the engine has its conversation's stack.
+`set_target` chooses the stack, and `AdapterState.requests_finished` is emitted when the engine has
+answered every request. An adapter it refuses is switched off in its stack, with the error.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from engine import (
     SetAdapters,
 )
 
-SEND_MILLISECONDS = 150  # a slider that is dragged is followed this closely
-_DIGEST = 12  # characters of a hash that are kept with an answer
+SEND_MILLISECONDS = 150  # update interval while a strength slider is dragged
+_DIGEST = 12  # characters of an adapter's hash that are stored with an answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked of the engine, and for which conversation."""
+    """A SetAdapters command that is outstanding."""
 
     conversation: int | None
     uses: Uses
 
 
 class Adapters:
-    """Changes the stacks as the person wants, and keeps engine and store in step."""
+    """Changes the stacks as the user asks, and applies them to engine and store."""
 
     def __init__(
         self,
@@ -63,47 +63,47 @@ class Adapters:
         runner: Runner,
         files: BackgroundWorker,
     ) -> None:
-        """`files` works on the files of all drives."""
+        """`files` is the worker for the user's files, on any drive."""
         self._state = state
         self._shown = adapter_state
         self._archive = archive
         self._link = link
         self._runner = runner
         self._files = files
-        self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: not begun yet
+        self._stacks: dict[int | None, tuple[AdapterEntry, ...]] = {}  # None: the new chat
         self._unsaved: set[int | None] = set()
         self._has_read = False
-        self._loaded: ModelLoaded | None = None  # the model all below is about
-        self._aim: tuple[int | None, bool] = (None, False)  # conversation, and whether bare
+        self._loaded: ModelLoaded | None = None  # the model that the fields below belong to
+        self._wanted_for: tuple[int | None, bool] = (None, False)  # conversation, without adapters
         self._applied: Uses = ()
         self._requests: dict[int, _Request] = {}
         self._infos: dict[Path, AdapterInfo] = {}
-        self._carefully = False  # one new file at a time: several were refused together
-        self._refused: Uses | None = None  # without any new file in it: asking again is no use
-        self._began: Uses = ()  # what the answer being written has
+        self._one_at_a_time = False  # send one new file per request, to find the refused one
+        self._refused: Uses | None = None  # a stack of known files; not sent again
+        self._generating_with: Uses = ()  # stack of the current answer
         self._fault = ("", "")
-        self._soon = QTimer(adapter_state, singleShot=True, interval=SEND_MILLISECONDS)
-        self._soon.timeout.connect(self.settle)
+        self._send_timer = QTimer(adapter_state, singleShot=True, interval=SEND_MILLISECONDS)
+        self._send_timer.timeout.connect(self.flush)
         state.model_changed.connect(self._on_model)
         state.conversation_changed.connect(lambda: self.apply(state.current))
         state.generation_changed.connect(self._show_pending)
-        archive.fault_changed.connect(self._on_store)
+        archive.fault_changed.connect(self._on_store_fault)
         runner.sent.connect(self._on_sent)
 
     # --- the store ------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read what was kept; to be called before any conversation can be opened."""
+        """Read the stored stacks; call it before any conversation can be opened."""
         numbers = self._archive.conversations
 
-        def look(store: Store) -> tuple[StoredAdapters, dict[int, int]]:
+        def load(store: Store) -> tuple[StoredAdapters, dict[int, int]]:
             kept = store.adapters()
             return kept, {number: numbers.local(number) for number in kept.stacks}
 
-        self._archive.read(look, lambda found: self._on_read(*found))
+        self._archive.read(load, lambda found: self._on_read(*found))
 
-    def find(self) -> None:
-        """Look which of the known files are still there."""
+    def find_missing(self) -> None:
+        """Update which of the known adapter files are missing."""
         paths = [known.path for known in self._shown.known]
 
         def found(there: set[Path]) -> None:
@@ -114,7 +114,7 @@ class Adapters:
         self._files.run(lambda: {path for path in paths if path.exists()}, found)
 
     def begin(self, conversation_id: int) -> None:
-        """The conversation not begun yet has begun: it takes its stack along."""
+        """The new chat became this conversation: move its stack there."""
         stack = self._stacks.pop(None, ())
         if stack:
             self._stacks[conversation_id] = stack
@@ -125,7 +125,7 @@ class Adapters:
                 self._requests[number] = replace(request, conversation=conversation_id)
 
     def put_back(self) -> None:
-        """Write all again, where the store has lost it."""
+        """Write everything again, after the store was replaced."""
         for conversation_id in (None, *(listed.id for listed in self._state.conversations)):
             if conversation_id in self._stacks:
                 self._save(conversation_id)
@@ -134,10 +134,10 @@ class Adapters:
         for known in self._shown.known:
             self._save_known(known)
 
-    # --- what the person does -------------------------------------------------------------------
+    # --- intents --------------------------------------------------------------------------------
 
     def add(self, path: Path) -> None:
-        """Put an adapter on top of the stack; one that is there already is switched on."""
+        """Append an adapter to the stack, or switch it on if it is already there."""
         path, stack = adapter_path(path), self._shown.stack
         if path not in {known.path for known in self._shown.known}:
             known = KnownAdapter(path, adapter_name(path))
@@ -150,33 +150,33 @@ class Adapters:
         self._change([*stack, AdapterEntry(path)])
 
     def remove(self, index: int) -> None:
-        """Take an adapter out of the stack; its file stays where it is."""
+        """Remove an adapter from the stack; its file is not touched."""
         stack = self._shown.stack
         if 0 <= index < len(stack):
             self._change([*stack[:index], *stack[index + 1 :]])
 
     def clear(self) -> None:
-        """Take all adapters out of the stack."""
+        """Remove all adapters from the stack."""
         self._change(())
 
     def set_on(self, index: int, on: bool) -> None:
-        """Switch an adapter; one that was refused is tried again."""
+        """Switch an adapter on or off; this clears its error, so a refused one is tried again."""
         self._replace(index, on=on, error="", remedy="")
 
     def set_strength(self, index: int, strength: float) -> None:
-        """Apply an adapter this strongly; followed at a bearable pace until `settle`."""
+        """Set the strength of an adapter; sent every `SEND_MILLISECONDS` until `flush`."""
         if not math.isfinite(strength):
             return
         strength = round(min(max(strength, -STRONGEST), STRONGEST), 2) + 0.0  # no -0.0
-        if self._replace(index, later=True, strength=strength) and not self._soon.isActive():
-            self._soon.start()
+        if self._replace(index, later=True, strength=strength) and not self._send_timer.isActive():
+            self._send_timer.start()
 
-    def settle(self) -> None:
-        """A slider was let go, or moved for a while: send and save what it says."""
-        self._soon.stop()
+    def flush(self) -> None:
+        """Send and save pending changes now, as when the slider is released."""
+        self._send_timer.stop()
         for conversation_id in tuple(self._unsaved):
             self._save(conversation_id)
-        if not self._requests:  # else the answer to them brings this one on its way
+        if not self._requests:  # else it is sent when the engine has answered them
             self._send()
 
     def move(self, index: int, place: int) -> None:
@@ -187,20 +187,20 @@ class Adapters:
             self._change(stack)
 
     def save_mix(self, name: str) -> None:
-        """Keep the stack under a name, in place of the mix that has it."""
+        """Save the stack as a mix, replacing one of the same name."""
         name, stack = " ".join(name.split()), self._shown.stack
         if name and stack:
-            mix = tuple(replace(_wanted(entry), error="", remedy="") for entry in stack)
+            mix = tuple(replace(_without_error(entry), error="", remedy="") for entry in stack)
             self._shown.set_mixes({**self._shown.mixes, name: mix})
             self._save_mix(name, mix)
 
     def apply_mix(self, name: str) -> None:
-        """Make a mix the stack."""
+        """Replace the stack by a saved mix."""
         if name in self._shown.mixes:
             self._change(self._shown.mixes[name])
 
     def delete_mix(self, name: str) -> None:
-        """Forget a mix; no stack changes."""
+        """Delete a saved mix; no stack changes."""
         if name in self._shown.mixes:
             self._shown.set_mixes({n: m for n, m in self._shown.mixes.items() if n != name})
             self._save_mix(name, ())
@@ -208,22 +208,22 @@ class Adapters:
     # --- the engine -----------------------------------------------------------------------------
 
     def apply(self, conversation_id: int | None) -> None:
-        """Show the stack of a conversation and bring the engine to it, as far as it is idle."""
+        """Show the stack of a conversation, and send it to the engine."""
         self._shown.set_stack(self._stacks.get(conversation_id, ()))
-        self._aim = (conversation_id, False)
+        self._wanted_for = (conversation_id, False)
         self._send()
         self._show_pending()
 
-    def aim(self, conversation_id: int | None, *, without_adapters: bool = False) -> Uses:
-        """The stack that an answer of this conversation needs; a `without_adapters` one wants no adapters.
+    def set_target(self, conversation_id: int | None, *, without_adapters: bool = False) -> Uses:
+        """Make this conversation's stack, or none, the target of later requests; returns it.
 
-        What is sent to the engine from here on leads there, until another conversation is shown.
+        It stays the target until another conversation is shown.
         """
-        self._aim = (conversation_id, without_adapters)
+        self._wanted_for = (conversation_id, without_adapters)
         return self._target()
 
-    def mark(self, message_id: int) -> None:
-        """Keep with an answer that begins which adapters it is written with."""
+    def record_on(self, message_id: int) -> None:
+        """Store with a starting answer which adapters it is generated with."""
         message = self._state.message(message_id)
         if message is None:
             return
@@ -231,7 +231,7 @@ class Adapters:
             AdapterMark(adapter_name(use.path), use.strength, self._digest(use.path))
             for use in self._applied
         ]
-        # An answer that is continued may have been begun with others.
+        # A continued answer may have been started with other adapters.
         marks = [*message.adapters, *(mark for mark in marks if mark not in message.adapters)]
         if tuple(marks) == message.adapters:
             return
@@ -240,7 +240,7 @@ class Adapters:
         self._archive.write(lambda store: store.mark_message(number(message_id), marks))
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
-        """The engine has the stack that was asked for."""
+        """The engine has applied the requested stack."""
         request = self._requests.pop(event.request, None)
         if request is None:
             return
@@ -250,64 +250,64 @@ class Adapters:
         self._start_next()
 
     def on_failed(self, event: Failed) -> bool:
-        """The engine keeps the stack it had; False when the request is not about adapters."""
+        """The engine refused a stack and keeps the old one; False for other requests."""
         request = self._requests.pop(event.request, None)
         if request is None:
             return False
         if self._state.model.phase is ModelPhase.READY:
-            self._blame(request, event)
+            self._switch_off_refused(request, event)
         self._start_next()
         return True
 
     # --- steps: the engine ----------------------------------------------------------------------
 
     def _wanted(self) -> Uses:
-        conversation_id, without_adapters = self._aim
+        conversation_id, without_adapters = self._wanted_for
         stack = () if without_adapters else self._stacks.get(conversation_id, ())
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
     def _target(self) -> Uses:
-        """The stack to ask for next: the wanted one, unless the engine has refused it."""
+        """The stack to request next: the wanted one, unless the engine has refused it."""
         uses = self._wanted()
-        if self._carefully:
+        if self._one_at_a_time:
             new = [use.path for use in uses if use.path not in self._infos]
             uses = tuple(use for use in uses if use.path not in new[1:])
-        return self._runner.held.adapters if uses == self._refused else uses
+        return self._runner.engine_state.adapters if uses == self._refused else uses
 
     def _send(self) -> None:
-        """Ask the engine for the stack that is wanted, unless it is on its way there."""
+        """Request the target stack, unless the engine has or gets it already."""
         if self._state.model.phase is ModelPhase.READY:
-            self._runner.bring(self._aim[0], self._target())
-            self._tell()
+            self._runner.apply_adapters(self._wanted_for[0], self._target())
+            self._publish()
 
     def _on_sent(self, step: object, _: object) -> None:
-        """A step of whatever plan is on its way to the engine."""
+        """Track a command that the runner has sent."""
         if isinstance(step, SetAdapters):
-            self._requests[step.request] = _Request(self._aim[0], step.adapters)
-            self._tell()
+            self._requests[step.request] = _Request(self._wanted_for[0], step.adapters)
+            self._publish()
         elif isinstance(step, Generate):
-            self._began = self._applied
+            self._generating_with = self._applied
 
     def _start_next(self) -> None:
-        """The engine has answered: ask for what is wanted by now, or say that all is settled."""
+        """A request has ended: send the next stack, or emit `requests_finished`."""
         if not self._requests:
-            self._runner.set_adapters(self._applied, settled=True)
+            self._runner.set_adapters(self._applied, confirmed=True)
             self._send()
-        self._tell()
+        self._publish()
         if not self._requests:
-            self._carefully = False
-            self._shown.settled.emit()
+            self._one_at_a_time = False
+            self._shown.requests_finished.emit()
 
-    def _blame(self, request: _Request, event: Failed) -> None:
-        """Switch off what the engine refused; which it was shows when one file alone is new."""
+    def _switch_off_refused(self, request: _Request, event: Failed) -> None:
+        """Switch off the refused adapter; several new files are first tried one at a time."""
         has = {use.path for use in self._applied}
         new = [use.path for use in request.uses if use.path not in has]
         if len(new) > 1:
-            self._carefully = True
+            self._one_at_a_time = True
             self._infos = {path: info for path, info in self._infos.items() if path not in new}
         elif new:
             self._switch_off(request.conversation, new[0], event)
-        else:  # none of them can be at fault: better no adapters than a stack that is not shown
+        else:  # no single file is the cause: switch all off rather than show a stack not in use
             self._fault = (event.message, event.remedy)
             self._refused = request.uses
             self._stacks[request.conversation] = tuple(
@@ -327,23 +327,23 @@ class Adapters:
         )
 
     def _on_model(self) -> None:
-        """Another model begins without adapters, and what the one before refused may fit it."""
+        """Reset for another model: it has no adapters yet, and may accept those refused before."""
         loaded, before = self._state.model.loaded, self._loaded
         self._loaded = loaded
-        if loaded is before or self._is_kept(before, loaded):
-            self._send()  # what was changed while another was on its way
+        if loaded is before or self._is_same_after_cancel(before, loaded):
+            self._send()  # changes made during the load
             return
-        self._applied = self._began = ()
-        self._runner.set_adapters((), settled=not self._requests)
+        self._applied = self._generating_with = ()
+        self._runner.set_adapters((), confirmed=not self._requests)
         self._infos, self._fault = {}, ("", "")
-        self._carefully, self._refused = False, None
+        self._one_at_a_time, self._refused = False, None
         for conversation_id, stack in self._stacks.items():
-            self._stacks[conversation_id] = tuple(_wanted(entry) for entry in stack)
+            self._stacks[conversation_id] = tuple(_without_error(entry) for entry in stack)
         self.apply(self._state.current)
-        self._tell()
+        self._publish()
 
-    def _is_kept(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
-        """Whether a load was given up, and the engine tells of the model it still has."""
+    def _is_same_after_cancel(self, before: ModelLoaded | None, loaded: ModelLoaded | None) -> bool:
+        """Whether a load was cancelled, and the event repeats the model that stayed."""
         if before is None or loaded is None or not self._link.is_cancelled(loaded.request):
             return False
         return is_same_load(before, loaded)
@@ -352,7 +352,7 @@ class Adapters:
         info = self._infos.get(path)
         return info.sha256[:_DIGEST] if info else ""
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         reading = {use.path for request in self._requests.values() for use in request.uses}
         self._shown.set_applied(
             self._applied, self._infos, frozenset(reading - set(self._infos)), self._fault
@@ -364,12 +364,12 @@ class Adapters:
         here = writing is not None and writing.conversation == shown
         stack = self._stacks.get(shown, ())
         acting = tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
-        self._shown.set_pending(here and acting != self._began)
+        self._shown.set_pending(here and acting != self._generating_with)
 
-    # --- steps: the person and the store --------------------------------------------------------
+    # --- steps: the stack and the store ---------------------------------------------------------
 
     def _replace(self, index: int, *, later: bool = False, **values: object) -> bool:
-        """Change one entry of the shown stack; whether anything changed."""
+        """Change one entry of the shown stack; returns whether anything changed."""
         stack = list(self._shown.stack)
         if not 0 <= index < len(stack):
             return False
@@ -382,12 +382,12 @@ class Adapters:
         if tuple(stack) == self._stacks.get(shown, ()):
             return False
         self._stacks[shown] = tuple(stack)
-        self._aim, self._refused, self._fault = (shown, False), None, ("", "")
+        self._wanted_for, self._refused, self._fault = (shown, False), None, ("", "")
         self._shown.set_stack(stack)
         self._unsaved.add(shown)
         if not later:
-            self.settle()
-        self._tell()
+            self.flush()
+        self._publish()
         return True
 
     def _save(self, conversation_id: int | None) -> None:
@@ -418,18 +418,18 @@ class Adapters:
         self._shown.set_known(list({**known, **{k.path: k for k in self._shown.known}}.values()))
         self.apply(self._state.current)
 
-    def _on_store(self, error: StoreError | None) -> None:
+    def _on_store_fault(self, error: StoreError | None) -> None:
         if error is None and not self._has_read:
             self.read()
 
 
-def _wanted(entry: AdapterEntry) -> AdapterEntry:
-    """An entry as the person wants it, whatever the engine said."""
+def _without_error(entry: AdapterEntry) -> AdapterEntry:
+    """The entry as the user set it: on again, if an error switched it off."""
     return replace(entry, on=True, error="", remedy="") if entry.error else entry
 
 
 def _stored(entry: AdapterEntry) -> StoredUse:
-    return StoredUse(entry.path, _wanted(entry).on, entry.strength)
+    return StoredUse(entry.path, _without_error(entry).on, entry.strength)
 
 
 def _entry(use: StoredUse) -> AdapterEntry:

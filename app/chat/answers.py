@@ -1,7 +1,7 @@
-"""Answers on their way: queued, written one at a time, stopped, and saved in small pieces.
+"""The queue of answers: generated one at a time, stopped, and saved to the store in pieces.
 
-An answer exists as a message from the moment it is asked for, so that a crash at any time leaves a
-place to continue from. Its text reaches the store every 300 ms.
+The message of an answer is stored when the answer is queued, so that it can be continued after a
+crash. Its text is appended in the store every 300 ms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine import (
 )
 
 _SAVE_MILLISECONDS = 300
-_SPEED_SECONDS = 0.25  # how often the speed shown may change
+_SPEED_SECONDS = 0.25  # update interval of the shown speed
 _ENDS = {
     FinishReason.END: MessageState.COMPLETE,
     FinishReason.STOP: MessageState.COMPLETE,
@@ -46,18 +46,18 @@ _CONTEXT_FULL = (
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """An answer that waits for the model, or for the answer before it."""
+    """A queued answer: waits for the model, its adapters or the answer before it."""
 
-    branch: Branch  # that ends with it
+    branch: Branch  # ends with the answer
     conversation: int
     message: int
-    text: str  # that is there already
+    text: str  # of the answer so far; not empty when it is continued
     command: Generate
-    without_adapters: bool  # without the conversation's adapters
+    without_adapters: bool  # ignore the conversation's adapters
 
 
 class Answers:
-    """The queue of answers and the one that is being written."""
+    """Queues answers, starts them, and applies their events to state and store."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Answers:
         self._runner = runner
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
-        self._written: list[str] = []  # all of the answer that is being written
+        self._written: list[str] = []  # full text of the current answer, in pieces
         self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
-        self._first_token: tuple[float, int] | None = None  # when it came, and tokens by then
+        self._first_token: tuple[float, int] | None = None  # time, tokens by then
         self._speed_at = 0.0
 
-    def ask(
+    def enqueue(
         self,
         message: Message,
         turns: tuple[Turn, ...],
@@ -90,10 +90,10 @@ class Answers:
         without_adapters: bool = False,
         thinking: bool | None = None,
     ) -> None:
-        """Write `message` as the answer to `turns` as soon as its turn comes.
+        """Queue `message` as the answer to `turns`.
 
-        A `without_adapters` one is written without adapters, whatever the conversation has. `thinking` says
-        whether the model is to think first; None leaves that to it.
+        `without_adapters` ignores the conversation's adapters. `thinking` switches the model's
+        thinking on or off; None leaves the default of its chat template.
         """
         ids = tuple(each.id for each in self._state.branches[message.conversation])
         branch = Branch(message.conversation, ids)
@@ -105,7 +105,7 @@ class Answers:
         self.start_next()
 
     def start_next(self) -> None:
-        """Begin the next answer if one can be written; otherwise say what each waits for."""
+        """Start the next answer if possible, and update the note of each queued one."""
         ready = self._state.model.phase is ModelPhase.READY
         if self._jobs and ready and self._state.generation is None:
             self._begin(self._jobs[0])
@@ -114,7 +114,7 @@ class Answers:
                 self._state.set_waiting(job.message, job.conversation, self._note())
 
     def stop(self, conversation_id: int | None) -> None:
-        """Stop what is being written in a conversation, or waits there."""
+        """Stop the current answer of a conversation, and drop its queued ones."""
         current = self._state.generation
         if current and current.conversation == conversation_id and not current.stopping:
             self._link.cancel(current.request)
@@ -123,19 +123,19 @@ class Answers:
             self._drop(job, MessageState.STOPPED)
 
     def stop_writing(self) -> None:
-        """Stop the answer being written, whichever conversation it belongs to."""
+        """Stop the current answer of any conversation."""
         if self._state.generation:
             current = self._state.generation
             self._link.cancel(current.request)
             self._state.set_generation(replace(current, stopping=True))
 
     def fail_waiting(self, error: str) -> None:
-        """No model came: every answer that waits failed with this sentence."""
+        """Fail every queued answer with this error: no model could be loaded."""
         for job in list(self._jobs):
             self._drop(job, MessageState.FAILED, error)
 
     def save(self) -> None:
-        """Hand the text that is not saved yet to the store."""
+        """Append the unsaved text of the current answer in the store."""
         current = self._state.generation
         if current and self._unsaved:
             text, message, numbers = "".join(self._unsaved), current.message, self._archive.messages
@@ -146,7 +146,7 @@ class Answers:
         self._saving.stop()
 
     def with_newest_text(self, messages: list[Message]) -> list[Message]:
-        """A branch as the store knew it, with what came since of the answer being written."""
+        """Messages read from the store, with the current answer's newest text."""
         current = self._state.generation
         return [
             replace(message, text="".join(self._written))
@@ -155,20 +155,20 @@ class Answers:
             for message in messages
         ]
 
-    def ended_in(self, messages: list[Message]) -> bool:
-        """Whether a branch as the store knew it holds an answer that has ended since."""
+    def is_outdated(self, messages: list[Message]) -> bool:
+        """Whether messages read from the store have an answer that has ended since."""
         current = self._state.generation
         writing = {current.message} if current else set[int]()
-        on_their_way = writing | self._state.queued.keys()
+        unfinished = writing | self._state.queued.keys()
         return any(
-            message.state is MessageState.STREAMING and message.id not in on_their_way
+            message.state is MessageState.STREAMING and message.id not in unfinished
             for message in messages
         )
 
     # --- events ---------------------------------------------------------------------------------
 
     def on_prompt(self, event: PromptProgress) -> None:
-        """The prompt is being read."""
+        """Update the progress of the prefill."""
         current = self._of(event.request)
         if current:
             self._state.set_generation(
@@ -176,7 +176,7 @@ class Answers:
             )
 
     def on_text(self, events: list[Text]) -> None:
-        """Tokens that came since the last time, all of one request; some may show nothing."""
+        """Append new tokens of one request; some decode to no text."""
         last, now = events[-1], time.monotonic()
         current = self._of(last.request)
         if current is None:
@@ -204,7 +204,7 @@ class Answers:
         )
 
     def on_finished(self, event: Finished) -> None:
-        """The answer is complete, or was stopped."""
+        """End the answer: complete, stopped or at a limit."""
         if self._of(event.request) is None:
             return
         if event.decode_seconds > 0 and event.generated_tokens > 1:
@@ -219,16 +219,16 @@ class Answers:
         )
 
     def on_failed(self, event: Failed) -> bool:
-        """The answer could not be written; False when the request is not an answer."""
+        """Mark the answer as failed; False when the request is not the current answer."""
         if self._of(event.request) is None:
             return False
         self._end(MessageState.FAILED, error=f"{event.message} {event.remedy}".strip())
         return True
 
     def interrupt(self, request: int) -> bool:
-        """End the answer of this request where it stands; False when it is not being written.
+        """Mark the answer as interrupted, after an exception in the app; False when not current.
 
-        For a fault of our own: the answer ends even where ending it fails, else none would follow.
+        `State.generation` is cleared even if that raises: no other answer could start otherwise.
         """
         if self._of(request) is None:
             return False
@@ -257,8 +257,10 @@ class Answers:
                 return "Choose a model to get an answer"
 
     def _begin(self, job: _Job) -> None:
-        """Have an answer written, unless its adapters are to be settled first."""
-        adapters = self._adapters.aim(job.conversation, without_adapters=job.without_adapters)
+        """Start an answer, unless the engine has to confirm its adapters first."""
+        adapters = self._adapters.set_target(
+            job.conversation, without_adapters=job.without_adapters
+        )
         request = self._runner.answer(job.branch, adapters, job.command)
         if not request:
             return
@@ -270,7 +272,7 @@ class Answers:
             Generation(request, job.conversation, job.message, context_used=0)
         )
         self._state.set_waiting(job.message, job.conversation, "")
-        self._adapters.mark(job.message)
+        self._adapters.record_on(job.message)
 
     def _end(
         self,
@@ -281,9 +283,9 @@ class Answers:
         generated_tokens: int = 0,
         seconds: float = 0.0,
     ) -> None:
-        """Close the answer being written, on the screen and in the store; begin the next."""
+        """End the current answer in the store and the state, and start the next."""
         current = self._state.generation
-        assert current is not None, "an answer ended that never began"
+        assert current is not None, "no answer is in progress"
         self.save()
         numbers = self._archive.messages
 
@@ -297,7 +299,7 @@ class Answers:
                 seconds=seconds,
             )
 
-        self._archive.write(finish)  # first: whatever the screen does, the store has the end
+        self._archive.write(finish)  # first: a slot of the window that raises must not prevent it
         message = self._state.message(current.message)
         if message is not None:
             ended = replace(
@@ -314,7 +316,7 @@ class Answers:
         self.start_next()
 
     def _drop(self, job: _Job, state: MessageState, error: str = "") -> None:
-        """Take an answer out of the queue before it began."""
+        """Remove an answer from the queue before it has started."""
         self._jobs.remove(job)
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)

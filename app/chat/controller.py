@@ -1,7 +1,8 @@
-"""The only caller of the engine and the store: intents in, commands out, events into state.
+"""The chat controller: turns user intents into engine commands, and engine events into state.
 
-Every intent returns at once; what it changes is in the state when it returns, and on the disk soon
-after. Engine events are taken apart in one `match`.
+Only it and its parts call the engine and the store. Every intent returns at once: the state has
+changed when it returns, and the disk follows soon after. Engine events are dispatched in one
+`match`.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ from engine import (
 
 
 class Controller(QObject):
-    """Carries out what the window asks for."""
+    """Handles the intents of the window."""
 
     settings_changed = Signal()
-    may_quit = Signal()  # all is saved, or the user does not mind
-    _faulted = Signal(object)  # an exception nobody caught, from any thread
+    may_quit = Signal()  # all is saved, or the user quits without saving
+    _faulted = Signal(object)  # an uncaught exception, from any thread
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Controller(QObject):
         self._archive = archive
         self._link = EngineRequests(engine, self.receive, self._on_unhandled, self)
         runner = Runner(state, archive, self._link, lambda: self.settings, self)
-        # The user's files may lie on a drive that does not answer; settings must not wait for it.
+        # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
         self.sessions = Sessions(
@@ -91,7 +92,7 @@ class Controller(QObject):
         )
         self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
-        states.adapters.settled.connect(self._answers.start_next)
+        states.adapters.requests_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
@@ -110,7 +111,7 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
         self.conversations.read()
-        self.drafts.read_first()
+        self.drafts.load_new_chat()
         self.adapters.read()
         self.library.start()
         chosen = model or first_model(self.settings.last_model)
@@ -118,44 +119,44 @@ class Controller(QObject):
             self.load_model(chosen)
 
     def drain(self) -> None:
-        """Take what the engine has delivered, without waiting for the timer."""
+        """Process the engine's queued events now, without waiting for the timer."""
         self._link.drain()
 
     def close(self) -> None:
-        """End the engine, save all it wrote, then close the store; may block."""
+        """Stop the engine, save its last output, then close the store; may block."""
         self.shut_down()
         self.stop_engine()
         self.save()
         self._archive.close()
 
     def ask_to_quit(self) -> None:
-        """Say `may_quit` when all is saved, or ask the user when it is not, or takes too long."""
+        """Emit `may_quit` when all is saved; ask the user when saving fails or takes too long."""
         self.save()
         self.quitting.ask()
 
     def shut_down(self) -> None:
-        """Stop the answer being written and the downloads, and have what was read saved."""
+        """Stop generation and downloads, and send the command that saves the cached context."""
         self._answers.stop_writing()
         self.sessions.shut_down()
         self.library.close()
         self._own_files.close()
 
     def stop_engine(self) -> None:
-        """End the engine's thread; a step of `close` that another thread may take."""
+        """Stop the engine's thread; a step of `close` that may run on another thread."""
         self._link.stop()
 
     def save(self) -> None:
-        """Show what the engine wrote to its end, and hand it to the store."""
+        """Process the engine's last events; queue unsaved text and adapters for the store."""
         self._link.drain()
-        self.adapters.settle()
+        self.adapters.flush()
         self._answers.save()
 
     def report_soon(self, error: BaseException) -> None:
-        """Have `report` called on the window's thread; may be called on any."""
+        """Call `report` on the GUI thread; may be called on any thread."""
         self._faulted.emit(error)
 
     def report(self, error: BaseException) -> None:
-        """Show that something in the app itself failed; the app goes on."""
+        """Show a notice about an unexpected exception in the app; the app keeps running."""
         self.state.set_notice(
             "fault",
             Notice(
@@ -165,13 +166,13 @@ class Controller(QObject):
         )
 
     def close_notice(self, kind: str) -> None:
-        """The user has read a line of trouble; closing the question about quitting means no."""
+        """Close a notice; closing the question about quitting keeps the app open."""
         if kind == "quit":
             self.quitting.stay()
         self.state.set_notice(kind, None)
 
     def act_on_notice(self, kind: str) -> None:
-        """The person pressed the button of a line of trouble."""
+        """Run the action of a notice's button."""
         if kind == "store":
             shown = self.state.branches.values()
             known = (
@@ -200,7 +201,7 @@ class Controller(QObject):
     # --- conversations --------------------------------------------------------------------------
 
     def new_conversation(self) -> None:
-        """Show an empty conversation; it begins with its first message."""
+        """Show a new chat; it is created in the store with its first message."""
         self._opening = None
         self.state.show(None)
 
@@ -220,7 +221,7 @@ class Controller(QObject):
         def shown(result: tuple[list[Message], str]) -> None:
             if self._opening != conversation_id:
                 return
-            if conversation_id in self.state.branches:  # asked for twice, and it goes on already
+            if conversation_id in self.state.branches:  # opened twice: the first read has filled it
                 self.open_conversation(conversation_id)
                 return
             self.state.set_draft(conversation_id, result[1])
@@ -229,7 +230,7 @@ class Controller(QObject):
         self._archive.read(read, shown)
 
     def delete_conversations(self, conversation_ids: Sequence[int]) -> None:
-        """Stop what is written in them and take them out of the list."""
+        """Stop their answers and remove them from the list."""
         if not conversation_ids:
             return
         for conversation_id in conversation_ids:
@@ -240,7 +241,7 @@ class Controller(QObject):
             self.new_conversation()
 
     def undo_delete(self) -> None:
-        """Bring back what was deleted last, and show it when it is one."""
+        """Restore the conversations deleted last, and show it when it is a single one."""
         ids = self.conversations.undo()
         if len(ids) == 1:
             self.open_conversation(ids[0])
@@ -256,17 +257,17 @@ class Controller(QObject):
         parent = self.state.messages[-1].id if self.state.messages else None
         conversation_id = self._begin(text) if shown is None else shown
         self._ask(conversation_id, parent, text)
-        self.drafts.keep(shown, "")  # behind the message, so that a crash between them loses none
+        self.drafts.keep(shown, "")  # after the message: a crash in between must not lose both
         if shown is None:
             self.state.show(conversation_id)
         return True
 
     def stop(self) -> None:
-        """Stop the answer of the shown conversation; what is there of it stays."""
+        """Stop the answer of the shown conversation; its partial text stays."""
         self._answers.stop(self.state.current)
 
     def regenerate(self, message_id: int, *, without_adapters: bool = False) -> None:
-        """Answer again, as a sibling of this answer; a `without_adapters` one without adapters."""
+        """Generate another answer as a sibling of this one, optionally without adapters."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
@@ -275,7 +276,7 @@ class Controller(QObject):
         self._answer(again, without_adapters=without_adapters)
 
     def edit(self, message_id: int, text: str) -> None:
-        """Send another wording of an own message; the old one and its answers stay as a branch."""
+        """Send an edited user message as a sibling; the old branch stays."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.USER or self.state.busy or not text.strip():
             return
@@ -283,7 +284,7 @@ class Controller(QObject):
         self._ask(old.conversation, old.parent, text.strip(), old.siblings + 1)
 
     def continue_answer(self, message_id: int) -> None:
-        """Go on with an answer that was cut off; its text grows."""
+        """Continue an unfinished answer; new text is appended to it."""
         place, old = self._find(message_id)
         last = place == len(self.state.messages) - 1
         if old is None or not last or old.state not in UNFINISHED or self.state.busy:
@@ -295,7 +296,7 @@ class Controller(QObject):
         self._answer(message)
 
     def show_sibling(self, message_id: int, step: int) -> None:
-        """Show the alternative before or after this message, with what followed it."""
+        """Show the previous or next sibling of this message, with the messages after it."""
         shown = self.state.current
         if shown is None:
             return
@@ -315,8 +316,8 @@ class Controller(QObject):
             if self.state.current != shown:
                 return
             now = [message.id for message in self.state.messages]
-            if now != before or self._answers.ended_in(branch):
-                before = now  # what happened since is in the store by now
+            if now != before or self._answers.is_outdated(branch):
+                before = now  # messages added since the read are in the store by now
                 self._archive.read(read, selected, only_if_saved=True)
             else:
                 self.state.show(shown, self._answers.with_newest_text(branch))
@@ -326,7 +327,7 @@ class Controller(QObject):
     # --- the model ------------------------------------------------------------------------------
 
     def load_model(self, path: Path) -> None:
-        """Load a model file in place of the one that is loaded; an answer being written stops."""
+        """Load a model file in place of the loaded one; stops an answer being generated."""
         self._answers.stop_writing()
         self.sessions.shut_down()
         self.state.set_notice("model", None)
@@ -336,7 +337,7 @@ class Controller(QObject):
         self._answers.start_next()
 
     def unload_model(self) -> None:
-        """Drop the loaded model; an answer being written stops."""
+        """Unload the model; stops an answer being generated."""
         self._answers.stop_writing()
         self.sessions.shut_down()
         self.models.unload()
@@ -344,7 +345,7 @@ class Controller(QObject):
     # --- events ---------------------------------------------------------------------------------
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Take events of one kind and request; pieces of an answer that came together are one."""
+        """Handle events of one kind and request; `Text` events are handled as one batch."""
         if isinstance(events[0], Text):
             self._answers.on_text([event for event in events if isinstance(event, Text)])
         else:
@@ -352,7 +353,7 @@ class Controller(QObject):
                 self._on_event(event)
 
     def _on_unhandled(self, request: int, error: Exception) -> None:
-        """End a request whose event could not be handled; what came of an answer stays."""
+        """End a request whose event handler raised; the partial text of an answer stays."""
         self.report(error)
         self._link.cancel(request)
         if self._answers.interrupt(request):
@@ -379,9 +380,9 @@ class Controller(QObject):
                 self._answers.on_text([event])
             case Finished():
                 self._answers.on_finished(event)
-                self.state.conversations_changed.emit()  # its dot in the list goes out
+                self.state.conversations_changed.emit()  # removes its activity dot in the list
             case AdaptersSet():
-                self.sessions.on_adapters_set(event)  # what is lost, before what is sent next
+                self.sessions.on_adapters_set(event)  # first: drops the cached context
                 self.adapters.on_adapters_set(event)
                 self.models.on_adapters_set(event)
             case SnapshotLoaded():
@@ -415,7 +416,7 @@ class Controller(QObject):
     # --- steps ----------------------------------------------------------------------------------
 
     def _begin(self, text: str) -> int:
-        """A new conversation; it takes along what was set up for it before its first message."""
+        """Create a conversation; it takes over the adapters chosen in the new chat."""
         conversation_id = self.conversations.begin(text)
         self.adapters.begin(conversation_id)
         return conversation_id
@@ -428,7 +429,7 @@ class Controller(QObject):
     def _add(
         self, conversation_id: int, parent: int | None, role: Role, text: str, sibling: int
     ) -> Message:
-        """Add a message at the end of the branch, the newest of `sibling` alternatives."""
+        """Append a message to the branch, as the newest of `sibling` siblings."""
         archive, number = self._archive, self._number()
         own = role is Role.USER
         state = MessageState.COMPLETE if own else MessageState.STREAMING
@@ -456,7 +457,7 @@ class Controller(QObject):
     def _answer(self, message: Message, *, without_adapters: bool = False) -> None:
         settings = self.library.defaults.settings_for(self.state.model.path)
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
-        self._answers.ask(
+        self._answers.enqueue(
             message,
             turns,
             sampling(settings),
@@ -466,7 +467,7 @@ class Controller(QObject):
         )
 
     def _find(self, message_id: int) -> tuple[int, Message | None]:
-        """A message of the shown branch and its place there."""
+        """Index of a message in the shown branch, and the message; (-1, None) if absent."""
         for place, message in enumerate(self.state.messages):
             if message.id == message_id:
                 return place, message
@@ -493,7 +494,7 @@ class Controller(QObject):
             self.state.set_notice("store", None)
             self.state.set_notice("quit", None)
             self.conversations.read()
-            self.drafts.read_first()
+            self.drafts.load_new_chat()
             return
         action = "Move it aside" if isinstance(error, DamagedStore) else ""
         self.state.set_notice("store", Notice(str(error), error.remedy, action))

@@ -1,4 +1,4 @@
-"""The list of conversations: begin, rename, find, delete and bring back."""
+"""The list of conversations: create, rename, search, delete and undo."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from app.store.writer import Archive
 
 UNDO_MILLISECONDS = 8000
 _TITLE_LENGTH = 60
-_TITLE_SOURCE = 4000  # characters a title is made of
-_TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of direction
+_TITLE_SOURCE = 4000  # characters of the first message that the title is taken from
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Conversations:
-    """Changes the list in the state at once, and in the store behind it."""
+    """Changes the list in the state at once, and in the store afterwards."""
 
     def __init__(self, state: State, archive: Archive, number: Callable[[], int]) -> None:
-        """`number` gives fresh numbers for what is made in this run."""
+        """`number` returns a fresh temporary id, negative, for rows not stored yet."""
         self._state = state
         self._archive = archive
         self._number = number
-        self._asked = ""  # the newest query; the state has the one whose finds are shown
+        self._latest_query = ""  # `State.query` is the one whose results are shown
         self._undo = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
         self._undo.timeout.connect(lambda: state.set_deleted(()))
 
     def read(self) -> None:
-        """Read the list from the store; what is not stored yet stays in it."""
+        """Read the list from the store; conversations not stored yet stay in it."""
 
         def listed(conversations: list[Conversation]) -> None:
             known = {conversation.id for conversation in conversations}
@@ -45,7 +45,7 @@ class Conversations:
         self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
 
     def begin(self, text: str) -> int:
-        """A new conversation, named after its first message."""
+        """Create a conversation, titled after its first message; returns its id."""
         archive, number, title, now = self._archive, self._number(), title_of(text), time.time()
 
         def create(store: Store) -> None:
@@ -66,16 +66,16 @@ class Conversations:
         self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
 
     def delete(self, ids: Sequence[int]) -> None:
-        """Take conversations out of the list; `undo` brings them back for some seconds."""
+        """Delete conversations; `undo` restores them for `UNDO_MILLISECONDS`."""
         state, number = self._state, self._archive.conversations.stored
         state.set_conversations([c for c in state.conversations if c.id not in ids])
         state.set_found(state.query, [c for c in state.found if c.id not in ids])
         self._archive.write(lambda store: store.delete([number(each) for each in ids]))
-        state.set_deleted((*state.deleted, *ids))  # one Undo for all that are deleted in a row
+        state.set_deleted((*state.deleted, *ids))  # one Undo for consecutive deletions
         self._undo.start()
 
     def undo(self) -> tuple[int, ...]:
-        """Bring back what was deleted last; returns which conversations that were."""
+        """Restore the conversations deleted last; returns their ids."""
         ids, number = self._state.deleted, self._archive.conversations.stored
         self._undo.stop()
         self._state.set_deleted(())
@@ -85,26 +85,26 @@ class Conversations:
         return ids
 
     def search(self, query: str) -> None:
-        """List the conversations that hold the query's words; an empty one lists all."""
+        """List the conversations that contain the query's words; an empty query lists all."""
         query = query.strip()
-        self._asked = query
+        self._latest_query = query
         if not query:
             self._state.set_found("", ())
             return
 
-        def look(store: Store) -> list[Conversation] | None:
-            if self._asked != query:  # a newer query waits behind this one
+        def search(store: Store) -> list[Conversation] | None:
+            if self._latest_query != query:  # a newer query is queued: skip this one
                 return None
             return self._archive.listed(store.conversations(query))
 
         def found(conversations: list[Conversation] | None) -> None:
-            if conversations is not None and self._asked == query:
+            if conversations is not None and self._latest_query == query:
                 self._state.set_found(query, conversations)
 
-        self._archive.read(look, found)
+        self._archive.read(search, found)
 
     def change(self, conversation_id: int, **values: Any) -> None:
-        """Change fields of a row of the list; the last active comes first."""
+        """Change fields of a row of the list, and sort it by last activity."""
 
         def changed(conversations: Sequence[Conversation]) -> list[Conversation]:
             result = [replace(c, **values) if c.id == conversation_id else c for c in conversations]
@@ -117,17 +117,17 @@ class Conversations:
 
 
 def one_line(text: str) -> str:
-    """Text as a row of the list can show it: no line ends, nothing that has no shape of its own."""
+    """Text on one line for a list row: no control or bidi characters, spaces collapsed."""
     shown = (
         " " if unicodedata.category(letter) == "Cc" else letter
         for letter in text
-        if letter not in _TURNS
+        if letter not in _BIDI_CONTROLS
     )
     return " ".join("".join(shown).split())
 
 
 def title_of(text: str) -> str:
-    """A conversation's title: the first words of its first message."""
+    """Title of a conversation: the first words of its first message."""
     words = one_line(text[:_TITLE_SOURCE]) or one_line(text)
     if len(words) <= _TITLE_LENGTH:
         return words

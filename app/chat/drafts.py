@@ -1,4 +1,4 @@
-"""What is typed and not sent: kept for each conversation, and never lost to what is typed later."""
+"""Drafts: unsent text of each conversation, kept in the state and in the store."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from app.store.writer import Archive
 
 
 class Drafts:
-    """Keeps drafts in the state and, soon after, in the store."""
+    """Saves drafts to the state at once, and to the store soon after."""
 
     def __init__(self, state: State, archive: Archive) -> None:
         self._state = state
         self._archive = archive
-        self._known = False  # what was typed last time for a conversation not begun
+        self._loaded = False  # the stored draft of the new chat has been read
 
     def keep(self, conversation_id: int | None, text: str) -> None:
-        """Keep what is typed in a conversation; None is the one not begun yet."""
+        """Save the draft of a conversation; None is the new chat, which has no number yet."""
         if self._state.drafts.get(conversation_id, "") == text:
             return
         self._state.set_draft(conversation_id, text)
-        if conversation_id is not None or self._known:  # else it would replace last time's
+        if conversation_id is not None or self._loaded:  # else it would overwrite the stored one
             self._write(conversation_id, text)
 
-    def read_first(self) -> None:
-        """Put what was typed last time before what was typed since the start."""
+    def load_new_chat(self) -> None:
+        """Load the stored draft of the new chat; text typed since the start is appended to it."""
 
         def found(text: str) -> None:
-            if self._known:
+            if self._loaded:
                 return
-            self._known = True
+            self._loaded = True
             typed = self._state.drafts.get(None, "")
             if not text:
                 self._write(None, typed)

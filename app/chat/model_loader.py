@@ -1,4 +1,4 @@
-"""The model's way into memory: which is loaded, how far, and why not."""
+"""Model loading: sends load and unload commands, and keeps `ModelStatus` up to date."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from engine import (
 
 
 class Models:
-    """Loads one model at a time; a newer load gives up the one before it."""
+    """Loads one model at a time; a newer load cancels the one before it."""
 
     def __init__(self, state: State, link: EngineRequests) -> None:
         self._state = state
         self._link = link
-        self._request = 0  # the newest load's; 0: none is under way
+        self._request = 0  # of the load in progress; 0: none
         self._unloading = 0
 
     def load(self, path: Path, context: int, threads: int, cache: CacheType) -> None:
-        """Load a model file in place of the one that is loaded."""
+        """Load a model file in place of the loaded one."""
         self.cancel()
         loaded = self._state.model.loaded
         self._state.set_model(
@@ -49,24 +49,24 @@ class Models:
         )
 
     def cancel(self) -> None:
-        """Give up the load that is under way; the engine says which model is left."""
+        """Cancel the load in progress; the engine's last event says which model is loaded then."""
         if self._request:
             self._link.cancel(self._request)
 
     def unload(self) -> None:
-        """Give the model's memory back; answers wait until another one is chosen."""
+        """Unload the model and free its memory; queued answers wait for the next model."""
         self.cancel()
         self._request = 0
         self._unloading = self._link.send(UnloadModel)
 
     def is_loading(self, request: int) -> bool:
-        """Whether this request is the load that is under way."""
+        """Whether this request is the load in progress."""
         return bool(request) and request == self._request
 
     # --- events ---------------------------------------------------------------------------------
 
     def on_progress(self, event: LoadProgress) -> None:
-        """The load came further."""
+        """Update the progress of the load."""
         if event.request == self._request:
             self._state.set_model(
                 replace(
@@ -75,7 +75,7 @@ class Models:
             )
 
     def on_loaded(self, event: ModelLoaded) -> None:
-        """A model answers from now on: the one asked for, or after giving up the one before it."""
+        """A model is ready: the requested one or, after a cancelled load, the one before it."""
         if event.request == self._request:
             self._request = 0
             self._state.set_model(
@@ -87,22 +87,22 @@ class Models:
                     adapters_slow=self._slow_with(event),
                 )
             )
-        elif self._request:  # a load that was given up; the newer one is still under way
+        elif self._request:  # of a cancelled load; the newer load is still in progress
             self._state.set_model(replace(self._state.model, loaded=event))
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
-        """The loaded model runs with other adapters, which may make it slow."""
+        """Update which parts of the model the new adapters slow down."""
         if event.slow != self._state.model.adapters_slow:
             self._state.set_model(replace(self._state.model, adapters_slow=event.slow))
 
     def _slow_with(self, loaded: ModelLoaded) -> tuple[SlowPart, ...]:
-        """What its adapters slow down: it has some where a load was given up and it stayed."""
+        """Parts its adapters slow down: kept when a cancelled load left the same model in place."""
         status, before = self._state.model, self._state.model.loaded
         same = before and (before.path, before.seconds) == (loaded.path, loaded.seconds)
         return status.adapters_slow if same else ()
 
     def on_unloaded(self, event: ModelUnloaded) -> None:
-        """No model is left: the load was given up, or `Failed` follows."""
+        """No model is loaded: it was unloaded, its load was cancelled, or `Failed` follows."""
         if event.request == self._unloading and not self._request:
             self._unloading = 0
             self._state.set_model(ModelStatus(freed_bytes=event.freed_bytes))
@@ -113,7 +113,7 @@ class Models:
             self._state.set_model(replace(self._state.model, loaded=None))
 
     def on_failed(self, event: Failed) -> None:
-        """The file could not be loaded; the model before it may still be there."""
+        """The load failed; the model before it may still be loaded."""
         if event.request != self._request:
             return
         self._request = 0
@@ -133,7 +133,7 @@ class Models:
 
 
 def first_model(last: str) -> Path | None:
-    """The model of the last time, or else the starter, where they exist."""
+    """Path of the last used model, else of the starter model; None when neither exists."""
     for path in (Path(last) if last else None, starter_path()):
         if path is not None and path.is_file():
             return path

@@ -1,8 +1,8 @@
-"""What to send to the engine so that it holds a branch with its adapters, and answers there: as data.
+"""Planner: the engine commands that lead from the current state to a target, as a pure function.
 
-The engine holds the cached context of one conversation and one stack of adapters. Whatever takes
-their place is sent after the context was saved, and a saved context comes back after the adapters
-it was computed with. That order is all of `plan`, which looks at two values and nothing else.
+The engine has the KV cache of one conversation and one stack of adapters. A command that replaces
+them goes after the one that saves the cache, and a saved cache is loaded after the adapters it was
+computed with. `plan` decides that order from its two arguments alone.
 """
 
 from __future__ import annotations
@@ -25,56 +25,56 @@ Step = SaveSnapshot | SetAdapters | LoadSnapshot | Generate
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One way through a conversation, as far as it goes; None is the conversation not begun yet."""
+    """A branch: a path of message ids through a conversation; None is the new chat."""
 
     conversation: int | None
     messages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What the engine holds once it has carried out all that was sent."""
+class EngineState:
+    """Adapters and cached context of the engine once it has run all commands sent."""
 
     adapters: Uses = ()
-    branch: Branch | None = None  # whose context is cached; None: of none that is known
-    unsaved: int | None = None  # conversation whose cached context is longer than the saved one
-    unsaved_name: str = ""  # what it is saved as; empty while the store has given no number
+    branch: Branch | None = None  # whose context is cached; None: not known
+    unsaved: int | None = None  # conversation whose cached context is longer than its snapshot
+    unsaved_name: str = ""  # its snapshot name; empty while the store has given no number
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the engine is to be brought to."""
+class EngineTarget:
+    """Branch, adapters and answer that the engine has to reach."""
 
     branch: Branch
     adapters: Uses
-    budget_bytes: int = 0  # disk space for saved contexts; 0: none is saved or loaded
-    turns: tuple[Turn, ...] = ()  # of the branch, where its context is wanted back
-    name: str = ""  # what that is saved as; empty: not saved yet
+    budget_bytes: int = 0  # disk space for cached conversations; 0: none is saved or loaded
+    turns: tuple[Turn, ...] = ()  # of the branch; needed to load its snapshot
+    name: str = ""  # its snapshot name; empty: not saved yet
     answer: Generate | None = None  # to `turns`
 
 
-def plan(held: Held, wanted: Wanted) -> tuple[Step, ...]:
-    """The commands that bring the engine from one to the other, in order, with request 0."""
+def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
+    """The commands that lead from `current` to `target`, in order, with request 0."""
     steps: list[Step] = []
-    loads = wanted.budget_bytes > 0 and wanted.name != "" and _needs_context(held, wanted)
-    moves = held.unsaved != wanted.branch.conversation
-    replaced = held.unsaved is not None and (moves or (loads and wanted.answer is None))
-    if replaced and held.unsaved_name and wanted.budget_bytes > 0:
-        steps.append(SaveSnapshot(0, held.unsaved_name, wanted.budget_bytes))
-    if wanted.adapters != held.adapters:
-        steps.append(SetAdapters(0, wanted.adapters))
+    loads = target.budget_bytes > 0 and target.name != "" and _needs_context(current, target)
+    moves = current.unsaved != target.branch.conversation
+    replaced = current.unsaved is not None and (moves or (loads and target.answer is None))
+    if replaced and current.unsaved_name and target.budget_bytes > 0:
+        steps.append(SaveSnapshot(0, current.unsaved_name, target.budget_bytes))
+    if target.adapters != current.adapters:
+        steps.append(SetAdapters(0, target.adapters))
     if loads:
-        steps.append(LoadSnapshot(0, wanted.turns, wanted.name))
-    if wanted.answer is not None:
-        steps.append(wanted.answer)
+        steps.append(LoadSnapshot(0, target.turns, target.name))
+    if target.answer is not None:
+        steps.append(target.answer)
     return tuple(steps)
 
 
-def _needs_context(held: Held, wanted: Wanted) -> bool:
-    """Whether the engine holds less of the branch than what may be saved of it."""
-    said = sum(turn.role is not Role.SYSTEM for turn in wanted.turns)
-    if wanted.answer is None:
-        return said > 0 and held.branch != wanted.branch
-    # An answer can reuse the cached prefix of any branch of the same conversation.
-    here = held.branch is not None and held.branch.conversation == wanted.branch.conversation
-    return said > 1 and not (here and held.adapters == wanted.adapters)
+def _needs_context(current: EngineState, target: EngineTarget) -> bool:
+    """Whether a snapshot may have more of the branch than the engine has cached."""
+    turns = sum(turn.role is not Role.SYSTEM for turn in target.turns)
+    if target.answer is None:
+        return turns > 0 and current.branch != target.branch
+    # An answer reuses the cached prefix of any branch of the same conversation.
+    here = current.branch is not None and current.branch.conversation == target.branch.conversation
+    return turns > 1 and not (here and current.adapters == target.adapters)

@@ -1,4 +1,4 @@
-"""What the model is given of a conversation."""
+"""Chat messages as prompt turns for the model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine import Role, Turn
 
 
 def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
-    """What the model is given for a branch: no empty turns, and roles that take turns.
+    """Prompt turns of a branch: empty turns dropped, consecutive turns of one role merged.
 
-    An answer that failed before its first word leaves two own messages in a row; many templates
-    refuse that, so they become one.
+    An answer that failed before its first token leaves two user messages in a row; many chat
+    templates refuse that, so they are joined.
     """
     turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
     for message in messages:

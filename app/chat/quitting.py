@@ -1,4 +1,4 @@
-"""What cannot be saved: the question before quitting loses it, and the notice of what was left out."""
+"""Quitting with unsaved changes: flushes the store, asks the user, reports rejected changes."""
 
 from __future__ import annotations
 
@@ -8,63 +8,63 @@ from app.state.chat import Notice, State
 from app.store.store import StoreError
 from app.store.writer import Archive, LeftOut
 
-FLUSH_MILLISECONDS = 5000  # that saving may take before the user is asked
+FLUSH_MILLISECONDS = 5000  # time limit of the flush; after it the user is asked
 
 
 class Quitting(QObject):
-    """Flushes the store when the user wants to quit, and shows the question as a notice."""
+    """Flushes the store before quitting; shows a notice when changes would be lost."""
 
-    may_quit = Signal()  # all is saved, or the user does not mind
+    may_quit = Signal()  # all is saved, or the user quits without saving
 
     def __init__(self, state: State, archive: Archive, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._state = state
         self._archive = archive
-        self._wanted = False  # asked for, and not taken back
-        self.forced = False  # the user gave up what is not saved
+        self._requested = False  # the user has asked to quit and has not cancelled
+        self.forced = False  # the user quits without saving
         self._limit = QTimer(self, singleShot=True, interval=FLUSH_MILLISECONDS)
         self._limit.timeout.connect(self._on_slow)
 
     def ask(self) -> None:
-        """Say `may_quit` when all is saved, or ask the user when it is not, or takes too long."""
+        """Emit `may_quit` when all is saved; ask the user when saving fails or takes too long."""
 
         def flushed(left: int) -> None:
-            if not self._wanted:
+            if not self._requested:
                 return
             self._limit.stop()
             if left:
-                self._question(
+                self._ask_user(
                     "Quitting now would lose the last changes, which could not be saved."
                 )
             else:
                 self.may_quit.emit()
 
-        self._wanted = True
+        self._requested = True
         self._limit.start()
         self._archive.flush(flushed)
 
     def quit_anyway(self) -> None:
-        """The user does not want to wait for what is not saved."""
+        """Quit without waiting for unsaved changes."""
         self.forced = True
         self.may_quit.emit()
 
     def stay(self) -> None:
-        """The user closed the question: the app stays open."""
-        self._wanted = False
+        """Cancel quitting: the user closed the question."""
+        self._requested = False
         self._limit.stop()
 
     def _on_slow(self) -> None:
-        self._question(
+        self._ask_user(
             "Saving takes unusually long. The app closes when it is done; "
             "quitting now would lose the last changes."
         )
 
-    def _question(self, sentence: str) -> None:
+    def _ask_user(self, sentence: str) -> None:
         self._state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
 
 
 class LeftOutNotices:
-    """Tells the user which changes can never be saved, and where their text is; each kind once."""
+    """Shows a notice for each kind of change the store rejects, and says where its text is kept."""
 
     def __init__(self, state: State, archive: Archive) -> None:
         self._state = state

@@ -1,7 +1,7 @@
-"""Sends the steps of a plan to the engine, and knows what it holds once it has carried them out.
+"""Runner: sends the commands of a plan to the engine, and tracks the engine state they lead to.
 
-Everything that changes the engine's adapters or its cached context goes through here, whoever asks:
-the order of the commands is the plan's, not that in which parts of the app hear of a change.
+Every command that changes the engine's adapters or its cached context is sent here, so their order
+is the planner's, and does not depend on the order in which parts of the app receive signals.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.planner import Branch, Held, Step, Uses, Wanted, plan
+from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import State
@@ -22,10 +22,10 @@ _GIGABYTE = 1e9
 
 
 class Runner(QObject):
-    """One for one engine; lives on the window's thread."""
+    """One per engine; lives on the GUI thread."""
 
-    sent = Signal(object, object)  # a step with its request, and the Wanted it is a step of
-    named = Signal(int)  # a conversation of this run can be saved from now on
+    sent = Signal(object, object)  # a command with its request, and its EngineTarget
+    name_assigned = Signal(int)  # a conversation has its snapshot name, so it can be saved
 
     def __init__(
         self,
@@ -40,91 +40,96 @@ class Runner(QObject):
         self._archive = archive
         self._link = link
         self._settings = settings
-        self._held = Held()
-        self._since = 0  # the request that brought the engine to `Held.branch`
-        self._settled = True  # the engine has answered every SetAdapters
-        self._model: ModelLoaded | None = None  # the one that holds it
-        self._names: dict[int, str] = {}  # of conversations begun in this run
+        self._engine_state = EngineState()
+        self._context_request = 0  # request of the load or answer that cached `EngineState.branch`
+        self._confirmed = True  # the engine has answered every SetAdapters
+        self._model: ModelLoaded | None = None  # whose KV cache `_engine_state` describes
+        self._names: dict[int, str] = {}  # of conversations created in this run
 
     @property
-    def held(self) -> Held:
-        """What the engine holds once it has carried out all that was sent."""
+    def engine_state(self) -> EngineState:
+        """State of the engine once it has run all commands sent."""
         if self._state.model.loaded is not self._model:
             self._model = self._state.model.loaded
-            self._held = replace(self._held, branch=None, unsaved=None)
-        if self._held.unsaved in self._state.deleted:
-            self._held = replace(self._held, unsaved=None)
-        unsaved = self._held.unsaved
-        return replace(self._held, unsaved_name="" if unsaved is None else self.name(unsaved))
+            self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
+        if self._engine_state.unsaved in self._state.deleted:
+            self._engine_state = replace(self._engine_state, unsaved=None)
+        unsaved = self._engine_state.unsaved
+        return replace(
+            self._engine_state, unsaved_name="" if unsaved is None else self.name(unsaved)
+        )
 
     @property
     def budget_bytes(self) -> int:
-        """Disk space for saved contexts; 0 for none."""
+        """Disk space for cached conversations; 0: save none."""
         return round(self._settings().snapshot_budget_gb * _GIGABYTE)
 
-    # --- bringing the engine somewhere ----------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------
 
     def answer(self, branch: Branch, adapters: Uses, command: Generate) -> int:
-        """Have a branch answered with these adapters; the request, or 0 while it has to wait.
+        """Send the commands that answer a branch with these adapters; the request, or 0 to wait.
 
-        The engine may refuse adapters, and then others are wanted: so nothing is sent after them
-        until it has answered. Ask again then.
+        The engine may refuse adapters, which changes the target, so nothing is sent after a
+        SetAdapters until the engine has answered it. Call again then.
         """
         conversation = branch.conversation
         name = "" if conversation is None else self.name(conversation)
-        wanted = Wanted(branch, adapters, self.budget_bytes, command.turns, name, command)
-        request = self._run(wanted)
+        target = EngineTarget(branch, adapters, self.budget_bytes, command.turns, name, command)
+        request = self._run(target)
         if request and conversation is not None:
-            self.learn_name(conversation)
+            self.look_up_name(conversation)
         return request
 
-    def bring(self, conversation: int | None, adapters: Uses) -> None:
-        """Bring the engine to a conversation's adapters; its context is left for `restore`."""
-        self._run(Wanted(Branch(conversation), adapters, self.budget_bytes))
+    def apply_adapters(self, conversation: int | None, adapters: Uses) -> None:
+        """Set the adapters of a conversation; its snapshot is loaded by `restore`."""
+        self._run(EngineTarget(Branch(conversation), adapters, self.budget_bytes))
 
     def restore(self, branch: Branch, turns: tuple[Turn, ...], name: str) -> None:
-        """Bring back what is saved of a branch, unless the engine holds it."""
-        self._run(Wanted(branch, self._held.adapters, self.budget_bytes, turns, name))
+        """Load the snapshot of a branch, unless the engine has the branch cached."""
+        self._run(EngineTarget(branch, self._engine_state.adapters, self.budget_bytes, turns, name))
 
     def save(self) -> None:
-        """Have the engine save its context, where it is longer than what is saved.
+        """Save a snapshot of the cached context, if it is longer than the saved one.
 
-        A conversation that a slow disk has given no number yet waits for its name, for as long as
-        the engine holds it.
+        A conversation whose number the store has not assigned yet has no snapshot name: it is
+        saved when `name_assigned` is emitted, if it is still cached then.
         """
-        self._run(Wanted(Branch(None), self._held.adapters, self.budget_bytes))
+        self._run(EngineTarget(Branch(None), self._engine_state.adapters, self.budget_bytes))
 
-    # --- what the engine no longer holds --------------------------------------------------------
+    # --- context lost in the engine -------------------------------------------------------------
 
     def drop_unsaved(self, conversations: Sequence[int] | None = None) -> None:
-        """Do not save these conversations' context later; None stands for whichever it is."""
-        if conversations is None or self._held.unsaved in conversations:
-            self._held = replace(self._held, unsaved=None)
+        """Skip the pending snapshot if it is of one of these conversations; None: of any."""
+        if conversations is None or self._engine_state.unsaved in conversations:
+            self._engine_state = replace(self._engine_state, unsaved=None)
 
-    def lost(self, request: int) -> None:
-        """A load was given up or failed: nothing is known of what the engine holds since."""
-        if request == self._since:
-            self._held = replace(self._held, branch=None)
+    def on_load_lost(self, request: int) -> None:
+        """A snapshot load was cancelled or failed: the cached branch is not known any more."""
+        if request == self._context_request:
+            self._engine_state = replace(self._engine_state, branch=None)
 
     def on_adapters_set(self, event: AdaptersSet) -> bool:
-        """Other adapters make the engine forget its context; whether it forgot what it held."""
-        forgot = event.changed and event.request > self._since
-        if forgot:
-            self._held = replace(self._held, branch=None, unsaved=None)
-        return forgot
+        """Drop the cached context if other adapters invalidated it; whether they did."""
+        invalidated = event.changed and event.request > self._context_request
+        if invalidated:
+            self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
+        return invalidated
 
-    def set_adapters(self, adapters: Uses, *, settled: bool) -> None:
-        """The engine has this stack; `settled` when no other is on its way."""
-        self._held, self._settled = replace(self._held, adapters=adapters), settled
+    def set_adapters(self, adapters: Uses, *, confirmed: bool) -> None:
+        """Record the engine's adapters; `confirmed` when no SetAdapters is outstanding."""
+        self._engine_state, self._confirmed = (
+            replace(self._engine_state, adapters=adapters),
+            confirmed,
+        )
 
     # --- names ----------------------------------------------------------------------------------
 
     def name(self, conversation: int) -> str:
-        """What a conversation is saved as, the same in every run; empty while not known."""
+        """Snapshot name of a conversation, the same in every run; empty while not known."""
         return str(conversation) if conversation >= 0 else self._names.get(conversation, "")
 
-    def learn_name(self, conversation: int) -> None:
-        """Look up the number the store has given a conversation of this run; `named` says it."""
+    def look_up_name(self, conversation: int) -> None:
+        """Read the store's number of a conversation created in this run; emits `name_assigned`."""
         if self.name(conversation):
             return
         numbers = self._archive.conversations
@@ -132,35 +137,37 @@ class Runner(QObject):
         def found(stored: int) -> None:
             if stored:
                 self._names[conversation] = str(stored)
-                self.named.emit(conversation)
+                self.name_assigned.emit(conversation)
 
         self._archive.read(lambda store: numbers.known(conversation), found)
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _run(self, wanted: Wanted) -> int:
-        """Send what can be sent of the plan; returns the request of the answer, or 0."""
+    def _run(self, target: EngineTarget) -> int:
+        """Send those commands of the plan that can be sent; returns the answer's request or 0."""
         request = 0
-        for step in plan(self.held, wanted):
-            waits = wanted.answer is not None and not self._settled
+        for step in plan(self.engine_state, target):
+            waits = target.answer is not None and not self._confirmed
             if waits and isinstance(step, LoadSnapshot | Generate):
                 return 0
-            request = self._send(step, wanted)
-        return request if wanted.answer is not None else 0
+            request = self._send(step, target)
+        return request if target.answer is not None else 0
 
-    def _send(self, step: Step, wanted: Wanted) -> int:
+    def _send(self, step: Step, target: EngineTarget) -> int:
         request = self._link.send(lambda number: replace(step, request=number))
         match step:
             case SaveSnapshot():
-                self._held = replace(self._held, unsaved=None)
+                self._engine_state = replace(self._engine_state, unsaved=None)
             case SetAdapters():
-                self.set_adapters(step.adapters, settled=False)
+                self.set_adapters(step.adapters, confirmed=False)
             case LoadSnapshot():
-                self._held = replace(self._held, branch=wanted.branch, unsaved=None)
-                self._since = request
+                self._engine_state = replace(self._engine_state, branch=target.branch, unsaved=None)
+                self._context_request = request
             case Generate():
-                unsaved = wanted.branch.conversation
-                self._held = replace(self._held, branch=wanted.branch, unsaved=unsaved)
-                self._since = request
-        self.sent.emit(replace(step, request=request), wanted)
+                unsaved = target.branch.conversation
+                self._engine_state = replace(
+                    self._engine_state, branch=target.branch, unsaved=unsaved
+                )
+                self._context_request = request
+        self.sent.emit(replace(step, request=request), target)
         return request

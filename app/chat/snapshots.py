@@ -1,8 +1,8 @@
-"""When the cached context of a conversation is saved, and when it is brought back.
+"""Snapshots of cached contexts: when each conversation's is saved, loaded and deleted.
 
-The shown conversation's context is brought back in the background, so that the next answer begins
-at once, and saved some seconds after an answer. `app.chat.runner` sends the commands, and saves
-what another conversation replaces; here is when to ask it, and what the window shows of it.
+The snapshot of the shown conversation is loaded in the background, so that its next answer needs
+no prefill, and saved some seconds after an answer. `app.chat.runner` sends the commands, and saves
+a context before another one replaces it; this module decides when, and updates `SessionState`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QTimer
 
-from app.chat.planner import Branch, Wanted
+from app.chat.planner import Branch, EngineTarget
 from app.chat.prompts import turns_of
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
@@ -33,20 +33,20 @@ from engine import (
     SnapshotSaved,
 )
 
-OPEN_MILLISECONDS = 60  # other commands of opening go first, and who only passes by costs nothing
-QUIET_MILLISECONDS = 10_000  # after an answer, before it is saved unasked
+OPEN_MILLISECONDS = 60  # debounce: conversations skipped through quickly are not loaded
+QUIET_MILLISECONDS = 10_000  # idle time after an answer before its context is saved
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A conversation on its way back."""
+    """A snapshot load in progress."""
 
     request: int
     branch: Branch
 
 
 class Sessions:
-    """Listens to the state and to what is sent; in which order it is told makes no difference."""
+    """Saves and loads snapshots; does not depend on the order in which it receives signals."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Sessions:
         size: Callable[[], int],
         delete: Callable[[Sequence[str] | None], int],
     ) -> None:
-        """`size` measures the bytes of all that is saved, `delete` frees those of the conversations
-        it is given the names of, or all; both run on `files`.
+        """`size` returns the bytes of all snapshots; `delete` deletes those with the given names,
+        or all, and returns the bytes freed. Both run on the `files` worker.
         """
         self._state = state
         self._shown = session_state
@@ -77,56 +77,56 @@ class Sessions:
         self._current = state.current
         self._writing: Generation | None = None
         self._loading: _Load | None = None
-        self._saves: set[int] = set()  # requests whose events are still to come
-        self._overtaken: set[int] = set()  # loads nobody waits for any more
-        self._soon = QTimer(link, singleShot=True, interval=OPEN_MILLISECONDS)
-        self._soon.timeout.connect(self.restore)
-        self._quiet = QTimer(link, singleShot=True, interval=QUIET_MILLISECONDS)
-        self._quiet.timeout.connect(self.save)
+        self._saves: set[int] = set()  # requests of saves in progress
+        self._superseded: set[int] = set()  # requests of loads whose result is not shown
+        self._restore_timer = QTimer(link, singleShot=True, interval=OPEN_MILLISECONDS)
+        self._restore_timer.timeout.connect(self.restore)
+        self._save_timer = QTimer(link, singleShot=True, interval=QUIET_MILLISECONDS)
+        self._save_timer.timeout.connect(self.save)
         state.conversation_changed.connect(self._on_shown)
         state.model_changed.connect(self._on_model)
         state.generation_changed.connect(self._on_generation)
         runner.sent.connect(self._on_sent)
-        runner.named.connect(self._on_named)
+        runner.name_assigned.connect(self._on_name_assigned)
 
-    # --- what others ask for --------------------------------------------------------------------
+    # --- intents --------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """The model is about to go, or the app: save what the engine holds, the answer too.
+        """Save the cached context, before the model is unloaded or the app quits.
 
-        To be called after an answer being written was told to stop, and before the command that
-        ends the model.
+        Call it after the command that stops generation, so that the partial answer is saved too,
+        and before the one that unloads the model.
         """
-        self._soon.stop()
-        self._give_up()
+        self._restore_timer.stop()
+        self._cancel_load()
         self.save()
-        self._runner.drop_unsaved()  # the model does not wait for a name
+        self._runner.drop_unsaved()  # unloading does not wait for a snapshot name
 
     def save(self) -> None:
-        """Have the engine save its context now, or else as soon as the store has named it."""
-        self._quiet.stop()
+        """Save the cached context now, or as soon as the store has assigned its name."""
+        self._save_timer.stop()
         self._runner.save()
 
     def restore(self) -> None:
-        """Bring the shown conversation back, unless the engine is busy or has it already."""
+        """Load the shown conversation's snapshot, unless the engine is busy or has it cached."""
         shown = self._state.current
-        if shown is None or not self._may() or self._state.generation or self._state.queued:
-            return  # an answer that ends asks again
+        if shown is None or not self._can_restore() or self._state.generation or self._state.queued:
+            return  # called again when the answer ends
         branch = self._branch(shown)
-        if branch == self._runner.held.branch:
+        if branch == self._runner.engine_state.branch:
             return
         turns = turns_of(self._state.branches.get(shown, ()), self._settings().system_prompt)
         if not any(turn.role is not Role.SYSTEM for turn in turns):
             return
         name = self._runner.name(shown)
         if not name:
-            self._runner.learn_name(shown)
+            self._runner.look_up_name(shown)
             return
-        self._give_up()
+        self._cancel_load()
         self._runner.restore(branch, turns, name)
 
     def measure(self) -> None:
-        """Look how much room saved reading takes; `SessionState.saved` gets it."""
+        """Measure the disk space of all snapshots into `SessionState.saved`."""
 
         def measured(size_bytes: int) -> None:
             self._shown.set_saved(replace(self._shown.saved, size_bytes=size_bytes))
@@ -134,33 +134,33 @@ class Sessions:
         self._files.run(self._size, measured)
 
     def delete_saved(self) -> None:
-        """Delete all saved reading; conversations stay as they are."""
+        """Delete all snapshots; conversations stay as they are."""
         self._shown.set_saved(replace(self._shown.saved, deleting=True))
 
         def deleted(error: str) -> None:
             self._shown.set_saved(replace(self._shown.saved, deleting=False))
-            self._on_forgotten(error)
+            self._on_deleted(error)
             self.measure()
 
         self._files.run(lambda: self._try_to_delete(None), deleted)
 
     def forget(self, conversation_ids: Sequence[int]) -> None:
-        """Conversations were deleted: what was read of them goes too; Undo costs reading again."""
+        """Delete the snapshots of deleted conversations; after Undo they need a full prefill."""
         self._runner.drop_unsaved(conversation_ids)
         numbers = self._archive.conversations
 
         def delete(stored: list[int]) -> None:
             names = [str(number) for number in stored if number]
-            self._files.run(lambda: self._try_to_delete(names), self._on_forgotten)
+            self._files.run(lambda: self._try_to_delete(names), self._on_deleted)
 
         self._archive.read(lambda store: [numbers.known(each) for each in conversation_ids], delete)
 
-    # --- events: whether they were asked for here -----------------------------------------------
+    # --- events: each returns whether its request was sent here ---------------------------------
 
     def on_snapshot_loaded(self, event: SnapshotLoaded) -> bool:
-        """A conversation is back as far as it goes."""
-        if event.request in self._overtaken:
-            self._overtaken.discard(event.request)
+        """A snapshot was loaded, perhaps only a prefix of it."""
+        if event.request in self._superseded:
+            self._superseded.discard(event.request)
             return True
         loading = self._loading
         if loading is None or event.request != loading.request:
@@ -172,7 +172,7 @@ class Sessions:
         return True
 
     def on_snapshot_saved(self, event: SnapshotSaved) -> bool:
-        """What was held is on the disk."""
+        """The cached context is on the disk."""
         if event.request not in self._saves:
             return False
         self._saves.discard(event.request)
@@ -182,55 +182,55 @@ class Sessions:
         return True
 
     def on_failed(self, event: Failed) -> bool:
-        """Nothing was saved, or nothing brought back: answers only take longer to begin."""
+        """Saving or loading a snapshot failed: the next answer only needs a longer prefill."""
         if event.request in self._saves:
             self._saves.discard(event.request)
             saved = replace(self._shown.saved, error=event.message, remedy=event.remedy)
             self._shown.set_saved(saved)
-        elif event.request in self._overtaken:
-            self._overtaken.discard(event.request)
+        elif event.request in self._superseded:
+            self._superseded.discard(event.request)
         elif self._loading and event.request == self._loading.request:
             self._loading = None
-            self._runner.lost(event.request)
+            self._runner.on_load_lost(event.request)
             self._shown.set_resume(None)
         else:
             return False
         return True
 
     def on_adapters_set(self, event: AdaptersSet) -> None:
-        """With other adapters the engine forgets what it held; say what that costs."""
+        """Other adapters invalidate the cached context: schedule loading it again."""
         if self._runner.on_adapters_set(event):
-            self._quiet.stop()
+            self._save_timer.stop()
             if not self._loading or self._loading.request < event.request:
-                self._soon.start()
+                self._restore_timer.start()
 
-    # --- what was sent --------------------------------------------------------------------------
+    # --- commands sent --------------------------------------------------------------------------
 
-    def _on_sent(self, step: object, wanted: Wanted) -> None:
-        """A step of whatever plan is on its way to the engine."""
+    def _on_sent(self, step: object, target: EngineTarget) -> None:
+        """Track a command that the runner has sent."""
         match step:
             case SaveSnapshot():
-                self._quiet.stop()
+                self._save_timer.stop()
                 self._saves.add(step.request)
-            case LoadSnapshot() if wanted.answer is not None:
-                self._overtaken.add(step.request)  # its answer says more than how it went
-            case LoadSnapshot() if wanted.branch.conversation is not None:
-                self._loading = _Load(step.request, wanted.branch)
-                self._shown.set_resume(Resume(wanted.branch.conversation))
+            case LoadSnapshot() if target.answer is not None:
+                self._superseded.add(step.request)  # the answer's progress is shown instead
+            case LoadSnapshot() if target.branch.conversation is not None:
+                self._loading = _Load(step.request, target.branch)
+                self._shown.set_resume(Resume(target.branch.conversation))
             case Generate():
-                self._soon.stop()
-                self._quiet.stop()
-                self._overtake(wanted.branch.conversation)
+                self._restore_timer.stop()
+                self._save_timer.stop()
+                self._release_load(target.branch.conversation)
                 self._shown.set_resume(None)
             case _:
                 pass
 
-    def _on_named(self, conversation_id: int) -> None:
-        idle = self._state.generation is None and not self._quiet.isActive()
-        if idle and self._runner.held.unsaved == conversation_id:
+    def _on_name_assigned(self, conversation_id: int) -> None:
+        idle = self._state.generation is None and not self._save_timer.isActive()
+        if idle and self._runner.engine_state.unsaved == conversation_id:
             self.save()
         if self._state.current == conversation_id:
-            self._soon.start()
+            self._restore_timer.start()
 
     # --- the state ------------------------------------------------------------------------------
 
@@ -240,22 +240,22 @@ class Sessions:
             self.save()
         shown = self._state.current
         if self._loading and (shown is None or self._branch(shown) != self._loading.branch):
-            self._give_up()
+            self._cancel_load()
         resume = self._shown.resume
-        if resume and (shown is None or self._runner.held.branch != self._branch(shown)):
+        if resume and (shown is None or self._runner.engine_state.branch != self._branch(shown)):
             self._shown.set_resume(None)
-        self._soon.start()
+        self._restore_timer.start()
 
     def _on_model(self) -> None:
         model = self._state.model
         ready = model.phase is ModelPhase.READY
         if model.loaded is not self._model:
             self._model = model.loaded
-            self._give_up()
+            self._cancel_load()
             self._ready = False
             self._shown.set_resume(None)
         if ready and not self._ready:
-            self._soon.start()
+            self._restore_timer.start()
         self._ready = ready
 
     def _on_generation(self) -> None:
@@ -263,46 +263,46 @@ class Sessions:
         self._writing = now
         if before is None or (now is not None and now.request == before.request):
             return
-        self._quiet.start()
+        self._save_timer.start()
         if before.conversation != self._state.current:
-            self._soon.start()
+            self._restore_timer.start()
 
-    def _on_forgotten(self, error: str) -> None:
+    def _on_deleted(self, error: str) -> None:
         remedy = "Check that its folder can be written to." if error else ""
         self._shown.set_saved(replace(self._shown.saved, error=error, remedy=remedy))
 
     # --- steps ----------------------------------------------------------------------------------
 
     def _try_to_delete(self, names: Sequence[str] | None) -> str:
-        """Delete what is saved; returns what is wrong, on a thread of its own."""
+        """Delete snapshots, on the worker thread; returns an error sentence, or nothing."""
         try:
             self._delete(names)
         except OSError as error:
             return f"Saved reading could not be deleted: {error.strerror or error}."
         return ""
 
-    def _may(self) -> bool:
-        """Whether there is a model to bring anything back into, and leave to keep anything."""
+    def _can_restore(self) -> bool:
+        """Whether a model is loaded and snapshots are enabled."""
         return self._state.model.phase is ModelPhase.READY and self._runner.budget_bytes > 0
 
     def _branch(self, conversation_id: int) -> Branch:
         messages = self._state.branches.get(conversation_id, ())
         return Branch(conversation_id, tuple(message.id for message in messages))
 
-    def _give_up(self) -> None:
-        """Another conversation is wanted before this one was back."""
+    def _cancel_load(self) -> None:
+        """Cancel the load in progress: another conversation is needed first."""
         if self._loading:
             self._link.cancel(self._loading.request)
-            self._overtaken.add(self._loading.request)
-            self._runner.lost(self._loading.request)
+            self._superseded.add(self._loading.request)
+            self._runner.on_load_lost(self._loading.request)
             self._loading = None
 
-    def _overtake(self, conversation_id: int | None) -> None:
-        """An answer begins: it waits for its own conversation's load, and needs no other."""
+    def _release_load(self, conversation_id: int | None) -> None:
+        """An answer begins: keep the load of its conversation running, cancel any other."""
         if self._loading and self._loading.branch.conversation == conversation_id:
-            self._overtaken.add(self._loading.request)
+            self._superseded.add(self._loading.request)
             self._loading = None
-        self._give_up()
+        self._cancel_load()
 
 
 def _resume(conversation_id: int, event: SnapshotLoaded) -> Resume:

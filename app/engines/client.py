@@ -1,7 +1,7 @@
-"""The line to the engine: numbers requests, and brings events to the window's thread.
+"""Engine client: assigns request ids, and delivers engine events on the GUI thread.
 
-The engine's thread only appends to a deque; a precise 16 ms timer empties it while an answer is
-outstanding. A signal for every token would freeze the window whenever Python is busy.
+The engine's thread appends events to a deque; a precise 16 ms timer drains it while requests are
+outstanding. One queued signal per token would freeze the window whenever Python is busy.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 
 class EngineClient(Protocol):
-    """What carries out commands: the engine of this process, or another that stands for it.
+    """Interface of an engine: the one in this process, a remote one or a fake.
 
-    It is made with a function that takes its events, which it calls on any thread.
+    It is constructed with a callback for its events, which it calls on any thread.
     """
 
     def start(self) -> None:
-        """Begin to carry out commands; returns at once."""
+        """Start processing commands; returns at once."""
         ...
 
     def send(self, command: Command) -> None:
@@ -51,7 +51,7 @@ class EngineClient(Protocol):
         ...
 
     def stop(self) -> None:
-        """End for good, and wait for the end."""
+        """Stop for good, and wait until it has stopped."""
         ...
 
 
@@ -59,7 +59,7 @@ EngineMaker = Callable[[Callable[[Event], None]], EngineClient]
 
 
 class EngineRequests(QObject):
-    """Sends commands; hands events over in batches, in order, on the window's thread."""
+    """Sends commands; delivers events in batches, in order, on the GUI thread."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class EngineRequests(QObject):
         unhandled: Callable[[int, Exception], None],
         parent: QObject | None = None,
     ) -> None:
-        """`receive` gets events of one kind and request at a time; where it raises, `unhandled`
-        gets the request and the error, and the events after it are delivered all the same.
+        """`receive` is called with events of one kind and request. If it raises, `unhandled` is
+        called with the request and the error, and delivery continues with the next events.
         """
         super().__init__(parent)
         self._events: deque[Event] = deque()
@@ -84,7 +84,7 @@ class EngineRequests(QObject):
         self._timer.timeout.connect(self.drain)
 
     def start(self) -> None:
-        """Start the engine's thread, which loads torch: after the first paint."""
+        """Start the engine's thread, which imports torch; call it after the first paint."""
         self._engine.start()
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ class EngineRequests(QObject):
         return request in self._cancelled
 
     def drain(self) -> None:
-        """Hand over what has come."""
+        """Deliver the queued events."""
         batch: list[Event] = []
         while self._events:
             batch.append(self._events.popleft())
@@ -119,7 +119,7 @@ class EngineRequests(QObject):
             events = list(group)
             try:
                 self._receive(events)
-            except Exception as error:  # noqa: BLE001  (one event must not cost the others)
+            except Exception as error:  # noqa: BLE001  (the next events are delivered all the same)
                 _log.exception("%s could not be handled", kind.__name__)
                 self._end_unhandled(request, error)
             for event in events:
@@ -133,7 +133,7 @@ class EngineRequests(QObject):
         try:
             self._unhandled(request, error)
         except Exception:  # noqa: BLE001  (as above)
-            _log.exception("request %d did not end as it should", request)
+            _log.exception("request %d could not be ended after its handler failed", request)
 
     def _is_last(self, event: Event) -> bool:
         """Whether the request is over with this event."""
@@ -143,7 +143,7 @@ class EngineRequests(QObject):
             case AdaptersSet() | SnapshotLoaded() | SnapshotSaved():
                 return True
             case ModelUnloaded():
-                # A load that fails says first that the model before it is gone.
+                # A failing load first reports that the model before it was unloaded.
                 command = self._outstanding.get(event.request)
                 failing = isinstance(command, LoadModel) and event.request not in self._cancelled
                 return isinstance(command, UnloadModel) or not failing

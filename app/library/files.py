@@ -1,7 +1,7 @@
-"""Model files on the disk: what lies where, putting files away so that it can be undone, and for good.
+"""Model files on the disk: folder scan, and deleting with undo.
 
-What a person deletes is renamed in its own folder first, so that bringing it back costs nothing
-however large it is; a name that begins with a dot is never listed.
+Deleting first renames a file to a hidden name in the same folder, so undo is another rename
+however large the file is; names that begin with a dot are never listed.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from app.library.folders import Places
 from app.state.library import FolderRow, Place
 from engine import installed_models, model_parts, models_folder
 
-_PUT_AWAY = ".tokonoma-deleted"
-_DEEPEST = 6  # folders below one; models are not looked for further down either
+_TRASH_SUFFIX = ".tokonoma-deleted"
+_MAX_DEPTH = 6  # levels of subfolders; `installed_models` has the same limit
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A model file as a look at its folder shows it; nothing in it was read."""
+class FoundFile:
+    """A model file found by a scan, not opened yet."""
 
     path: Path
     place: Place
     size_bytes: int  # of all parts
-    stamp: tuple[int, int]  # changes with the file; (0, 0): it is not there
+    stamp: tuple[int, int]  # mtime in ns and size of all parts; (0, 0): missing
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What one look at all places found."""
+    """Files and folders found by one scan."""
 
-    files: tuple[Found, ...]
+    files: tuple[FoundFile, ...]
     folders: tuple[FolderRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TrashedModel:
-    """A deleted model that can still come back: its files, where they were and where they are."""
+    """A deleted model that can be restored: its files under their old and their hidden names."""
 
     path: Path
     name: str
     size_bytes: int
-    linked: bool  # it was listed as a single file
+    linked: bool  # it was linked as a single file
     moves: tuple[tuple[Path, Path], ...]
 
 
-def look(places: Places) -> ScanResult:
-    """Every model of the app's own folder, of the added folders and files; may take long."""
+def scan(places: Places) -> ScanResult:
+    """List the models of the app's own folder, the added folders and files; may take seconds."""
     own = models_folder()
     present = {folder: folder.is_dir() for folder in places.folders}
     reachable = [folder for folder, there in present.items() if there]
@@ -66,8 +66,8 @@ def look(places: Places) -> ScanResult:
     return ScanResult(tuple(found), tuple(folders))
 
 
-def put_away(path: Path, name: str, *, linked: bool) -> TrashedModel:
-    """Rename all files of a model so that nothing lists them. Raises OSError, having changed nothing."""
+def move_to_trash(path: Path, name: str, *, linked: bool) -> TrashedModel:
+    """Rename all files of a model to hidden names. Raises OSError, with all renames undone."""
     parts = model_parts(path)
     size = sum(_size(part) for part in parts)
     moves: list[tuple[Path, Path]] = []
@@ -82,46 +82,46 @@ def put_away(path: Path, name: str, *, linked: bool) -> TrashedModel:
     return TrashedModel(path, name, size, linked, tuple(moves))
 
 
-def bring_back(away: TrashedModel) -> None:
-    """Undo `put_away`. Raises OSError when a file cannot come back."""
-    for place, aside in away.moves:
+def restore_from_trash(trashed: TrashedModel) -> None:
+    """Undo `move_to_trash`. Raises OSError when a file cannot be renamed back."""
+    for place, aside in trashed.moves:
         if place.exists():
             raise FileExistsError(None, "there is another file of its name now", str(place))
         aside.rename(place)
 
 
-def remove(away: TrashedModel) -> None:
-    """Delete what was put away, for good. Raises OSError."""
-    for _, aside in away.moves:
+def delete_trashed(trashed: TrashedModel) -> None:
+    """Delete the files of a trashed model permanently. Raises OSError."""
+    for _, aside in trashed.moves:
         aside.unlink(missing_ok=True)
 
 
-def remove_left(folders: Sequence[Path]) -> None:
-    """Delete for good what a run that crashed had put away."""
+def empty_old_trash(folders: Sequence[Path]) -> None:
+    """Delete trashed files that a crashed run left in these folders."""
     for folder in folders:
-        for place, below, files in os.walk(folder):
-            deep = len(Path(place).relative_to(folder).parts) >= _DEEPEST
-            below[:] = [] if deep else [name for name in below if not name.startswith(".")]
+        for place, subfolders, files in os.walk(folder):
+            deep = len(Path(place).relative_to(folder).parts) >= _MAX_DEPTH
+            subfolders[:] = [] if deep else [n for n in subfolders if not n.startswith(".")]
             for name in files:
-                if name.startswith(".") and name.endswith(_PUT_AWAY):
-                    with contextlib.suppress(OSError):  # next time, then
+                if name.startswith(".") and name.endswith(_TRASH_SUFFIX):
+                    with contextlib.suppress(OSError):  # tried again at the next start
                         (Path(place) / name).unlink()
 
 
 def folder_of(path: Path) -> Path:
-    """The nearest folder that exists, from a path upwards."""
+    """The nearest existing folder, from a path upwards."""
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return path
 
 
-def _found(path: Path, place: Place) -> Found:
+def _found(path: Path, place: Place) -> FoundFile:
     try:
         info = path.stat()
     except OSError:
-        return Found(path, place, 0, (0, 0))
+        return FoundFile(path, place, 0, (0, 0))
     size = sum(_size(part) for part in model_parts(path))
-    return Found(path, place, size, (info.st_mtime_ns, size))
+    return FoundFile(path, place, size, (info.st_mtime_ns, size))
 
 
 def _place(path: Path, own: Path, folders: Sequence[Path]) -> Place:
@@ -150,12 +150,12 @@ def _size(path: Path) -> int:
 
 
 def _free_name(path: Path) -> Path:
-    """A hidden name beside a file that nothing has yet."""
-    aside = path.with_name(f".{path.name}{_PUT_AWAY}")
+    """A free hidden name in the folder of a file."""
+    aside = path.with_name(f".{path.name}{_TRASH_SUFFIX}")
     number = 1
     while os.path.lexists(aside):
         number += 1
-        aside = path.with_name(f".{path.name}.{number}{_PUT_AWAY}")
+        aside = path.with_name(f".{path.name}.{number}{_TRASH_SUFFIX}")
     return aside
 
 

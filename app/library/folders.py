@@ -1,7 +1,7 @@
-"""Where a person's models lie besides the app's own folder: whole folders, and single files.
+"""Model folders and single files the user has added, besides the app's own folder.
 
-They are linked in place. A folder that is not there now, an unplugged drive perhaps, stays listed
-until the person takes it out.
+They are linked in place. A missing folder, such as one on an unplugged drive, stays listed until
+the user removes it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from app.system import json_file, paths
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What the library looks through, in the order it was added."""
+    """The added folders and files that the library scans, in the order they were added."""
 
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
 
 
 def file() -> Path:
-    """Where the places are kept."""
+    """Path of the settings file that lists the places."""
     return paths.config() / "library.json"
 
 
 def load(path: Path) -> Places:
-    """The places in a file; what is no absolute path is left out."""
+    """Read the places from a file; entries that are not absolute paths are skipped."""
     stored = json_file.read(path)
     return Places(_paths(stored.get("folders")), _paths(stored.get("files")))
 

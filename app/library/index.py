@@ -1,7 +1,8 @@
-"""The models on this machine: found in all places, looked into when seen, deleted and brought back.
+"""Model index: scans for installed models, inspects them on demand, deletes and restores them.
 
-Looking into a file takes milliseconds and there may be hundreds, so only those whose rows can be
-seen are looked into, the newest wish first, and each again only when it or the settings changed.
+Inspecting a file takes milliseconds and there may be hundreds, so only files whose rows are
+visible are inspected, the latest request first, and again only when the file or the settings have
+changed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.library import files as library_files
 from app.library import folders as library_places
-from app.library.files import Found, ScanResult, TrashedModel
+from app.library.files import FoundFile, ScanResult, TrashedModel
 from app.library.folders import Places
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelFile, ModelPhase, State
@@ -28,88 +29,88 @@ from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_na
 UNDO_MILLISECONDS = 8000
 _Key = tuple[tuple[int, int], int, CacheType, int]  # stamp, context, cache, reclaimable bytes
 _Known = tuple[_Key, ModelFacts]
-_Basis = tuple[Found, _Known | None, bool]  # what a row is made of
+_Basis = tuple[FoundFile, _Known | None, bool]  # inputs of a row
 
 
 class ModelIndex(QObject):
-    """Keeps `LibraryState.installed` and `folders` true; `State.installed` too."""
+    """Keeps `LibraryState.installed` and `folders`, and `State.installed`, up to date."""
 
-    settled = Signal()  # the places were looked through
+    scan_finished = Signal()  # `LibraryState.installed` and `folders` are up to date
 
     def __init__(
         self,
         state: State,
         library: LibraryState,
-        work: BackgroundWorker,
+        worker: BackgroundWorker,
         places_file: Path,
         defaults: Callable[[Path], ModelDefaults],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._state, self._library, self._work = state, library, work
+        self._state, self._library, self._worker = state, library, worker
         self._places_file = places_file
         self._defaults = defaults  # of a model, every value set
         self._own_settings: Callable[[Path], bool] = lambda path: False
         self.places = Places()
-        self._look = ScanResult((), ())
+        self._scan = ScanResult((), ())
         self._facts: dict[Path, _Known] = {}
         self._rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
-        self._wanted: list[Path] = []  # to be looked into, the most urgent last
+        self._to_inspect: list[Path] = []  # the most urgent last
         self._inspecting = False
         self._deleted: list[TrashedModel] = []
         self._loaded: Path | None = None
         self._undo = QTimer(self, singleShot=True, interval=UNDO_MILLISECONDS)
-        self._undo.timeout.connect(self._forget_deleted)
+        self._undo.timeout.connect(self._empty_trash)
 
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, own_settings: Callable[[Path], bool]) -> None:
-        """Read the places and look through them."""
+        """Read the places and scan them."""
         self._own_settings = own_settings
         path = self._places_file
 
         def begin() -> Places:
             places = library_places.load(path)
-            library_files.remove_left([models_folder(), *places.folders])
+            library_files.empty_old_trash([models_folder(), *places.folders])
             return places
 
-        self._work.run(begin, self._begun)
+        self._worker.run(begin, self._on_places_read)
 
-    def _begun(self, places: Places) -> None:
+    def _on_places_read(self, places: Places) -> None:
         self.places = places
         self.refresh()
 
     def refresh(self) -> None:
-        """Look through all places again; what was seen is looked into again where it changed."""
+        """Scan all places again; changed files are inspected again when their rows are visible."""
         places = self.places
-        self._work.run(lambda: library_files.look(places), self._looked)
+        self._worker.run(lambda: library_files.scan(places), self._on_scanned)
 
-    def last_words(self) -> Callable[[], None]:
-        """What is still to be done when the app quits: deleting for good what was deleted."""
-        away = tuple(self._deleted)
-        return lambda: _remove_all(away)
+    def final_cleanup(self) -> Callable[[], None]:
+        """The cleanup to run when the app quits: permanently deletes trashed models."""
+        trashed = tuple(self._deleted)
+        return lambda: _remove_all(trashed)
 
-    def _looked(self, look: ScanResult) -> None:
-        self._look = look
-        listed = {found.path for found in look.files}
+    def _on_scanned(self, scan: ScanResult) -> None:
+        self._scan = scan
+        listed = {found.path for found in scan.files}
         self._facts = {path: facts for path, facts in self._facts.items() if path in listed}
         self._state.set_installed(
             [
                 ModelFile(found.path, model_name(found.path), found.size_bytes)
-                for found in look.files
+                for found in scan.files
                 if found.stamp != (0, 0)
             ]
         )
         self.show()
         self.remember_used()
-        self.settled.emit()
+        self.scan_finished.emit()
 
     # --- rows -----------------------------------------------------------------------------------
 
     def show(self) -> None:
-        """Bring the rows up to what is known."""
+        """Rebuild the rows whose file, facts or settings have changed."""
         rows: dict[Path, tuple[_Basis, InstalledRow]] = {}
-        for found in self._look.files:
+        for found in self._scan.files:
             known = self._facts.get(found.path)
             basis = (found, known, self._own_settings(found.path))
             before = self._rows.get(found.path)
@@ -120,19 +121,19 @@ class ModelIndex(QObject):
 
     @property
     def folders(self) -> tuple[FolderRow, ...]:
-        """The folders of the last look."""
-        return self._look.folders
+        """The folders of the last scan."""
+        return self._scan.folders
 
-    def found(self, path: Path) -> Found | None:
-        """What a look at the places saw of a file."""
-        return next((each for each in self._look.files if each.path == path), None)
+    def found(self, path: Path) -> FoundFile | None:
+        """The scan result of one file."""
+        return next((each for each in self._scan.files if each.path == path), None)
 
     def reclaimable(self) -> int:
-        """Bytes that loading another model would give back."""
+        """Bytes of memory that unloading the current model frees."""
         loaded = self._state.model.loaded
         return loaded.memory_bytes if loaded is not None else 0
 
-    def _row(self, found: Found, known: _Known | None, own_settings: bool) -> InstalledRow:
+    def _row(self, found: FoundFile, known: _Known | None, own_settings: bool) -> InstalledRow:
         row = InstalledRow(
             found.path,
             model_name(found.path),
@@ -158,12 +159,12 @@ class ModelIndex(QObject):
             remedy=facts.remedy,
         )
 
-    # --- looking into files ---------------------------------------------------------------------
+    # --- inspecting files -----------------------------------------------------------------------
 
     def inspect_files(self, paths: Sequence[Path]) -> None:
-        """These rows can be seen: find out what is in their files, before any others."""
+        """Inspect the files of the visible rows, before any others."""
         fresh = [path for path in paths if not self._is_known(path)]
-        self._wanted = fresh[::-1]
+        self._to_inspect = fresh[::-1]
         self._inspect_next()
 
     def _key(self, path: Path) -> _Key | None:
@@ -179,9 +180,9 @@ class ModelIndex(QObject):
         return key is None or (known is not None and known[0] == key)
 
     def _inspect_next(self) -> None:
-        if self._inspecting or not self._wanted:
+        if self._inspecting or not self._to_inspect:
             return
-        path = self._wanted.pop()
+        path = self._to_inspect.pop()
         key = self._key(path)
         if key is None or self._is_known(path):
             self._inspect_next()
@@ -195,45 +196,45 @@ class ModelIndex(QObject):
             self.show()
             self._inspect_next()
 
-        self._work.run(
+        self._worker.run(
             lambda: inspect_model(path, context, cache, reclaimable=reclaimable), inspected
         )
 
     # --- places ---------------------------------------------------------------------------------
 
     def add_folder(self, folder: Path) -> None:
-        """Look through another folder from now on."""
+        """Add a folder to the scan."""
         folder = folder.absolute()
         if folder == models_folder() or folder in self.places.folders:
             self._library.set_line(Line("That folder is in the list already."))
             return
-        self._keep(replace(self.places, folders=(*self.places.folders, folder)))
+        self._set_places(replace(self.places, folders=(*self.places.folders, folder)))
 
     def remove_folder(self, folder: Path) -> None:
-        """Look through a folder no longer; nothing in it changes."""
+        """Remove a folder from the scan; its files are not touched."""
         kept = tuple(each for each in self.places.folders if each != folder)
-        self._keep(replace(self.places, folders=kept))
+        self._set_places(replace(self.places, folders=kept))
 
     def link(self, paths: Sequence[Path]) -> None:
-        """List single files where they lie, unless they are listed already."""
-        known = {found.path for found in self._look.files} | set(self.places.files)
+        """Link single files in place, unless they are listed already."""
+        known = {found.path for found in self._scan.files} | set(self.places.files)
         fresh = dict.fromkeys(path.absolute() for path in paths if path.absolute() not in known)
         if fresh:
-            self._keep(replace(self.places, files=(*self.places.files, *fresh)))
+            self._set_places(replace(self.places, files=(*self.places.files, *fresh)))
 
     def remember_used(self) -> None:
-        """List the file of the model in use where it lies, unless some place has it already."""
+        """Link the file of the loaded model in place, unless it is listed already."""
         model = self._state.model
         path = model.loaded.path if model.loaded is not None else None
         if path is not None and self._library.searched and path.is_file():
             self.link([path])
 
     def unlink(self, path: Path) -> None:
-        """List a single file no longer; the file stays."""
+        """Remove a single file from the list; the file is not touched."""
         kept = tuple(each for each in self.places.files if each != path)
-        self._keep(replace(self.places, files=kept))
+        self._set_places(replace(self.places, files=kept))
 
-    def _keep(self, places: Places) -> None:
+    def _set_places(self, places: Places) -> None:
         if places == self.places:
             return
         self.places = places
@@ -241,7 +242,7 @@ class ModelIndex(QObject):
         def write() -> JsonFileError | None:
             return tried(lambda: library_places.save(self._places_file, places))
 
-        self._work.run(write, self._on_saved)
+        self._worker.run(write, self._on_saved)
         self.refresh()
 
     def _on_saved(self, error: JsonFileError | None) -> None:
@@ -251,7 +252,7 @@ class ModelIndex(QObject):
     # --- deleting -------------------------------------------------------------------------------
 
     def delete(self, path: Path) -> None:
-        """Take a model off the disk; for some seconds it can be brought back."""
+        """Delete a model; `undo_delete` restores it for `UNDO_MILLISECONDS`."""
         found, model = self.found(path), self._state.model
         if found is None:
             return
@@ -266,13 +267,13 @@ class ModelIndex(QObject):
 
         def move() -> TrashedModel | OSError:
             try:
-                return library_files.put_away(path, name, linked=linked)
+                return library_files.move_to_trash(path, name, linked=linked)
             except OSError as error:
                 return error
 
-        self._work.run(move, lambda result: self._on_put_away(result, path))
+        self._worker.run(move, lambda result: self._on_trashed(result, path))
 
-    def _on_put_away(self, result: TrashedModel | OSError, path: Path) -> None:
+    def _on_trashed(self, result: TrashedModel | OSError, path: Path) -> None:
         if isinstance(result, OSError):
             self._library.set_line(
                 Line(
@@ -292,36 +293,36 @@ class ModelIndex(QObject):
         self._library.set_line(deleted_line(self._deleted))
 
     def undo_delete(self) -> None:
-        """Bring back what was deleted in the last seconds."""
-        away, self._deleted = tuple(self._deleted), []
+        """Restore the models in the trash."""
+        trashed, self._deleted = tuple(self._deleted), []
         self._undo.stop()
 
-        def back() -> list[str]:
-            return [str(error) for each in away if (error := _brought_back(each)) is not None]
+        def restore() -> list[str]:
+            return [str(error) for each in trashed if (error := _try_to_restore(each)) is not None]
 
         def done(faults: list[str]) -> None:
-            linked = [each.path for each in away if each.linked]
+            linked = [each.path for each in trashed if each.linked]
             trouble = [Line(f"Not all came back: {fault}.", trouble=True) for fault in faults[:1]]
             self._library.set_line(trouble[0] if trouble else None)
-            self._keep(replace(self.places, files=(*self.places.files, *linked)))
+            self._set_places(replace(self.places, files=(*self.places.files, *linked)))
             self.refresh()
 
-        self._work.run(back, done)
+        self._worker.run(restore, done)
 
-    def _forget_deleted(self) -> None:
-        away, self._deleted = tuple(self._deleted), []
+    def _empty_trash(self) -> None:
+        trashed, self._deleted = tuple(self._deleted), []
         line = self._library.line
         if line is not None and line.action == "Undo":
             self._library.set_line(None)
 
         def done(_: None) -> None:
-            self.settled.emit()  # there is more room on the disk
+            self.scan_finished.emit()  # the free disk space has changed
 
-        self._work.run(lambda: _remove_all(away), done)
+        self._worker.run(lambda: _remove_all(trashed), done)
 
 
 def memory_of(facts: ModelFacts) -> Memory | None:
-    """The prediction in a file's facts, if they hold one."""
+    """The memory prediction of an inspected file, if there is one."""
     if facts.memory_bytes <= 0:
         return None
     return Memory(
@@ -335,14 +336,14 @@ def memory_of(facts: ModelFacts) -> Memory | None:
 
 
 def deleted_line(deleted: Sequence[TrashedModel]) -> Line:
-    """What the page says after deleting."""
+    """The status line after deleting."""
     freed = size(sum(each.size_bytes for each in deleted))
     what = deleted[0].name if len(deleted) == 1 else f"{len(deleted)} models"
     return Line(f"Deleted {what} ({freed}).", "", "Undo")
 
 
 def tried(write: Callable[[], None]) -> JsonFileError | None:
-    """Write a file of the library's; the fault, if there was one."""
+    """Call `write`; returns its error, if any."""
     try:
         write()
     except json_file.JsonFileError as error:
@@ -350,18 +351,18 @@ def tried(write: Callable[[], None]) -> JsonFileError | None:
     return None
 
 
-def _brought_back(away: TrashedModel) -> OSError | None:
+def _try_to_restore(trashed: TrashedModel) -> OSError | None:
     try:
-        library_files.bring_back(away)
+        library_files.restore_from_trash(trashed)
     except OSError as error:
         return error
     return None
 
 
 def _remove_all(deleted: Sequence[TrashedModel]) -> None:
-    """Delete for good; what resists is tried again by the next start."""
-    for away in deleted:
+    """Delete permanently; files that cannot be deleted are tried again at the next start."""
+    for trashed in deleted:
         try:
-            library_files.remove(away)
+            library_files.delete_trashed(trashed)
         except OSError:
             continue

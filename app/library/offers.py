@@ -1,7 +1,7 @@
-"""Files of the hub as offers: what their layout is in words, and which one suits most people.
+"""Offers: files of a hub repository, with their quantization layout and a recommended one.
 
-A file that was not fetched tells its layout by its name only. What this version runs is one table
-here, which a test holds against the table of formats.
+The layout of a file that is not downloaded is taken from its name. `RUNS` lists the layouts this
+version runs; a test compares it with the table of formats.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from app.net.hub import HubFile, Source
 from app.state.library import Memory, Offer
 from engine import model_name
 
-# The layouts this version runs, as files are named for them: those it runs fast, the most
-# recommendable first, and those it has no fast kernels for or that answer much worse.
+# Layouts this version runs, as they appear in file names. RECOMMENDED has fast kernels, in order
+# of preference; the rest of RUNS has none, or loses much quality.
 RECOMMENDED = (
     "Q4_K_M", "Q4_K_S", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_1", "Q4_0", "MXFP4", "Q5_K_M", "Q5_K_S",
     "Q5_K", "Q5_1", "Q5_0", "Q6_K", "Q8_0", "F8_E4M3", "F8_E5M2", "Q3_K_L", "Q3_K_M", "Q3_K_S",
@@ -31,7 +31,7 @@ _LAYOUT = re.compile(
     r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|F8_E4M3|F8_E5M2|MXFP4|NVFP4)(?=[-_.]|$)",
     re.IGNORECASE,
 )
-_ROOM = 0.75  # of the memory there is, that a recommended file may fill
+_MEMORY_SHARE = 0.75  # share of the available memory that a recommended file may fill
 _KINDS = {
     "projector": "For pictures only; this version reads text.",
     "adapter": "An adapter, which changes a model; it is no model itself.",
@@ -46,7 +46,7 @@ def offers(
     coming: Callable[[Source], bool],
     wanted: str = "",
 ) -> tuple[Offer, ...]:
-    """The files of a repository, what can be used first; `wanted` is the one a link names."""
+    """The files of a repository, usable ones first; `wanted` is the file a link names."""
     made = [_offer(file, available_bytes, here, coming) for file in files]
     best = wanted or _best(made, available_bytes)
     shown = sorted(made, key=lambda each: (each.source.file != best, bool(each.problem)))
@@ -57,13 +57,13 @@ def offers(
 
 
 def layout_of(file: str) -> str:
-    """The name of the layout in a file's name: "Q4_K_M"; empty when it has none."""
+    """The layout in a file's name, such as "Q4_K_M"; empty when there is none."""
     found = _LAYOUT.findall(file.rpartition("/")[2].removesuffix(".gguf").removesuffix(".GGUF"))
     return str(found[-1]).upper() if found else ""
 
 
 def in_words(layout: str) -> str:
-    """A layout in words, as far as its name tells: "4-bit"."""
+    """A layout in words, derived from its name: "4-bit"."""
     if layout.startswith(("TQ", "PTQ")):
         return "Ternary"
     bits = re.search(r"\d+", layout)
@@ -94,10 +94,10 @@ def _offer(
 
 
 def _best(made: Sequence[Offer], available_bytes: int) -> str:
-    """The file most people are best served by: the first layout of the table that fits well."""
+    """The recommended file: the first of `RECOMMENDED` that fits the memory; empty if none."""
     for layout in RECOMMENDED:
         for each in made:
-            fits = 0 < each.source.size_bytes <= available_bytes * _ROOM
+            fits = 0 < each.source.size_bytes <= available_bytes * _MEMORY_SHARE
             if each.format == layout and not each.problem and fits:
                 return each.source.file
     return ""

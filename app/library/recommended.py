@@ -1,4 +1,4 @@
-"""The recommended models as the page shows them: what each would take, and whether it is here."""
+"""The recommended models: their rows, predicted memory, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from engine import MemoryPlan, predict_memory
 
 
 class Recommendations(QObject):
-    """Keeps `LibraryState.catalog` true."""
+    """Keeps `LibraryState.catalog` up to date."""
 
     def __init__(
         self,
         library: LibraryState,
-        work: BackgroundWorker,
+        worker: BackgroundWorker,
         here: Callable[[Source], Path | None],
         coming: Callable[[Source], bool],
         reclaimable: Callable[[], int],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._library, self._work = library, work
+        self._library, self._worker = library, worker
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self._models: tuple[CatalogModel, ...] = ()
         self._plans: dict[str, MemoryPlan] = {}
 
     def start(self) -> None:
-        """Read the catalog, and predict what its models take."""
-        self._work.run(_read, self._on_read)
+        """Read the catalog."""
+        self._worker.run(_read, self._on_read)
 
     def _on_read(self, found: tuple[CatalogModel, ...] | CatalogError) -> None:
         if isinstance(found, CatalogError):
@@ -46,7 +46,7 @@ class Recommendations(QObject):
         self.refresh()
 
     def predict(self) -> None:
-        """Work out what each model would take of the memory there is now."""
+        """Predict the memory of each model against the memory available now."""
         runnable = [model for model in self._models if not catalog.problem(model, RUNS)]
         reclaimable = self._reclaimable()
 
@@ -59,10 +59,10 @@ class Recommendations(QObject):
             self._plans = found
             self.refresh()
 
-        self._work.run(plans, predicted)
+        self._worker.run(plans, predicted)
 
     def refresh(self) -> None:
-        """What is here or on its way has changed."""
+        """Rebuild the rows after installed files or downloads have changed."""
         self._library.set_catalog([self._row(model) for model in self._models])
 
     def _row(self, model: CatalogModel) -> CatalogRow:

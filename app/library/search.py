@@ -1,7 +1,7 @@
-"""Questions to the hub: a search, a pasted link, the files of a repository; the newest one counts.
+"""Hub requests: search, pasted links, files of a repository; only the latest result is shown.
 
-Each question has a thread of its own for as long as it takes, so that neither the next question nor
-quitting waits for a server that does not answer.
+Each request runs on a separate thread, so that neither the next request nor quitting waits for a
+server that does not respond.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Where = Callable[[Source], Path | None]
 
 
 class HubPages(QObject):
-    """Keeps `LibraryState.hub` true."""
+    """Keeps `LibraryState.hub` up to date."""
 
     def __init__(
         self,
@@ -39,31 +39,31 @@ class HubPages(QObject):
         self._library = library
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self.endpoint, self.proxy = HUB, ""
-        self._question = 0  # the newest one's number
-        self._asking: list[BackgroundWorker] = []
+        self._request = 0  # number of the latest one
+        self._workers: list[BackgroundWorker] = []
         self._files: tuple[HubFile, ...] = ()  # of the open repository
         self._wanted = ""  # the file a link named
 
     def search(self, query: str) -> None:
-        """Ask for repositories; only what a person sends off comes here."""
+        """Search for repositories; called only when the user submits a query."""
         endpoint, proxy = self.endpoint, self.proxy
         self._set(Hub(HubPhase.ASKING, query))
-        self._ask(lambda: hub.search(query, endpoint, proxy), self._on_found)
+        self._send(lambda: hub.search(query, endpoint, proxy), self._on_found)
 
     def submit_link(self, text: str) -> None:
-        """Show what a link leads to, or a name of the form owner/name."""
+        """Show the repository or file of a link, or of a name of the form owner/name."""
         try:
             target = hub.parse_link(text, self.endpoint)
         except HubError as error:
-            self._question += 1
+            self._request += 1
             self._set(Hub(HubPhase.FAILED, text, error=str(error), remedy=error.remedy))
             return
         if isinstance(target, Source) and target.url:
-            self._question += 1
+            self._request += 1
             self._set(Hub(HubPhase.ANSWERED, text, files=(self._offer(target),)))
             return
         name = target.repository if isinstance(target, Source) else target
-        shown = unasked(name)
+        shown = repository_named(name)
         self._set(Hub(HubPhase.ANSWERED, text, (shown,)))
         if isinstance(target, Source):
             self.open(name, target.file, target.revision)
@@ -72,7 +72,7 @@ class HubPages(QObject):
 
     def open(self, repository: str, wanted: str = "", revision: str = "main") -> None:
         """Show the files of a repository; an empty name closes the one that is open."""
-        self._question += 1
+        self._request += 1
         self._files, self._wanted = (), wanted
         phase = HubPhase.ASKING if repository else HubPhase.IDLE
         self._set(
@@ -83,10 +83,10 @@ class HubPages(QObject):
         )  # fmt: skip
         if repository:
             endpoint, proxy = self.endpoint, self.proxy
-            self._ask(lambda: hub.files(repository, endpoint, proxy, revision), self._on_opened)
+            self._send(lambda: hub.files(repository, endpoint, proxy, revision), self._on_opened)
 
     def refresh(self) -> None:
-        """What is here or on its way has changed."""
+        """Rebuild the offers after installed files or downloads have changed."""
         shown = self._library.hub
         if shown.open and self._files:
             self._set(replace(shown, files=self._offers()))
@@ -94,33 +94,33 @@ class HubPages(QObject):
             self._set(replace(shown, files=tuple(self._offer(each.source) for each in shown.files)))
 
     def close(self) -> None:
-        """Wait for nobody."""
-        self._question += 1
-        for work in self._asking:
-            work.close(timeout_seconds=0.0)
+        """Abandon open requests without waiting for their threads."""
+        self._request += 1
+        for worker in self._workers:
+            worker.close(timeout_seconds=0.0)
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------
 
-    def _ask(self, call: Callable[[], T], then: Callable[[T | HubError], None]) -> None:
-        self._question += 1
-        number = self._question
-        work = BackgroundWorker("hub", self)
-        self._asking.append(work)
+    def _send(self, call: Callable[[], T], then: Callable[[T | HubError], None]) -> None:
+        self._request += 1
+        number = self._request
+        worker = BackgroundWorker("hub", self)
+        self._workers.append(worker)
 
-        def asked() -> T | HubError:
+        def call_hub() -> T | HubError:
             try:
                 return call()
             except HubError as error:
                 return error
 
         def answered(result: T | HubError) -> None:
-            self._asking.remove(work)
-            work.close(timeout_seconds=0.0)
-            work.deleteLater()
-            if number == self._question:
+            self._workers.remove(worker)
+            worker.close(timeout_seconds=0.0)
+            worker.deleteLater()
+            if number == self._request:
                 then(result)
 
-        work.run(asked, answered)
+        worker.run(call_hub, answered)
 
     def _on_found(self, result: tuple[Repository, ...] | HubError) -> None:
         query = self._library.hub.query
@@ -143,11 +143,11 @@ class HubPages(QObject):
             self._set(replace(shown, open_phase=HubPhase.ANSWERED, files=self._offers()))
 
     def _offers(self) -> tuple[Offer, ...]:
-        room = available_memory() + self._reclaimable()
-        return offers(self._files, room, self._here, self._coming, self._wanted)
+        available = available_memory() + self._reclaimable()
+        return offers(self._files, available, self._here, self._coming, self._wanted)
 
     def _offer(self, source: Source) -> Offer:
-        """What a link to a file of its own offers; its size is known once it comes."""
+        """The offer of a direct link; its size is known once the download has started."""
         layout = layout_of(source.file)
         return Offer(
             source,
@@ -162,6 +162,6 @@ class HubPages(QObject):
         self._library.set_hub(shown)
 
 
-def unasked(name: str) -> Repository:
-    """A repository of which only the name is known."""
+def repository_named(name: str) -> Repository:
+    """A repository of which only the name is known, before the hub has responded."""
     return Repository(id=name, downloads=0, likes=0, gated=False, licence="", files=0, updated="")

@@ -1,7 +1,7 @@
-"""The library of models: what the page asks for in, what it shows out.
+"""The model library: handles the intents of the models page, and keeps `LibraryState` up to date.
 
-Files and questions are worked on beside the window; downloads run in `app.downloads.queue`, whose word
-comes from its own thread and is brought to the window's in one go, however often it comes.
+Disk and hub requests run on worker threads; downloads run in `app.downloads.queue`, whose
+notifications are coalesced into one update of the GUI thread.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from app.system.byte_size import size
 from app.system.worker import BackgroundWorker
 from engine import ModelFacts, inspect_model, model_name, models_folder
 
-_GATHER_MILLISECONDS = 100  # of news about downloads
+_UPDATE_MILLISECONDS = 100  # interval of updates while downloads progress
 _ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)
 
 
 class Library(QObject):
-    """Carries out what the page of models asks for."""
+    """Handles the intents of the models page."""
 
-    use_requested = Signal(Path)  # the person pressed "Use" in the line at the top
+    use_requested = Signal(Path)  # the user pressed "Use" in the status line
     unload_requested = Signal()
-    _news = Signal()  # from the threads of the downloads
+    _update_requested = Signal()  # from the download threads
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Library(QObject):
         limits: Limits | None = None,
         free: Callable[[Path], int] = free_bytes,
     ) -> None:
-        """`files` works on the files of all drives; it ends with the library."""
+        """`files` is the worker for the user's files, on any drive; `close` ends it."""
         super().__init__(parent)
         self._state, self.state = state, library
         self._limits, self._free = limits or Limits(), free
@@ -66,44 +66,51 @@ class Library(QObject):
             state, library, self._files, places_file or library_places.file(),
             self.defaults.whole, self,
         )  # fmt: skip
-        self.downloads = Downloads(models_folder(), self._on_news, limits=self._limits, free=free)
+        self.downloads = Downloads(
+            models_folder(), self._on_download_changed, limits=self._limits, free=free
+        )
         self.hub = HubPages(
-            library, self._here, self._is_coming, self.model_index.reclaimable, self
+            library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
         )
         self.catalog = Recommendations(
-            library, self._files, self._here, self._is_coming, self.model_index.reclaimable, self
+            library,
+            self._files,
+            self._installed_path,
+            self._is_coming,
+            self.model_index.reclaimable,
+            self,
         )
-        self._update_scheduled = threading.Event()  # news is on its way to the window's thread
-        self._done: set[int] = set()  # downloads whose end was shown
+        self._update_scheduled = threading.Event()  # the GUI thread will read all downloads
+        self._done: set[int] = set()  # finished downloads that were announced
         self._started = self._closed = False
-        self._gather = QTimer(self, singleShot=True, interval=_GATHER_MILLISECONDS)
+        self._update_timer = QTimer(self, singleShot=True, interval=_UPDATE_MILLISECONDS)
         self._connect()
         self.set_settings(settings)
 
     def _connect(self) -> None:
-        self._news.connect(self._gather_news, Qt.ConnectionType.QueuedConnection)
-        self._gather.timeout.connect(self._show_downloads)
-        self.model_index.settled.connect(self._settled)
+        self._update_requested.connect(self._schedule_update, Qt.ConnectionType.QueuedConnection)
+        self._update_timer.timeout.connect(self._show_downloads)
+        self.model_index.scan_finished.connect(self._on_scan_finished)
         self.defaults.changed.connect(self._defaults_changed)
         self._state.model_changed.connect(self._model_changed)
 
     # --- life -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look through the folders and take up unfinished downloads, paused; after the first paint."""
+        """Scan the folders, and list unfinished downloads as paused; call after the first paint."""
         self._started = True
         self.model_index.start(self.defaults.has_own)
         self.downloads.start()
         self.catalog.start()
 
     def opened(self) -> None:
-        """The page came into view: see what changed on the disk since."""
+        """The page was opened: scan the folders and predict memory again."""
         if self._started:
             self.model_index.refresh()
             self.catalog.predict()
 
     def set_settings(self, settings: Settings) -> None:
-        """Other settings hold: the hub's address, the proxy, what models begin with."""
+        """Apply the settings: hub address, proxy, parallel downloads, defaults of models."""
         self.defaults.settings = settings
         endpoint = settings.hub_endpoint or HUB
         self.hub.endpoint, self.hub.proxy = endpoint, settings.proxy
@@ -115,19 +122,19 @@ class Library(QObject):
             self.state.set_line(Line(str(error), error.remedy, trouble=True))
 
     def close(self) -> None:
-        """Stop downloads so that they go on next time, and end every thread; may block briefly."""
+        """Pause downloads so that they resume next time, and end all threads; may block briefly."""
         if self._closed:
             return
         self._closed = True
-        self._gather.stop()
+        self._update_timer.stop()
         self.hub.close()
         self.downloads.close()
-        self._files.close(self.model_index.last_words())
+        self._files.close(self.model_index.final_cleanup())
 
     # --- intents --------------------------------------------------------------------------------
 
     def download(self, offer: Offer) -> None:
-        """Fetch a model, unless the disk has no room for it."""
+        """Download a model, unless the disk has too little free space."""
         source = offer.source
         promised = sum(
             max(each.size_bytes - each.done_bytes, 0)
@@ -135,13 +142,13 @@ class Library(QObject):
             if each.phase in _ACTIVE
         )
         needed = source.size_bytes + self._limits.margin_bytes if source.size_bytes else 0
-        room = self._room() - promised
-        if needed > room:
+        available = self._free_bytes() - promised
+        if needed > available:
             others = " beside what is on its way" if promised else ""
             self.state.set_line(
                 Line(
                     f"{offer.name} needs {size(source.size_bytes)}, but the disk has room for "
-                    f"only {size(max(room - self._limits.margin_bytes, 0))}{others}.",
+                    f"only {size(max(available - self._limits.margin_bytes, 0))}{others}.",
                     "Delete models you no longer use, or choose a smaller one.",
                     trouble=True,
                 )
@@ -154,18 +161,18 @@ class Library(QObject):
         self._show_downloads()
 
     def cancel(self, number: int) -> None:
-        """Give a download up and remove what has arrived."""
+        """Cancel a download and delete its partial file."""
         self.downloads.cancel(number)
         self._show_downloads()
 
     def open_files(self, paths: Sequence[Path]) -> None:
-        """List dropped files where they lie, and look through dropped folders."""
+        """Link dropped files in place, and add dropped folders to the scan."""
         for folder in (path for path in paths if path.is_dir()):
             self.model_index.add_folder(folder)
         self.model_index.link([path for path in paths if not path.is_dir()])
 
     def act_on_line(self) -> None:
-        """The person pressed the link of the line at the top."""
+        """Run the action of the status line."""
         line = self.state.line
         self.state.set_line(None)
         if line is None:
@@ -178,20 +185,20 @@ class Library(QObject):
             self.use_requested.emit(line.about)
 
     def close_line(self) -> None:
-        """The person has read the line at the top."""
+        """Hide the status line."""
         self.state.set_line(None)
 
     # --- downloads ------------------------------------------------------------------------------
 
-    def _on_news(self, download: Download) -> None:
-        """On a thread of the downloads: one signal stands for all news until it is seen."""
+    def _on_download_changed(self, download: Download) -> None:
+        """Called on download threads: emit one signal for all changes until it is handled."""
         if not self._update_scheduled.is_set():
             self._update_scheduled.set()
-            self._news.emit()
+            self._update_requested.emit()
 
-    def _gather_news(self) -> None:
-        if not self._closed and not self._gather.isActive():
-            self._gather.start()
+    def _schedule_update(self) -> None:
+        if not self._closed and not self._update_timer.isActive():
+            self._update_timer.start()
 
     def _show_downloads(self) -> None:
         self._update_scheduled.clear()
@@ -204,11 +211,11 @@ class Library(QObject):
             self.model_index.refresh()
         for each in fresh:
             self._done.add(each.id)
-            self._welcome(each)
+            self._announce(each)
         self._offers_changed()
 
-    def _welcome(self, download: Download) -> None:
-        """A model has come: verified by now, and looked into before it is offered."""
+    def _announce(self, download: Download) -> None:
+        """Announce a finished download once it has been inspected."""
         path = download.path
 
         def inspected(facts: ModelFacts) -> None:
@@ -230,8 +237,8 @@ class Library(QObject):
             if each.phase not in (Phase.DONE, Phase.CANCELLED)
         )
 
-    def _here(self, source: Source) -> Path | None:
-        """Where a file already is: one of its name and size, in any place."""
+    def _installed_path(self, source: Source) -> Path | None:
+        """Path of an installed file with the name and size of `source`, if any."""
         for row in self.state.installed:
             same = not source.size_bytes or row.size_bytes == source.size_bytes
             if row.path.name == _file_of(source) and same and row.size_bytes:
@@ -240,9 +247,9 @@ class Library(QObject):
 
     # --- what changed ---------------------------------------------------------------------------
 
-    def _settled(self) -> None:
-        """The folders were looked through."""
-        self.state.set_folders(self.model_index.folders, self._room())
+    def _on_scan_finished(self) -> None:
+        """Show the folders and offers after a scan."""
+        self.state.set_folders(self.model_index.folders, self._free_bytes())
         self._offers_changed()
 
     def _offers_changed(self) -> None:
@@ -265,8 +272,8 @@ class Library(QObject):
         if model.phase is ModelPhase.READY:
             self.model_index.remember_used()
 
-    def _room(self) -> int:
-        """Bytes the disk of the app's own folder still takes."""
+    def _free_bytes(self) -> int:
+        """Free bytes on the disk of the app's own folder."""
         return self._free(folder_of(models_folder()))
 
 

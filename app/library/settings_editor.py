@@ -1,4 +1,4 @@
-"""One model's own settings: the card that shows them, what they would take of memory, their file."""
+"""Per-model settings: the settings card, its memory prediction, and the settings file."""
 
 from __future__ import annotations
 
@@ -19,62 +19,62 @@ from engine import DEFAULT_CACHE, ModelFacts, inspect_model, model_name
 
 
 class Defaults(QObject):
-    """Keeps `LibraryState.defaults` true while its card is open, and the file of all models' own."""
+    """Keeps `LibraryState.defaults` up to date while the card is open, and saves changes."""
 
-    changed = Signal(Path)  # this model has other settings now
+    changed = Signal(Path)  # the settings of this model have changed
 
     def __init__(
         self,
         library: LibraryState,
-        work: BackgroundWorker,
+        worker: BackgroundWorker,
         file: Path,
         settings: Settings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._library, self._work, self._file = library, work, file
+        self._library, self._worker, self._file = library, worker, file
         self.settings = settings
         self.reclaimable = 0
         self._predicting = False
-        self._again = False  # the values changed while a prediction was made
+        self._outdated = False  # the values changed during a prediction
 
     @cached_property
     def _of(self) -> dict[Path, ModelDefaults]:
-        """All that is set, read when it is first wanted: the first load must know it.
+        """Settings of all models, read on first use.
 
-        Reading it here takes a tenth of a millisecond. On the thread of `Work` it came too late for
-        the model of the last time, which is loaded as soon as the window is there.
+        Reading takes 0.1 ms. On the worker thread it would finish too late: the last used model
+        is loaded as soon as the window is shown.
         """
         return model_defaults.load(self._file)
 
     def own(self, path: Path) -> ModelDefaults:
-        """What is set for a model alone."""
+        """The settings of a model alone."""
         return self._of.get(path, AS_IN_SETTINGS)
 
     def has_own(self, path: Path) -> bool:
-        """Whether anything is set for a model alone."""
+        """Whether a model has settings for it alone."""
         return path in self._of
 
     def whole(self, path: Path) -> ModelDefaults:
-        """What holds for a model, every value set."""
+        """The effective settings of a model, every value set."""
         return in_settings(self.settings_for(path), self.own(path).cache)
 
     def settings_for(self, path: Path | None) -> Settings:
-        """The settings as they hold for a model, its own ones in the place of those of all."""
+        """The app's settings, overridden by those of a model."""
         return applied(self.settings, self.own(path)) if path is not None else self.settings
 
     def show(self, path: Path) -> None:
-        """Open the card of a model."""
+        """Show the settings card of a model."""
         view = DefaultsView(path, model_name(path), self.own(path), in_settings(self.settings))
         self._library.set_defaults(view)
         self._predict()
 
     def close(self) -> None:
-        """The card was closed."""
+        """Hide the card."""
         self._library.set_defaults(None)
 
     def change(self, path: Path, values: ModelDefaults) -> None:
-        """Keep other values for a model, and say what they would take."""
+        """Change and save the settings of a model, and predict their memory."""
         if values == self.own(path):
             return
         if values == AS_IN_SETTINGS:
@@ -86,20 +86,20 @@ class Defaults(QObject):
             self._library.set_defaults(replace(view, values=values))
             self._predict()
         file, kept = self._file, dict(self._of)
-        self._work.run(lambda: tried(lambda: model_defaults.save(file, kept)), self._on_saved)
+        self._worker.run(lambda: tried(lambda: model_defaults.save(file, kept)), self._on_saved)
         self.changed.emit(path)
 
     def _predict(self) -> None:
-        """Find out what the values shown would take; of many changes only the last counts."""
+        """Predict the memory of the shown values; changes during a prediction start one more."""
         view = self._library.defaults
         if view is None or self._predicting:
-            self._again = view is not None
+            self._outdated = view is not None
             return
-        self._predicting, self._again = True, False
+        self._predicting, self._outdated = True, False
         path, reclaimable = view.path, self.reclaimable
         context = view.settings.context if view.values.context is None else view.values.context
         cache = view.values.cache or view.settings.cache or DEFAULT_CACHE
-        self._work.run(
+        self._worker.run(
             lambda: inspect_model(path, context or 0, cache, reclaimable=reclaimable),
             lambda facts: self._predicted(path, facts),
         )
@@ -117,7 +117,7 @@ class Defaults(QObject):
                     problem=f"{facts.problem} {facts.remedy}".strip(),
                 )
             )
-        if self._again:
+        if self._outdated:
             self._predict()
 
     def _on_saved(self, error: JsonFileError | None) -> None:

@@ -1,6 +1,6 @@
-"""What the panel of adapters shows: the stack of the shown conversation, and what there is to add.
+"""Observable state of the adapter panel: the shown chat's stack, saved mixes and known files.
 
-`app.chat.adapters` is the only one that changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.adapters` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.state.read_only import ReadOnly
 from engine import AdapterInfo, AdapterUse
 
-STRONGEST = 2.0  # either way; below 0 an adapter is subtracted
+STRONGEST = 2.0  # largest absolute strength; a negative one subtracts the adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,17 @@ class AdapterEntry:
     path: Path
     on: bool = True
     strength: float = 1.0
-    error: str = ""  # why it is off though it was switched on
+    error: str = ""  # why the engine refused it, which switched it off
     remedy: str = ""
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The displayed name."""
         return adapter_name(self.path)
 
     @property
     def acts(self) -> bool:
-        """Whether answers differ because of it."""
+        """Whether it changes answers: on, with a strength other than 0."""
         return self.on and self.strength != 0
 
 
@@ -45,7 +45,7 @@ class KnownAdapter:
 
     path: Path
     name: str
-    missing: bool = False  # when last looked
+    missing: bool = False  # when last checked
 
 
 class AdapterState(QObject):
@@ -54,17 +54,17 @@ class AdapterState(QObject):
     stack_changed = Signal()  # of the shown conversation
     known_changed = Signal()
     mixes_changed = Signal()
-    applied_changed = Signal()  # what the engine has, is reading, or refused
-    settled = Signal()  # the engine has answered all that was asked of it
+    applied_changed = Signal()  # any of `applied`, `infos`, `reading`, `pending`, `fault`
+    requests_finished = Signal()  # the engine has answered every SetAdapters
 
     stack = ReadOnly[tuple[AdapterEntry, ...]]()  # the first is applied first
-    known = ReadOnly[tuple[KnownAdapter, ...]]()  # the first added first
-    mixes = ReadOnly[Mapping[str, tuple[AdapterEntry, ...]]]()  # in the order of their names
+    known = ReadOnly[tuple[KnownAdapter, ...]]()  # the oldest first
+    mixes = ReadOnly[Mapping[str, tuple[AdapterEntry, ...]]]()  # sorted by name
     applied = ReadOnly[tuple[AdapterUse, ...]]()  # in the engine
-    infos = ReadOnly[Mapping[Path, AdapterInfo]]()  # of all that were loaded with this model
-    reading = ReadOnly[frozenset[Path]]()  # files the engine is asked to load
-    pending = ReadOnly[bool]()  # the answer being written here does not have the latest change
-    fault = ReadOnly[tuple[str, str]]()  # of no single adapter: sentence and remedy
+    infos = ReadOnly[Mapping[Path, AdapterInfo]]()  # of all loaded since the model was
+    reading = ReadOnly[frozenset[Path]]()  # files the engine is loading
+    pending = ReadOnly[bool]()  # the current answer was started with another stack
+    fault = ReadOnly[tuple[str, str]]()  # error of the whole stack: sentence and remedy
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -79,7 +79,7 @@ class AdapterState(QObject):
 
     @property
     def mix(self) -> str:
-        """The name of the mix that is the stack now, or nothing."""
+        """The name of the mix that equals the stack, or nothing."""
         plain = uses_of(self.stack)
         return next((name for name, mix in self.mixes.items() if uses_of(mix) == plain), "")
 
@@ -92,7 +92,7 @@ class AdapterState(QObject):
             self.stack_changed.emit()
 
     def set_known(self, known: Sequence[KnownAdapter]) -> None:
-        """Replace the files there are to choose from."""
+        """Replace the files to choose from."""
         if tuple(known) != self.known:
             self._known = tuple(known)
             self.known_changed.emit()
@@ -110,7 +110,7 @@ class AdapterState(QObject):
         reading: frozenset[Path],
         fault: tuple[str, str],
     ) -> None:
-        """The engine has, knows and reads these now."""
+        """Set the stack in use, facts of loaded adapters, files being loaded, and the error."""
         if (applied, infos, reading, fault) != (
             self.applied,
             self.infos,
@@ -122,31 +122,31 @@ class AdapterState(QObject):
             self.applied_changed.emit()
 
     def set_pending(self, pending: bool) -> None:
-        """Whether the answer being written here lacks the latest change."""
+        """Set whether the current answer was started with another stack."""
         if pending != self.pending:
             self._pending = pending
             self.applied_changed.emit()
 
 
 def uses_of(entries: Sequence[AdapterEntry]) -> tuple[tuple[Path, bool, float], ...]:
-    """What two stacks are compared by: errors make no difference."""
+    """Comparison key of a stack; errors are ignored."""
     return tuple((entry.path, entry.on or bool(entry.error), entry.strength) for entry in entries)
 
 
 def adapter_name(path: Path) -> str:
-    """What to call an adapter: its file's name without the ending, or its folder's name."""
+    """Displayed name of an adapter: its file's stem, or its folder's name."""
     name = path.stem if path.suffix.lower() == ".gguf" else path.name
     return name.replace("_", " ").strip() or str(path)
 
 
 def adapter_path(path: Path) -> Path:
-    """Where an adapter is when a person points at it: a file inside a PEFT folder means the folder."""
+    """Path of the adapter a chosen path belongs to: a file in a PEFT folder means the folder."""
     path = path.absolute()
     return path.parent if path.name in ("adapter_config.json", *_WEIGHTS) else path
 
 
 def is_adapter_name(path: Path) -> bool:
-    """Whether a name may be that of an adapter: any folder, a GGUF file, or part of a PEFT folder."""
+    """Whether a path may be an adapter: a folder, a GGUF file, or a file of a PEFT folder."""
     inside = path.name in ("adapter_config.json", *_WEIGHTS)
     return inside or path.suffix.lower() == ".gguf" or path.is_dir()
 

@@ -1,7 +1,7 @@
-"""What the window shows: conversations, the model, the answer being written, and what went wrong.
+"""Observable state of the chat: conversations, the model, the current answer, and notices.
 
-The controller is the only one that changes it; widgets read it and listen to its signals. Values
-are immutable, so a widget can keep what it was given.
+Only the controller changes it; widgets read it and connect to its signals. Values are immutable,
+so a widget can keep a reference to one.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ from engine import ModelLoaded, SlowPart
 
 
 class ModelPhase(Enum):
-    """Where the model is on its way."""
+    """Phase of the model in use."""
 
     NONE = "none"
     LOADING = "loading"
     READY = "ready"
-    FAILED = "failed"  # and no other model is there
+    FAILED = "failed"  # and no other model is loaded
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """The model: which, how far, and why not."""
+    """The model in use or being loaded: progress, and the last error."""
 
     phase: ModelPhase = ModelPhase.NONE
     path: Path | None = None
-    name: str = ""  # for people
+    name: str = ""  # displayed
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
     loaded: ModelLoaded | None = None  # set while READY
-    adapters_slow: tuple[SlowPart, ...] = ()  # what the adapters in use slow down
-    freed_bytes: int = 0  # by the last unload; until another model is chosen
-    error: str = ""  # of the last load, even when the model before it is still there
+    adapters_slow: tuple[SlowPart, ...] = ()  # parts that the adapters slow down
+    freed_bytes: int = 0  # by the last unload; 0 once another model is chosen
+    error: str = ""  # of the last load, even when the model before it is still loaded
     remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model there is to choose."""
+    """An installed model that can be chosen."""
 
     path: Path
-    name: str  # for people
+    name: str  # displayed
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The answer being written now."""
+    """Progress of the current answer."""
 
     request: int
     conversation: int
     message: int
     prompt_done: int = 0  # tokens
     prompt_total: int = 0
-    generated: int = 0  # tokens, of this request
+    generated: int = 0  # tokens of this request
     tokens_per_second: float = 0.0
     context_used: int = 0  # tokens
     stopping: bool = False
@@ -70,15 +70,15 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line about something that went wrong; stays until it is over or closed."""
+    """One line about a problem; shown until the problem is solved or the line is closed."""
 
     sentence: str
     remedy: str = ""
-    action: str = ""  # what the button says; empty: none
+    action: str = ""  # text of the button; empty: none
 
 
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
-    """Whether both tell of one load; the engine tells of it again where a newer one is given up."""
+    """Whether both report one load; the engine repeats it when a newer load is cancelled."""
     if one is None or other is None:
         return one is other
     return (one.path, one.seconds) == (other.path, other.seconds)
@@ -93,24 +93,24 @@ class State(QObject):
     message_changed = Signal(object)  # Message of the shown branch
     message_removed = Signal(int)  # id, from the end of the shown branch
     text_added = Signal(int, str)  # id and piece, of the shown branch
-    waiting_changed = Signal(int, str)  # id and what it waits for; empty: no longer
+    waiting_changed = Signal(int, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
     generation_changed = Signal()
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
-    draft_found = Signal(str)  # typed last time for a conversation not begun
-    deleted_changed = Signal()  # what Undo would bring back
+    draft_found = Signal(str)  # the stored draft of the new chat
+    deleted_changed = Signal()  # conversations that Undo would restore
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
-    found = ReadOnly[tuple[Conversation, ...]]()  # what the query finds
-    current = ReadOnly[int | None]()  # None: a conversation not begun yet
+    found = ReadOnly[tuple[Conversation, ...]]()  # results of `query`
+    current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
     model = ReadOnly[ModelStatus]()
     generation = ReadOnly[Generation | None]()
-    queued = ReadOnly[Mapping[int, int]]()  # answer that waits to be written: its conversation
-    waiting = ReadOnly[Mapping[int, str]]()  # the same answers: what each waits for
-    drafts = ReadOnly[Mapping[int | None, str]]()  # typed and not sent, by conversation
+    queued = ReadOnly[Mapping[int, int]]()  # queued answer: its conversation
+    waiting = ReadOnly[Mapping[int, str]]()  # queued answer: note on what it waits for
+    drafts = ReadOnly[Mapping[int | None, str]]()  # unsent text by conversation; None: new chat
     installed = ReadOnly[tuple[ModelFile, ...]]()
     layouts = ReadOnly[Mapping[Path, str]]()  # in words, of every model loaded so far
     speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
@@ -143,23 +143,23 @@ class State(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether an answer of the shown conversation is being written, or waits for its turn."""
+        """Whether the shown conversation has a current or queued answer."""
         return self.current is not None and self.current in self.busy_conversations
 
     @property
     def busy_conversations(self) -> frozenset[int]:
-        """Conversations with an answer on its way."""
+        """Conversations with a current or queued answer."""
         writing = {self.generation.conversation} if self.generation else set[int]()
         return frozenset(writing | set(self.queued.values()))
 
     @property
     def shown_conversations(self) -> tuple[Conversation, ...]:
-        """The list, or what the query finds of it."""
+        """The list of conversations, or the results of the query."""
         return self.found if self.query else self.conversations
 
     @property
     def context_used(self) -> int:
-        """Tokens of the context the shown conversation fills, as far as known."""
+        """Tokens of the context window the shown conversation fills; 0: not known."""
         if self.generation and self.generation.conversation == self.current:
             return self.generation.context_used
         for message in reversed(self.messages):
@@ -182,7 +182,7 @@ class State(QObject):
     # --- changing: the controller only ----------------------------------------------------------
 
     def show(self, conversation_id: int | None, messages: Sequence[Message] | None = None) -> None:
-        """Show a conversation; with `messages` these are its branch now."""
+        """Show a conversation; `messages`, if given, replace its branch."""
         if messages is not None and conversation_id is not None:
             self._branches = changed(self._branches, conversation_id, tuple(messages))
         self._current = conversation_id
@@ -195,7 +195,7 @@ class State(QObject):
         self.conversations_changed.emit()
 
     def set_found(self, query: str, found: Sequence[Conversation]) -> None:
-        """Show what a query finds, or with an empty query the whole list again."""
+        """Show the results of a query; an empty query shows the whole list."""
         self._query, self._found = query, tuple(found)
         self.conversations_changed.emit()
 
@@ -207,7 +207,7 @@ class State(QObject):
             self.message_added.emit(message)
 
     def cut(self, conversation_id: int, keep: int) -> None:
-        """Drop all but the first `keep` messages of a branch; another branch begins there."""
+        """Truncate a branch to its first `keep` messages; another branch follows."""
         branch = self._branches.get(conversation_id, ())
         gone = branch[keep:]
         self._branches = changed(self._branches, conversation_id, branch[:keep])
@@ -216,19 +216,19 @@ class State(QObject):
                 self.message_removed.emit(message.id)
 
     def change(self, message: Message) -> None:
-        """Put a message in the place of the one with its id."""
+        """Replace the message with the same id."""
         self._put(message.conversation, message.id, lambda _: message)
         if message.conversation == self.current:
             self.message_changed.emit(message)
 
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
-        """Add a piece to a message that is being written."""
+        """Append text to a message."""
         self._put(conversation_id, message_id, lambda old: replace(old, text=old.text + text))
         if conversation_id == self.current:
             self.text_added.emit(message_id, text)
 
     def set_model(self, model: ModelStatus) -> None:
-        """The model came further; another model has shown no speed yet."""
+        """Set the model's status; another model resets the speed."""
         if not is_same_load(self.model.loaded, model.loaded):
             self._speed = 0.0
         if model.loaded is not None:
@@ -237,19 +237,19 @@ class State(QObject):
         self.model_changed.emit()
 
     def set_generation(self, generation: Generation | None) -> None:
-        """An answer began, came further, or ended."""
+        """Set the progress of the current answer; None when it has ended."""
         self._generation = generation
         if generation and generation.tokens_per_second:
             self._speed = generation.tokens_per_second
         self.generation_changed.emit()
 
     def set_speed(self, tokens_per_second: float) -> None:
-        """How fast the answer was written that just ended."""
+        """Set the speed of the answer that has just ended."""
         self._speed = tokens_per_second
         self.generation_changed.emit()
 
     def set_waiting(self, message_id: int, conversation_id: int, note: str) -> None:
-        """Say what an answer waits for; an empty note ends the waiting."""
+        """Set the note on what a queued answer waits for; empty: it is not queued any more."""
         self._queued = changed(self._queued, message_id, conversation_id if note else None)
         self._waiting = changed(self._waiting, message_id, note or None)
         self.generation_changed.emit()
@@ -257,33 +257,33 @@ class State(QObject):
             self.waiting_changed.emit(message_id, note)
 
     def set_installed(self, installed: Sequence[ModelFile]) -> None:
-        """The models there are to choose from."""
+        """Set the models to choose from."""
         self._installed = tuple(installed)
         self.model_changed.emit()
 
     def set_draft(self, conversation_id: int | None, text: str) -> None:
-        """Keep what is typed and not sent."""
+        """Set the draft of a conversation; None is the new chat."""
         self._drafts = changed(self._drafts, conversation_id, text)
         self.draft_changed.emit(conversation_id)
 
     def set_notice(self, kind: str, notice: Notice | None) -> None:
-        """Show one line for a kind of trouble, or take it away."""
+        """Show the notice of a kind, or remove it."""
         if self.notices.get(kind) == notice:
             return
         self._notices = changed(self._notices, kind, notice)
         self.notices_changed.emit()
 
     def set_deleted(self, conversation_ids: Sequence[int]) -> None:
-        """Remember what Undo would bring back."""
+        """Set the conversations that Undo would restore."""
         self._deleted = tuple(conversation_ids)
         self.deleted_changed.emit()
 
     def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
-        """Put another value in the place of a message; one that is not there is left out."""
+        """Replace a message of a branch; does nothing when it is not there."""
         branch = list(self._branches.get(conversation, ()))
-        for place in range(len(branch) - 1, -1, -1):
-            if branch[place].id == message:
-                branch[place] = new(branch[place])
+        for index in range(len(branch) - 1, -1, -1):
+            if branch[index].id == message:
+                branch[index] = new(branch[index])
                 self._branches = changed(self._branches, conversation, tuple(branch))
                 return
 

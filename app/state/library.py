@@ -1,7 +1,7 @@
-"""What the page of models shows: files on this machine, downloads, the catalog, the hub, folders.
+"""Observable state of the models page: installed files, downloads, catalog, hub and folders.
 
-`app.library.service` is the only one that changes it; the page reads it and listens to its signals. Rows
-are immutable and say facts, never sentences about looks: the words are the page's.
+Only `app.library.service` changes it; the page reads it and connects to its signals. Rows are
+immutable and contain facts; the page writes the sentences.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 
 
 class FileState(Enum):
-    """What is known of a model file."""
+    """Result of inspecting a model file."""
 
-    UNKNOWN = "unknown"  # not looked into yet
-    GOOD = "good"  # a whole model this version runs
-    BAD = "bad"  # `problem` says why it cannot be used
-    MISSING = "missing"  # linked, and not there now
+    UNKNOWN = "unknown"  # not inspected yet
+    GOOD = "good"  # a complete model this version runs
+    BAD = "bad"  # not usable: `problem` is the reason
+    MISSING = "missing"  # linked, and not found now
 
 
 class Place(Enum):
-    """Whose the folder of a file is."""
+    """Kind of place a file is in."""
 
     OWN = "own"  # the app's folder of models
-    FOLDER = "folder"  # a folder the person added
-    FILE = "file"  # a single file the person opened or dropped
-    BUNDLED = "bundled"  # a part of the app, which nobody may change
+    FOLDER = "folder"  # a folder the user added
+    FILE = "file"  # a single file the user opened or dropped
+    BUNDLED = "bundled"  # shipped with the app, read-only
 
 
 class HubPhase(Enum):
-    """Where a question to the hub stands."""
+    """Phase of a hub request."""
 
     IDLE = "idle"
     ASKING = "asking"
@@ -48,15 +48,15 @@ class HubPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a model will hold in memory, beside what there is for it; all in bytes."""
+    """Predicted memory of a model and the memory available for it, in bytes."""
 
     needed_bytes: int  # predicted at `context`
-    available_bytes: int  # with what is loaded now given back
+    available_bytes: int  # after unloading the current model
     context: int = 0  # tokens
     weights_bytes: int = 0
     cache_bytes: int = 0
     scratch_bytes: int = 0
-    at_least: bool = False  # only the file is known, not its shape
+    at_least: bool = False  # a lower bound: only the file size is known, not the model's shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,15 @@ class InstalledRow:
     size_bytes: int  # of all its parts
     place: Place
     state: FileState = FileState.UNKNOWN
-    layout: str = ""  # in words
-    format: str = ""  # the exact name
+    layout: str = ""  # in words, such as "4-bit"
+    format: str = ""  # the exact name, such as "Q4_K_M"
     architecture: str = ""
     parameters: int = 0
     context_model: int = 0  # tokens
     memory: Memory | None = None
     problem: str = ""
     remedy: str = ""
-    own_settings: bool = False  # the person set something for this model alone
+    own_settings: bool = False  # has settings for this model alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Offer:
 
     source: Source
     name: str
-    layout: str = ""  # in words
-    format: str = ""  # the exact name
+    layout: str = ""  # in words, such as "4-bit"
+    format: str = ""  # the exact name, such as "Q4_K_M"
     recommended: bool = False
-    problem: str = ""  # why it is of no use here
+    problem: str = ""  # why it cannot be used here
     memory: Memory | None = None  # predicted
-    here: Path | None = None  # where it already is
+    here: Path | None = None  # path of the installed copy, if any
     coming: bool = False  # already being downloaded
 
 
@@ -104,7 +104,7 @@ class CatalogRow:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """What was asked of the hub last, and what it said."""
+    """The last hub request and its result."""
 
     phase: HubPhase = HubPhase.IDLE
     query: str = ""
@@ -120,7 +120,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A folder the library looks through."""
+    """A folder the library scans."""
 
     path: Path
     own: bool
@@ -130,13 +130,13 @@ class FolderRow:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line about what just happened, with perhaps one thing to do about it."""
+    """A status line about the last operation, with an optional action."""
 
     sentence: str
     remedy: str = ""
-    action: str = ""  # what the link says; empty: none
+    action: str = ""  # text of the link; empty: none
     trouble: bool = False
-    about: Path | None = None  # what the link uses
+    about: Path | None = None  # model file the action is about
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,10 @@ class DefaultsView:
     path: Path
     name: str
     values: ModelDefaults = AS_IN_SETTINGS
-    settings: ModelDefaults = AS_IN_SETTINGS  # what holds where nothing is set
+    settings: ModelDefaults = AS_IN_SETTINGS  # values in use where nothing is set
     context_model: int = 0  # tokens; 0: not known
-    memory: Memory | None = None  # with the values as they are
-    problem: str = ""  # why it would not load with them
+    memory: Memory | None = None  # predicted with the current values
+    problem: str = ""  # why it would fail to load with them
 
 
 class LibraryState(QObject):
@@ -165,7 +165,7 @@ class LibraryState(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.searched = False  # whether the folders were looked through at all
+        self.searched = False  # whether the folders have been scanned at least once
         self.installed: tuple[InstalledRow, ...] = ()
         self.downloads: tuple[Download, ...] = ()
         self.catalog: tuple[CatalogRow, ...] = ()
@@ -175,46 +175,46 @@ class LibraryState(QObject):
         self.line: Line | None = None
         self.defaults: DefaultsView | None = None
 
-    # --- changing: app.library.service only -------------------------------------------------------------
+    # --- changing: app.library.service only -----------------------------------------------------
 
     def set_installed(self, rows: Sequence[InstalledRow]) -> None:
-        """The files on this machine."""
+        """Set the files on this machine."""
         if not self.searched or self.installed != tuple(rows):
             self.searched, self.installed = True, tuple(rows)
             self.installed_changed.emit()
 
     def set_downloads(self, rows: Sequence[Download]) -> None:
-        """The downloads, the oldest first."""
+        """Set the downloads, the oldest first."""
         if self.downloads != tuple(rows):
             self.downloads = tuple(rows)
             self.downloads_changed.emit()
 
     def set_catalog(self, rows: Sequence[CatalogRow]) -> None:
-        """The models the app recommends, those of a family together."""
+        """Set the recommended models, grouped by family."""
         if self.catalog != tuple(rows):
             self.catalog = tuple(rows)
             self.catalog_changed.emit()
 
     def set_hub(self, hub: Hub) -> None:
-        """What the hub was asked and said."""
+        """Set the last hub request and its result."""
         if self.hub != hub:
             self.hub = hub
             self.hub_changed.emit()
 
     def set_folders(self, rows: Sequence[FolderRow], free_bytes: int) -> None:
-        """The folders, the app's own first, and the room on that one's disk."""
+        """Set the folders, the app's own first, and the free space on the disk of that one."""
         if (self.folders, self.free_bytes) != (tuple(rows), free_bytes):
             self.folders, self.free_bytes = tuple(rows), free_bytes
             self.folders_changed.emit()
 
     def set_line(self, line: Line | None) -> None:
-        """Say something at the top of the page, or take it away."""
+        """Show the status line at the top of the page, or hide it."""
         if self.line != line:
             self.line = line
             self.line_changed.emit()
 
     def set_defaults(self, view: DefaultsView | None) -> None:
-        """What the card of one model's settings shows."""
+        """Show the settings card of one model, or hide it."""
         if self.defaults != view:
             self.defaults = view
             self.defaults_changed.emit()

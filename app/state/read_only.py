@@ -1,6 +1,6 @@
-"""Fields of an observable object that nobody but its own methods can set.
+"""Read-only fields of observable objects: only their own methods can set them.
 
-A widget that set such a field directly would change what is shown without the signal that shows it.
+A widget that set such a field directly would change it without the signal that repaints it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ K = TypeVar("K")
 
 
 class ReadOnly(Generic[T]):
-    """A field that is read under its name; the methods of its class set it as `_name`."""
+    """Descriptor of a read-only field; the methods of its class set it as `_name`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name, self._private = f"{owner.__name__}.{name}", f"_{name}"
@@ -27,11 +27,11 @@ class ReadOnly(Generic[T]):
         return self if instance is None else getattr(instance, self._private)
 
     def __set__(self, instance: object, value: Never) -> None:
-        raise AttributeError(f"{self._name} is set by methods that send its signal")
+        raise AttributeError(f"{self._name} is read-only: call the method that sets it")
 
 
 def changed(mapping: Mapping[K, T], key: K, value: T | None) -> Mapping[K, T]:
-    """A mapping nobody can change, with another value for one key; None takes the key away."""
+    """A read-only copy of a mapping with one key set; None removes the key."""
     copy = dict(mapping)
     if value is None:
         copy.pop(key, None)

@@ -1,6 +1,6 @@
-"""What is shown of saved reading: whether the shown conversation goes on at once, and what it takes.
+"""Observable state of snapshots: the restored context of the shown chat, and disk space used.
 
-`app.chat.snapshots` is the only one that changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.snapshots` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from app.state.read_only import ReadOnly
 
 
 class ResumePhase(Enum):
-    """Where bringing a conversation back stands."""
+    """Phase of loading a conversation's snapshot."""
 
     RESTORING = "restoring"
-    DONE = "done"  # as far as it went
+    DONE = "done"  # perhaps only a prefix of it was usable
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """What of a conversation the model need not read again; tokens and seconds as the engine says."""
+    """Cached context of a conversation after its snapshot was loaded, as the engine reports it."""
 
     conversation: int
     phase: ResumePhase = ResumePhase.RESTORING
-    restored_tokens: int = 0  # read from the disk now
-    ready_tokens: int = 0  # that need not be read again, wherever they came from
+    restored_tokens: int = 0  # loaded from the disk
+    ready_tokens: int = 0  # cached, from the disk or already in memory
     total_tokens: int = 0  # of the conversation
-    seconds: float = 0.0  # that restoring took
+    seconds: float = 0.0  # duration of the load
     remaining_prefill_seconds: float = 0.0  # estimate for the next message; 0: unknown
-    refused: str = ""  # one sentence: why what was saved could not be used
+    refused: str = ""  # one sentence: why the snapshot could not be used
 
     @property
     def unread_tokens(self) -> int:
-        """What the model reads again with the next message."""
+        """Tokens to prefill with the next message."""
         return max(0, self.total_tokens - self.ready_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class SavedReading:
-    """What saved reading takes on the disk."""
+class SavedSnapshots:
+    """Disk space of all snapshots."""
 
     size_bytes: int = -1  # -1: not known yet
     deleting: bool = False
-    error: str = ""  # why the last of it could not be saved or deleted
+    error: str = ""  # why the last one could not be saved or deleted
     remedy: str = ""
 
 
@@ -55,24 +55,24 @@ class SessionState(QObject):
     resume_changed = Signal()
     saved_changed = Signal()
 
-    resume = ReadOnly[Resume | None]()  # of the shown conversation; None: nothing to say
-    saved = ReadOnly[SavedReading]()
+    resume = ReadOnly[Resume | None]()  # of the shown conversation; None: nothing to show
+    saved = ReadOnly[SavedSnapshots]()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._resume: Resume | None = None
-        self._saved = SavedReading()
+        self._saved = SavedSnapshots()
 
-    # --- changing: app.chat.snapshots only ------------------------------------------------------------
+    # --- changing: app.chat.snapshots only ------------------------------------------------------
 
     def set_resume(self, resume: Resume | None) -> None:
-        """The shown conversation is being brought back, is there, or needs nothing."""
+        """Set the restore status of the shown conversation; None hides it."""
         if resume != self.resume:
             self._resume = resume
             self.resume_changed.emit()
 
-    def set_saved(self, saved: SavedReading) -> None:
-        """What saved reading takes now."""
+    def set_saved(self, saved: SavedSnapshots) -> None:
+        """Set the disk space of all snapshots."""
         if saved != self.saved:
             self._saved = saved
             self.saved_changed.emit()

@@ -1,4 +1,4 @@
-"""All that is shown, in one value: what the window reads and the controller changes."""
+"""All observable states in one value: the window reads them, the controllers change them."""
 
 from __future__ import annotations
 

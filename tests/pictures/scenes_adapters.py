@@ -30,7 +30,7 @@ def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> 
     stage.wait_until_idle()
     if strength != 1.0:
         adapters.set_strength(len(stage.states.adapters.stack) - 1, strength)
-        adapters.settle()
+        adapters.flush()
         accept(stage.engine)
         stage.wait_until_idle()
 
@@ -81,7 +81,7 @@ def mixes(stage: Stage) -> None:
     _, adapters = three(stage)
     adapters.save_mix("Captain, formal")
     adapters.set_strength(0, 0.3)
-    adapters.settle()
+    adapters.flush()
     accept(stage.engine)
     stage.wait_until_idle()
     adapters.save_mix("Only a little of the sea, and never more than two sentences in a row")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
-from app.state.snapshots import Resume, ResumePhase, SavedReading
+from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.page import ABOUT, Preferences
 from engine import LoadSnapshot
 from fakes import MODEL
@@ -31,7 +31,7 @@ def page(stage: Stage, **changed: object) -> Preferences:
     stage.controller.change_settings(**changed)
     stage.window.open_settings()
     stage.wait_until_idle()
-    stage.states.sessions.set_saved(SavedReading(1_236_000_000))
+    stage.states.sessions.set_saved(SavedSnapshots(1_236_000_000))
     flush()
     assert stage.window.preferences is not None
     return stage.window.preferences
@@ -82,7 +82,7 @@ def settings_wrong_proxy(stage: Stage) -> None:
 def settings_nothing_saved(stage: Stage) -> None:
     preferences = page(stage)
     stage.states.sessions.set_saved(
-        SavedReading(
+        SavedSnapshots(
             0,
             error="There is no room on the disk for 412 MB.",
             remedy="Free some space, or give saved reading less.",

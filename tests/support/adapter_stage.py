@@ -59,7 +59,7 @@ def refuse(engine: FakeEngine, request: SetAdapters | None = None, message: str 
 
 
 class AdapterStage:
-    """What `app.chat.controller` will hold of adapters, with an engine that does what it is told."""
+    """`app.chat.adapters` with a scripted engine and a real store."""
 
     def __init__(self, folder: Path) -> None:
         self.state = State()
@@ -75,7 +75,7 @@ class AdapterStage:
         self.settled = 0
         self._answered = 0  # the newest request the engine has answered
         self._closed = False
-        self.shown.settled.connect(self._count)
+        self.shown.requests_finished.connect(self._count)
         self.adapters.read()
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:
@@ -116,7 +116,7 @@ class AdapterStage:
 
     def start_answer(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
         """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
-        adapters = self.adapters.aim(conversation, without_adapters=without_adapters)
+        adapters = self.adapters.set_target(conversation, without_adapters=without_adapters)
         turns = (Turn(Role.USER, "Hello"),)
         return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
 
@@ -176,7 +176,7 @@ class AdapterStage:
         if self._closed:
             return
         self._closed = True
-        self.adapters.settle()
+        self.adapters.flush()
         self.archive.close()
         self.files.close()
         for part in (self.runner, self.link, self.archive, self.shown, self.state):

@@ -58,7 +58,7 @@ def test_what_is_off_or_without_strength_is_not_in_the_engines_stack(stage: Adap
         stage.adapters.add(path)
     stage.adapters.set_on(0, False)
     stage.adapters.set_strength(1, 0.0)
-    stage.adapters.settle()
+    stage.adapters.flush()
     assert stage.answer_requests() == uses((SHORT, 1.0))
     assert [entry.path for entry in stage.shown.stack] == [PIRATE, FORMAL, SHORT]
 
@@ -130,7 +130,7 @@ def test_a_dragged_slider_is_followed_slowly_and_ends_where_it_was_let_go(
         stage.adapters.set_strength(0, step / 100)
     assert stage.engine.count(SetAdapters) == 1
     assert stage.shown.stack[0].strength == 0.99
-    stage.adapters.settle()
+    stage.adapters.flush()
     assert stage.requested_stacks[1:] == [uses((PIRATE, 0.99))]
 
 
@@ -148,7 +148,7 @@ def test_while_the_engine_is_busy_only_the_last_change_is_asked(stage: AdapterSt
     stage.adapters.add(PIRATE)
     for step in range(1, 20):
         stage.adapters.set_strength(0, step / 20)
-        stage.adapters.settle()
+        stage.adapters.flush()
     assert stage.engine.count(SetAdapters) == 1
     stage.accept()
     assert stage.requested_stacks[1:] == [uses((PIRATE, 0.95))]

@@ -114,7 +114,7 @@ def test_files_that_have_gone_are_known_to_be_missing(stage: AdapterStage, tmp_p
     there.write_bytes(b"GGUF")
     stage.adapters.add(there)
     stage.adapters.add(PIRATE)
-    stage.adapters.find()
+    stage.adapters.find_missing()
     stage.wait_until_idle()
     assert [known.missing for known in stage.shown.known] == [False, True]
 
@@ -144,11 +144,11 @@ def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage)
     stage.adapters.add(FORMAL)
     stage.adapters.set_on(1, False)
     stage.adapters.set_strength(0, 0.8)
-    stage.adapters.settle()
+    stage.adapters.flush()
     stage.answer_requests()
     number = answer(stage, shown)
     assert stage.start_answer(shown)
-    stage.adapters.mark(number)
+    stage.adapters.record_on(number)
     marks = (AdapterMark("pirate-speech", 0.8, DIGEST[:12]),)
     message = stage.state.message(number)
     assert message is not None
@@ -166,7 +166,7 @@ def test_an_answer_without_adapters_gets_no_mark(stage: AdapterStage) -> None:
     number = answer(stage, shown)
     changed: list[Message] = []
     stage.state.message_changed.connect(changed.append)
-    stage.adapters.mark(number)
+    stage.adapters.record_on(number)
     assert changed == []
 
 
@@ -177,16 +177,16 @@ def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None
     for strength in (1.0, 0.5, 0.5):
         stage.adapters.add(PIRATE)
         stage.adapters.set_strength(0, strength)
-        stage.adapters.settle()
+        stage.adapters.flush()
         stage.answer_requests()
-        stage.adapters.mark(number)
+        stage.adapters.record_on(number)
     message = stage.state.message(number)
     assert message is not None
     assert [mark.strength for mark in message.adapters] == [1.0, 0.5]
 
 
 def test_a_mark_for_a_message_that_is_gone_is_dropped(stage: AdapterStage) -> None:
-    stage.adapters.mark(12345)
+    stage.adapters.record_on(12345)
     stage.wait_until_idle()
 
 

@@ -93,7 +93,7 @@ def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
     stage.adapters.add(PIRATE)
     stage.accept()
     stage.adapters.set_strength(0, 0.5)
-    stage.adapters.settle()
+    stage.adapters.flush()
     stage.refuse("There is no memory left.")
     assert stage.shown.fault == ("There is no memory left.", REMEDY)
     assert [entry.on for entry in stage.shown.stack] == [False]
@@ -202,7 +202,7 @@ def test_whatever_is_done_the_engine_ends_with_what_is_shown(
                 stage.start_answer(*values)
             case _:
                 getattr(stage.adapters, name)(*values)
-    stage.adapters.settle()
+    stage.adapters.flush()
     shown = stage.state.current
     for _ in range(9):
         has = stage.answer_requests(bad)

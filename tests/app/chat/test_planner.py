@@ -1,4 +1,4 @@
-"""The order of commands that brings the engine from what it holds to what is wanted, case by case."""
+"""The order of commands that brings the engine from what it holds to what is target, case by case."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat.planner import Branch, Held, Step, Uses, Wanted, plan
+from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from engine import (
     AdapterUse,
     Generate,
@@ -34,17 +34,17 @@ ANSWER = Generate(0, LATER)
 
 ONE, TWO = Branch(1, (10, 11)), Branch(2, (20, 21))
 LONGER = Branch(2, (20, 21, 22, 23))
-EMPTY = Held()
-FRESH = Held(branch=ONE, unsaved=1, unsaved_name="1")  # an answer of the first has ended
+EMPTY = EngineState()
+FRESH = EngineState(branch=ONE, unsaved=1, unsaved_name="1")  # an answer of the first has ended
 SAVED = replace(FRESH, unsaved=None, unsaved_name="")
 UNNAMED = replace(FRESH, unsaved=-1, unsaved_name="", branch=Branch(-1, (10, 11)))
 
-ANSWER_TWO = Wanted(TWO, NONE, BUDGET, LATER, "2", ANSWER)
-OPEN_TWO = Wanted(TWO, NONE, BUDGET)
-RESTORE_TWO = Wanted(TWO, NONE, BUDGET, LATER, "2")
-SAVE_NOW = Wanted(Branch(None), NONE, BUDGET)
+ANSWER_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2", ANSWER)
+OPEN_TWO = EngineTarget(TWO, NONE, BUDGET)
+RESTORE_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2")
+SAVE_NOW = EngineTarget(Branch(None), NONE, BUDGET)
 
-CASES: dict[str, tuple[Held, Wanted, list[Step]]] = {
+CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     "answer: all four, in this order": (
         FRESH,
         replace(ANSWER_TWO, adapters=PIRATE),
@@ -90,13 +90,13 @@ CASES: dict[str, tuple[Held, Wanted, list[Step]]] = {
     "open: with the same adapters": (SAVED, OPEN_TWO, []),
     "slider: the context goes with the adapters": (
         FRESH,
-        Wanted(Branch(1), PIRATE, BUDGET),
+        EngineTarget(Branch(1), PIRATE, BUDGET),
         [ADAPT],
     ),
     "restore: after a save": (FRESH, RESTORE_TWO, [SAVE, LOAD]),
     "restore: it is there": (replace(EMPTY, branch=TWO), RESTORE_TWO, []),
     "restore: another branch of the same conversation": (
-        Held(NONE, LONGER, 2, "2"),
+        EngineState(NONE, LONGER, 2, "2"),
         RESTORE_TWO,
         [SaveSnapshot(0, "2", BUDGET), LOAD],
     ),
@@ -107,9 +107,9 @@ CASES: dict[str, tuple[Held, Wanted, list[Step]]] = {
 }
 
 
-@pytest.mark.parametrize(("held", "wanted", "steps"), CASES.values(), ids=CASES.keys())
-def test_the_plan_of(held: Held, wanted: Wanted, steps: list[Step]) -> None:
-    assert list(plan(held, wanted)) == steps
+@pytest.mark.parametrize(("current", "target", "steps"), CASES.values(), ids=CASES.keys())
+def test_the_plan_of(current: EngineState, target: EngineTarget, steps: list[Step]) -> None:
+    assert list(plan(current, target)) == steps
 
 
 BRANCHES = st.sampled_from([ONE, TWO, LONGER, Branch(None), Branch(-1, (5,))])
@@ -117,8 +117,8 @@ STACKS = st.sampled_from([NONE, PIRATE])
 
 
 @given(
-    held=st.builds(
-        Held,
+    current=st.builds(
+        EngineState,
         STACKS,
         st.none() | BRANCHES,
         st.sampled_from([None, 1, 2, -1]),
@@ -132,7 +132,7 @@ STACKS = st.sampled_from([NONE, PIRATE])
     answers=st.booleans(),
 )
 def test_every_plan_saves_then_adapts_then_loads_then_answers(
-    held: Held,
+    current: EngineState,
     branch: Branch,
     adapters: Uses,
     budget: int,
@@ -142,13 +142,14 @@ def test_every_plan_saves_then_adapts_then_loads_then_answers(
 ) -> None:
     answer = Generate(0, turns) if answers else None
     kinds = [
-        type(step) for step in plan(held, Wanted(branch, adapters, budget, turns, name, answer))
+        type(step)
+        for step in plan(current, EngineTarget(branch, adapters, budget, turns, name, answer))
     ]
     order = [SaveSnapshot, SetAdapters, LoadSnapshot, Generate]
     assert kinds == [kind for kind in order if kind in kinds]
     assert (Generate in kinds) == answers
-    assert (SetAdapters in kinds) == (adapters != held.adapters)
+    assert (SetAdapters in kinds) == (adapters != current.adapters)
     if SaveSnapshot in kinds:
         assert budget > 0
-        assert held.unsaved is not None
-        assert held.unsaved_name
+        assert current.unsaved is not None
+        assert current.unsaved_name

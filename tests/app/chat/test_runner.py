@@ -38,7 +38,7 @@ from engine import (
     Turn,
 )
 from fakes import MODEL, FakeEngine
-from session_desk import LOADED
+from snapshot_fixture import LOADED
 from stage import flush, reraise, until
 
 
@@ -56,7 +56,7 @@ class Parts:
         for make in reversed(makers) if adapters_first else makers:
             make()
         self.answers = Answers(self.state, self.archive, self.link, self.adapters, self.runner)
-        self.adapter_state.settled.connect(self.answers.start_next)
+        self.adapter_state.requests_finished.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
         self.archive.read(self._fill, self.branches.extend)
         until(lambda: len(self.branches) == 2)
@@ -107,7 +107,7 @@ class Parts:
         """Have the last answer of a conversation written again."""
         *before, last = self.branches[place]
         turns = tuple(Turn(message.role, message.text) for message in (*before, last))
-        self.answers.ask(last, turns, Sampling(), 10)
+        self.answers.enqueue(last, turns, Sampling(), 10)
 
     def kinds(self) -> list[type[Command]]:
         """What the engine was sent since the last look."""
@@ -201,9 +201,9 @@ def test_what_another_model_held_is_not_saved_for_this_one(parts: Parts) -> None
         parts.link.drain()
         parts.ask(0)
     end_answer(parts)  # of the first conversation, while the second is shown
-    assert parts.runner.held.unsaved == parts.branches[0][0].conversation
+    assert parts.runner.engine_state.unsaved == parts.branches[0][0].conversation
     parts.kinds()
     other = replace(LOADED, seconds=9.0)
     parts.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Other", loaded=other))
     assert parts.kinds() == [SetAdapters]
-    assert parts.runner.held.unsaved is None
+    assert parts.runner.engine_state.unsaved is None

@@ -25,71 +25,75 @@ from engine import (
     Turn,
 )
 from fakes import MODEL
-from session_desk import Desk
+from snapshot_fixture import SnapshotFixture
 from stage import until
 
 
 @pytest.fixture
-def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[SnapshotFixture]:
+    made = SnapshotFixture(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def opened(desk: Desk) -> Desk:
+def opened(fixture: SnapshotFixture) -> SnapshotFixture:
     """A model is there, and the first conversation is open and back."""
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    desk.engine.load_snapshot(4096, 4096, 4096)
-    desk.settle()
-    return desk
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    fixture.engine.load_snapshot(4096, 4096, 4096)
+    fixture.settle()
+    return fixture
 
 
-def test_an_opened_conversation_is_brought_back_as_it_would_be_asked(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    (asked,) = desk.commands
+def test_an_opened_conversation_is_brought_back_as_it_would_be_asked(
+    fixture: SnapshotFixture,
+) -> None:
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    (asked,) = fixture.commands
     assert isinstance(asked, LoadSnapshot)
-    assert asked.conversation == str(desk.ids[0])
+    assert asked.conversation == str(fixture.ids[0])
     assert asked.turns == (
         Turn(Role.SYSTEM, "Be brief."),
         Turn(Role.USER, "first question"),
         Turn(Role.ASSISTANT, "first answer"),
     )
-    assert desk.shown.resume == Resume(desk.ids[0])
-    desk.engine.load_snapshot(4000, 4090, 4096, reading=1.5)
-    desk.settle()
-    assert desk.shown.resume == Resume(
-        desk.ids[0], ResumePhase.DONE, 4000, 4090, 4096, 0.2, 1.5, ""
+    assert fixture.shown.resume == Resume(fixture.ids[0])
+    fixture.engine.load_snapshot(4000, 4090, 4096, reading=1.5)
+    fixture.settle()
+    assert fixture.shown.resume == Resume(
+        fixture.ids[0], ResumePhase.DONE, 4000, 4090, 4096, 0.2, 1.5, ""
     )
-    assert desk.shown.resume.unread_tokens == 6
-    assert desk.taken == [True]
+    assert fixture.shown.resume.unread_tokens == 6
+    assert fixture.taken == [True]
 
 
-def test_it_waits_for_a_model(desk: Desk) -> None:
-    desk.open(desk.ids[0])
-    desk.settle()
-    assert desk.commands == []
-    desk.load_model()
-    desk.settle()
-    assert [type(c) for c in desk.commands] == [LoadSnapshot]
+def test_it_waits_for_a_model(fixture: SnapshotFixture) -> None:
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    assert fixture.commands == []
+    fixture.load_model()
+    fixture.settle()
+    assert [type(c) for c in fixture.commands] == [LoadSnapshot]
 
 
-def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(desk: Desk) -> None:
-    desk.settings = replace(desk.settings, snapshot_budget_gb=0.0)
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    desk.answer(desk.ids[0])
-    desk.ask(desk.ids[1])
-    desk.sessions.shut_down()
-    assert [type(c) for c in desk.commands] == [Generate, Generate]
+def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(
+    fixture: SnapshotFixture,
+) -> None:
+    fixture.settings = replace(fixture.settings, snapshot_budget_gb=0.0)
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    fixture.answer(fixture.ids[0])
+    fixture.ask(fixture.ids[1])
+    fixture.sessions.shut_down()
+    assert [type(c) for c in fixture.commands] == [Generate, Generate]
 
 
-def test_what_is_there_is_not_asked_for_again(opened: Desk) -> None:
+def test_what_is_there_is_not_asked_for_again(opened: SnapshotFixture) -> None:
     opened.open(None)
     opened.settle()
     opened.open(opened.ids[0])
@@ -97,46 +101,46 @@ def test_what_is_there_is_not_asked_for_again(opened: Desk) -> None:
     assert opened.engine.count(LoadSnapshot) == 1
 
 
-def test_an_empty_conversation_asks_for_nothing(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(None)
-    desk.settle()
-    desk.state.show(99, [])
-    desk.settle()
-    assert desk.commands == []
+def test_an_empty_conversation_asks_for_nothing(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    fixture.open(None)
+    fixture.settle()
+    fixture.state.show(99, [])
+    fixture.settle()
+    assert fixture.commands == []
 
 
-def test_opening_another_conversation_gives_the_first_up(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    first = desk.engine.last(LoadSnapshot)
-    desk.open(desk.ids[1])
-    desk.settle()
-    assert desk.engine.last(Cancel).request == first.request
-    assert desk.engine.last(LoadSnapshot).request != first.request
-    assert desk.shown.resume == Resume(desk.ids[1])
-    desk.engine.deliver(SnapshotLoaded(first.request, 9, 9, 9, 0.1, 0.0, "too late"))
-    desk.settle()
-    assert desk.shown.resume == Resume(desk.ids[1])
-    assert desk.taken == [True]
-    desk.engine.load_snapshot(1000, 1000, 1000)
-    desk.settle()
-    assert desk.shown.resume is not None
-    assert desk.shown.resume.restored_tokens == 1000
+def test_opening_another_conversation_gives_the_first_up(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    first = fixture.engine.last(LoadSnapshot)
+    fixture.open(fixture.ids[1])
+    fixture.settle()
+    assert fixture.engine.last(Cancel).request == first.request
+    assert fixture.engine.last(LoadSnapshot).request != first.request
+    assert fixture.shown.resume == Resume(fixture.ids[1])
+    fixture.engine.deliver(SnapshotLoaded(first.request, 9, 9, 9, 0.1, 0.0, "too late"))
+    fixture.settle()
+    assert fixture.shown.resume == Resume(fixture.ids[1])
+    assert fixture.taken == [True]
+    fixture.engine.load_snapshot(1000, 1000, 1000)
+    fixture.settle()
+    assert fixture.shown.resume is not None
+    assert fixture.shown.resume.restored_tokens == 1000
 
 
-def test_what_is_passed_by_is_never_asked_for(desk: Desk) -> None:
-    desk.load_model()
-    for conversation in desk.ids:
-        desk.open(conversation)
-    desk.settle()
-    (asked,) = desk.commands
+def test_what_is_passed_by_is_never_asked_for(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    for conversation in fixture.ids:
+        fixture.open(conversation)
+    fixture.settle()
+    (asked,) = fixture.commands
     assert isinstance(asked, LoadSnapshot)
-    assert asked.conversation == str(desk.ids[-1])
+    assert asked.conversation == str(fixture.ids[-1])
 
 
-def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: Desk) -> None:
+def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: SnapshotFixture) -> None:
     opened.ask(opened.ids[0])
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     assert not quiet.isActive()
@@ -151,7 +155,7 @@ def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: Desk) -> No
     assert opened.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
-def test_the_next_question_puts_saving_off(opened: Desk) -> None:
+def test_the_next_question_puts_saving_off(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     opened.ask(opened.ids[0])
@@ -159,7 +163,7 @@ def test_the_next_question_puts_saving_off(opened: Desk) -> None:
     assert opened.engine.count(SaveSnapshot) == 0
 
 
-def test_it_is_saved_before_anything_of_the_next_conversation(opened: Desk) -> None:
+def test_it_is_saved_before_anything_of_the_next_conversation(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     seen: list[list[type]] = []
     opened.state.conversation_changed.connect(  # as app.chat.adapters listens: made after, told after
@@ -171,27 +175,31 @@ def test_it_is_saved_before_anything_of_the_next_conversation(opened: Desk) -> N
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
 
 
-def test_leaving_for_an_empty_chat_saves_too(opened: Desk) -> None:
+def test_leaving_for_an_empty_chat_saves_too(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.open(None)
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
 
 
-def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(desk: Desk) -> None:
-    desk.load_model()
-    desk.archive.write(
-        lambda store: desk.archive.conversations.pair(-1, store.create_conversation("new").id)
+def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(
+    fixture: SnapshotFixture,
+) -> None:
+    fixture.load_model()
+    fixture.archive.write(
+        lambda store: fixture.archive.conversations.pair(-1, store.create_conversation("new").id)
     )
-    desk.state.show(-1, [])
-    desk.answer(-1)
-    desk.settle()
-    desk.sessions.shut_down()
-    (number,) = desk.stored(lambda store: [c.id for c in store.conversations() if c.title == "new"])
-    assert desk.engine.last(SaveSnapshot).conversation == str(number)
+    fixture.state.show(-1, [])
+    fixture.answer(-1)
+    fixture.settle()
+    fixture.sessions.shut_down()
+    (number,) = fixture.stored(
+        lambda store: [c.id for c in store.conversations() if c.title == "new"]
+    )
+    assert fixture.engine.last(SaveSnapshot).conversation == str(number)
 
 
 def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
-    opened: Desk,
+    opened: SnapshotFixture,
 ) -> None:
     opened.answer(opened.ids[0])
     opened.ask(opened.ids[2])
@@ -209,7 +217,9 @@ def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
     assert opened.shown.resume is None
 
 
-def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(opened: Desk) -> None:
+def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(
+    opened: SnapshotFixture,
+) -> None:
     opened.ask(opened.ids[2])
     opened.settle()
     before = opened.engine.count(LoadSnapshot)
@@ -221,33 +231,37 @@ def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(open
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[2])
 
 
-def test_a_question_while_it_comes_back_queues_behind_it(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    desk.ask(desk.ids[0])
-    assert [type(c) for c in desk.commands] == [LoadSnapshot, Generate]
-    assert desk.engine.count(Cancel) == 0
-    assert desk.shown.resume is None
-    desk.engine.load_snapshot(4096, 4096, 4096)
-    desk.settle()
-    assert desk.taken == [True]
-    assert desk.shown.resume is None, "it was about the next message, which is under way"
-    desk.end_answer()
-    desk.open(desk.ids[1])
-    desk.settle()
-    assert desk.engine.count(Cancel) == 0, "it is long back"
+def test_a_question_while_it_comes_back_queues_behind_it(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    fixture.ask(fixture.ids[0])
+    assert [type(c) for c in fixture.commands] == [LoadSnapshot, Generate]
+    assert fixture.engine.count(Cancel) == 0
+    assert fixture.shown.resume is None
+    fixture.engine.load_snapshot(4096, 4096, 4096)
+    fixture.settle()
+    assert fixture.taken == [True]
+    assert fixture.shown.resume is None, "it was about the next message, which is under way"
+    fixture.end_answer()
+    fixture.open(fixture.ids[1])
+    fixture.settle()
+    assert fixture.engine.count(Cancel) == 0, "it is long back"
 
 
-def test_a_new_conversation_asks_for_nothing_before_its_first_answer(desk: Desk) -> None:
-    desk.load_model()
-    desk.state.show(desk.ids[0], [])
-    desk.state.show(None)
-    desk.ask(desk.ids[0])
-    assert [type(c) for c in desk.commands] == [Generate]
+def test_a_new_conversation_asks_for_nothing_before_its_first_answer(
+    fixture: SnapshotFixture,
+) -> None:
+    fixture.load_model()
+    fixture.state.show(fixture.ids[0], [])
+    fixture.state.show(None)
+    fixture.ask(fixture.ids[0])
+    assert [type(c) for c in fixture.commands] == [Generate]
 
 
-def test_another_branch_is_asked_for_after_the_one_before_was_saved(opened: Desk) -> None:
+def test_another_branch_is_asked_for_after_the_one_before_was_saved(
+    opened: SnapshotFixture,
+) -> None:
     opened.answer(opened.ids[0])
     opened.state.show(opened.ids[0], opened.state.branches[opened.ids[0]][:2])
     opened.settle()
@@ -258,7 +272,9 @@ def test_another_branch_is_asked_for_after_the_one_before_was_saved(opened: Desk
     ]
 
 
-def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(opened: Desk) -> None:
+def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(
+    opened: SnapshotFixture,
+) -> None:
     opened.ask(opened.ids[0])
     opened.sessions.shut_down()
     assert [type(c) for c in opened.commands[-2:]] == [Generate, SaveSnapshot]
@@ -266,23 +282,23 @@ def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(opened: De
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
 
 
-def test_leaving_gives_up_what_is_on_its_way_back(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    desk.sessions.shut_down()
-    assert desk.engine.last(Cancel).request == desk.engine.last(LoadSnapshot).request
-    assert desk.engine.count(SaveSnapshot) == 0
+def test_leaving_gives_up_what_is_on_its_way_back(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    fixture.sessions.shut_down()
+    assert fixture.engine.last(Cancel).request == fixture.engine.last(LoadSnapshot).request
+    assert fixture.engine.count(SaveSnapshot) == 0
 
 
-def test_a_deleted_conversation_is_not_saved(opened: Desk) -> None:
+def test_a_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.state.set_deleted([opened.ids[0]])
     opened.open(None)
     assert opened.engine.count(SaveSnapshot) == 0
 
 
-def test_another_model_begins_with_nothing_and_is_brought_there(opened: Desk) -> None:
+def test_another_model_begins_with_nothing_and_is_brought_there(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     opened.load_model()
@@ -292,7 +308,7 @@ def test_another_model_begins_with_nothing_and_is_brought_there(opened: Desk) ->
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
 
 
-def test_what_a_model_took_along_is_not_saved_for_the_next(opened: Desk) -> None:
+def test_what_a_model_took_along_is_not_saved_for_the_next(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.state.set_model(ModelStatus(ModelPhase.FAILED, MODEL))
     opened.load_model()
@@ -301,7 +317,7 @@ def test_what_a_model_took_along_is_not_saved_for_the_next(opened: Desk) -> None
 
 
 def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
-    opened: Desk,
+    opened: SnapshotFixture,
 ) -> None:
     opened.answer(opened.ids[0])
     opened.link.drain()
@@ -319,7 +335,7 @@ def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
 
 @pytest.mark.parametrize(("request_number", "changed"), [(0, True), (1000, False)])
 def test_adapters_that_change_nothing_now_cost_nothing(
-    opened: Desk, request_number: int, changed: bool
+    opened: SnapshotFixture, request_number: int, changed: bool
 ) -> None:
     asked = opened.engine.count(LoadSnapshot)
     opened.sessions.on_adapters_set(AdaptersSet(request_number, (), changed, 0))
@@ -327,7 +343,7 @@ def test_adapters_that_change_nothing_now_cost_nothing(
     assert opened.engine.count(LoadSnapshot) == asked
 
 
-def test_a_save_that_fails_is_told_until_one_succeeds(opened: Desk) -> None:
+def test_a_save_that_fails_is_told_until_one_succeeds(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     request = opened.engine.last(SaveSnapshot).request
@@ -345,24 +361,28 @@ def test_a_save_that_fails_is_told_until_one_succeeds(opened: Desk) -> None:
     assert all(opened.taken)
 
 
-def test_a_conversation_that_cannot_be_brought_back_is_left_as_it_is(desk: Desk) -> None:
-    desk.load_model()
-    desk.open(desk.ids[0])
-    desk.settle()
-    desk.engine.deliver(Failed(desk.engine.last(LoadSnapshot).request, "It has no template.", ""))
-    desk.settle()
-    assert desk.taken == [True]
-    assert desk.shown.resume is None
-    assert desk.resumes[-1] is None
+def test_a_conversation_that_cannot_be_brought_back_is_left_as_it_is(
+    fixture: SnapshotFixture,
+) -> None:
+    fixture.load_model()
+    fixture.open(fixture.ids[0])
+    fixture.settle()
+    fixture.engine.deliver(
+        Failed(fixture.engine.last(LoadSnapshot).request, "It has no template.", "")
+    )
+    fixture.settle()
+    assert fixture.taken == [True]
+    assert fixture.shown.resume is None
+    assert fixture.resumes[-1] is None
 
 
-def test_events_of_others_are_left_to_them(opened: Desk) -> None:
+def test_events_of_others_are_left_to_them(opened: SnapshotFixture) -> None:
     assert not opened.sessions.on_failed(Failed(999, "What?", ""))
     assert not opened.sessions.on_snapshot_loaded(SnapshotLoaded(999, 0, 0, 0, 0.0, 0.0, ""))
     assert not opened.sessions.on_snapshot_saved(SnapshotSaved(999, 1, 1, 0.1, 0))
 
 
-def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Desk) -> None:
+def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     opened.engine.save_snapshot()
@@ -378,7 +398,7 @@ def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Desk) 
     until(lambda: opened.shown.saved.size_bytes == 900)
 
 
-def test_deleting_what_is_saved_shows_that_it_is_gone(opened: Desk) -> None:
+def test_deleting_what_is_saved_shows_that_it_is_gone(opened: SnapshotFixture) -> None:
     opened.sessions.delete_saved()
     assert opened.shown.saved.deleting
     until(lambda: opened.shown.saved.size_bytes == 0)
@@ -386,7 +406,7 @@ def test_deleting_what_is_saved_shows_that_it_is_gone(opened: Desk) -> None:
     assert opened.deletes == [None]
 
 
-def test_what_cannot_be_deleted_is_said(opened: Desk) -> None:
+def test_what_cannot_be_deleted_is_said(opened: SnapshotFixture) -> None:
     opened.delete_error = PermissionError(13, "Permission denied")
     opened.sessions.delete_saved()
     until(lambda: opened.shown.saved.size_bytes == 700)
@@ -395,14 +415,14 @@ def test_what_cannot_be_deleted_is_said(opened: Desk) -> None:
     assert saved.remedy
 
 
-def test_deleting_a_conversation_deletes_what_was_read_of_it_alone(opened: Desk) -> None:
+def test_deleting_a_conversation_deletes_what_was_read_of_it_alone(opened: SnapshotFixture) -> None:
     first, second = opened.ids[:2]
     opened.sessions.forget([first, second])
     until(lambda: bool(opened.deletes))
     assert opened.deletes == [(str(first), str(second))]
 
 
-def test_a_deleted_conversation_is_not_saved_any_more(opened: Desk) -> None:
+def test_a_deleted_conversation_is_not_saved_any_more(opened: SnapshotFixture) -> None:
     first = opened.ids[0]
     opened.answer(first)
     saves = opened.engine.count(SaveSnapshot)
@@ -412,14 +432,14 @@ def test_a_deleted_conversation_is_not_saved_any_more(opened: Desk) -> None:
     until(lambda: bool(opened.deletes))
 
 
-def test_a_disk_that_does_not_answer_holds_up_no_conversation(desk: Desk) -> None:
-    desk.disk_answers.clear()
+def test_a_disk_that_does_not_answer_holds_up_no_conversation(fixture: SnapshotFixture) -> None:
+    fixture.disk_answers.clear()
     try:
-        desk.sessions.measure()
-        desk.archive.write(lambda store: store.create_conversation("Saved meanwhile"))
-        titles = desk.stored(lambda store: [c.title for c in store.conversations()])
+        fixture.sessions.measure()
+        fixture.archive.write(lambda store: store.create_conversation("Saved meanwhile"))
+        titles = fixture.stored(lambda store: [c.title for c in store.conversations()])
         assert "Saved meanwhile" in titles
     finally:
-        desk.disk_answers.set()
-    desk.settle()
-    assert desk.shown.saved.size_bytes == 700
+        fixture.disk_answers.set()
+    fixture.settle()
+    assert fixture.shown.saved.size_bytes == 700

@@ -17,7 +17,7 @@ from app.state.library import HubPhase
 from app.system import json_file
 from engine import CacheType, models_folder
 from hostile_hub import Fault, Hub, running
-from library_desk import Desk, found, offer
+from library_fixture import LibraryFixture, found, offer
 from stage import until
 
 
@@ -34,15 +34,15 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[LibraryFixture]:
+    made = LibraryFixture(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[Desk]:
-    made = Desk(tmp_path, hub.endpoint)
+def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[LibraryFixture]:
+    made = LibraryFixture(tmp_path, hub.endpoint)
     yield made
     made.close()
 
@@ -51,7 +51,7 @@ def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[Desk]:
 
 
 def test_a_download_is_offered_for_use_only_once_it_is_verified_and_looked_into(
-    online: Desk, hub: Hub, own: Path, tmp_path: Path
+    online: LibraryFixture, hub: Hub, own: Path, tmp_path: Path
 ) -> None:
     content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
     stored = hub.put("owner/name/Tiny-F32.gguf", content)
@@ -69,7 +69,7 @@ def test_a_download_is_offered_for_use_only_once_it_is_verified_and_looked_into(
 
 
 def test_a_file_with_the_wrong_hash_never_reaches_the_list(
-    online: Desk, hub: Hub, own: Path
+    online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     hub.put("owner/name/bad.gguf", b"GGUF" + bytes(4000))
     online.start()
@@ -84,7 +84,7 @@ def test_a_file_with_the_wrong_hash_never_reaches_the_list(
 
 
 def test_a_verified_file_this_version_cannot_run_is_not_offered(
-    online: Desk, hub: Hub, own: Path
+    online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     content = b"GGUF" + bytes(4000)
     stored = hub.put("owner/name/odd.gguf", content)
@@ -96,7 +96,7 @@ def test_a_verified_file_this_version_cannot_run_is_not_offered(
 
 
 def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
-    online: Desk, hub: Hub, own: Path
+    online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     online.free = 1_100_000_000
     online.start()
@@ -110,7 +110,7 @@ def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
 
 
 def test_room_promised_to_other_downloads_is_not_given_twice(
-    online: Desk, hub: Hub, own: Path
+    online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     online.free = 10_000
     content = b"GGUF" + bytes(6000)
@@ -130,13 +130,13 @@ def test_an_unfinished_download_is_taken_up_paused_by_the_next_start(
     content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
     stored = hub.put("owner/name/Tiny-F32.gguf", content)
     hub.faults.append(Fault(stall_after=len(content) // 2))
-    first = Desk(tmp_path, hub.endpoint)
+    first = LibraryFixture(tmp_path, hub.endpoint)
     first.start()
     first.library.download(offer("Tiny-F32.gguf", len(content), stored.sha256))
     until(lambda: hub.stalled.is_set() and first.library_state.downloads[0].done_bytes > 0)
     first.close()
     hub.released.set()
-    second = Desk(tmp_path, hub.endpoint)
+    second = LibraryFixture(tmp_path, hub.endpoint)
     second.start()
     until(lambda: bool(second.library_state.downloads))
     (left,) = second.library_state.downloads
@@ -151,7 +151,7 @@ def test_an_unfinished_download_is_taken_up_paused_by_the_next_start(
 
 
 def test_a_search_shows_repositories_and_the_files_of_the_one_that_is_opened(
-    online: Desk, hub: Hub
+    online: LibraryFixture, hub: Hub
 ) -> None:
     found(hub, "owner/Qwen3-GGUF")
     for form in ("Q4_K_M", "Q8_0", "Q4_0_8_8"):
@@ -170,7 +170,9 @@ def test_a_search_shows_repositories_and_the_files_of_the_one_that_is_opened(
     assert online.library_state.hub.open == ""
 
 
-def test_a_link_opens_its_repository_with_the_linked_file_first(online: Desk, hub: Hub) -> None:
+def test_a_link_opens_its_repository_with_the_linked_file_first(
+    online: LibraryFixture, hub: Hub
+) -> None:
     for form in ("Q4_K_M", "Q8_0"):
         hub.put(f"owner/name/Model-{form}.gguf", b"GGUF" + bytes(1000))
     online.start()
@@ -179,10 +181,10 @@ def test_a_link_opens_its_repository_with_the_linked_file_first(online: Desk, hu
     assert [each.format for each in online.library_state.hub.files] == ["Q8_0", "Q4_K_M"]
 
 
-def test_a_link_that_leads_nowhere_says_why(desk: Desk) -> None:
-    desk.library.hub.submit_link("https://example.org/readme.md")
-    assert desk.library_state.hub.phase is HubPhase.FAILED
-    assert desk.library_state.hub.remedy
+def test_a_link_that_leads_nowhere_says_why(fixture: LibraryFixture) -> None:
+    fixture.library.hub.submit_link("https://example.org/readme.md")
+    assert fixture.library_state.hub.phase is HubPhase.FAILED
+    assert fixture.library_state.hub.remedy
 
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence_and_the_rest_goes_on(
@@ -190,16 +192,16 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence_and_the_rest_goes_on(
 ) -> None:
     tiny.write(own / "own.gguf")
     hub.close()
-    desk = Desk(tmp_path, hub.endpoint)
-    desk.start()
-    desk.library.hub.search("qwen")
-    until(lambda: desk.library_state.hub.phase is HubPhase.FAILED)
-    assert desk.library_state.hub.error.endswith(".")
-    assert desk.names() == ["own.gguf"]
-    desk.close()
+    fixture = LibraryFixture(tmp_path, hub.endpoint)
+    fixture.start()
+    fixture.library.hub.search("qwen")
+    until(lambda: fixture.library_state.hub.phase is HubPhase.FAILED)
+    assert fixture.library_state.hub.error.endswith(".")
+    assert fixture.names() == ["own.gguf"]
+    fixture.close()
 
 
-def test_only_the_newest_question_is_answered(online: Desk, hub: Hub) -> None:
+def test_only_the_newest_question_is_answered(online: LibraryFixture, hub: Hub) -> None:
     hub.silent = True
     online.start()
     online.library.hub.search("alpha")
@@ -209,7 +211,7 @@ def test_only_the_newest_question_is_answered(online: Desk, hub: Hub) -> None:
     online.library.hub.search("beta")
     until(lambda: online.library_state.hub.phase is HubPhase.ANSWERED)
     hub.released.set()
-    until(lambda: not online.library.hub._asking)
+    until(lambda: not online.library.hub._workers)
     assert online.library_state.hub.query == "beta"
     assert [row.id for row in online.library_state.hub.results] == ["owner/beta-GGUF"]
 
@@ -217,37 +219,37 @@ def test_only_the_newest_question_is_answered(online: Desk, hub: Hub) -> None:
 # --- the catalog and settings -------------------------------------------------------------------
 
 
-def test_the_catalog_says_what_each_model_would_take(desk: Desk) -> None:
-    desk.start()
-    until(lambda: bool(desk.library_state.catalog))
-    desk.library.opened()
-    until(lambda: any(row.offer.memory for row in desk.library_state.catalog))
-    for row in desk.library_state.catalog:
+def test_the_catalog_says_what_each_model_would_take(fixture: LibraryFixture) -> None:
+    fixture.start()
+    until(lambda: bool(fixture.library_state.catalog))
+    fixture.library.opened()
+    until(lambda: any(row.offer.memory for row in fixture.library_state.catalog))
+    for row in fixture.library_state.catalog:
         assert (row.offer.memory is None) == bool(row.offer.problem)
 
 
 def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
-    desk: Desk, own: Path, tmp_path: Path
+    fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     path = tiny.write(own / "model.gguf", context=4096)
-    desk.start()
-    desk.library.model_index.inspect_files([path])
-    until(lambda: desk.row("model.gguf").memory is not None)
-    before = desk.row("model.gguf").memory
+    fixture.start()
+    fixture.library.model_index.inspect_files([path])
+    until(lambda: fixture.row("model.gguf").memory is not None)
+    before = fixture.row("model.gguf").memory
     values = ModelDefaults(context=512, temperature=0.25, cache=CacheType.Q8_0)
-    desk.library.defaults.show(path)
-    desk.library.defaults.change(path, values)
-    until(lambda: (view := desk.library_state.defaults) is not None and view.memory is not None
+    fixture.library.defaults.show(path)
+    fixture.library.defaults.change(path, values)
+    until(lambda: (view := fixture.library_state.defaults) is not None and view.memory is not None
           and view.memory.context == 512)  # fmt: skip
-    until(lambda: desk.row("model.gguf").memory.context == 512)
-    assert desk.row("model.gguf").memory.needed_bytes < before.needed_bytes
-    assert desk.row("model.gguf").own_settings
-    settings = desk.library.defaults.settings_for(path)
+    until(lambda: fixture.row("model.gguf").memory.context == 512)
+    assert fixture.row("model.gguf").memory.needed_bytes < before.needed_bytes
+    assert fixture.row("model.gguf").own_settings
+    settings = fixture.library.defaults.settings_for(path)
     assert (settings.context, settings.temperature) == (512, 0.25)
-    assert desk.library.defaults.whole(path).cache is CacheType.Q8_0
-    assert desk.library.defaults.settings_for(None) == Settings()
-    desk.settle()
-    kept = Desk(tmp_path)
+    assert fixture.library.defaults.whole(path).cache is CacheType.Q8_0
+    assert fixture.library.defaults.settings_for(None) == Settings()
+    fixture.settle()
+    kept = LibraryFixture(tmp_path)
     kept.start()
     kept.settle()
     assert kept.library.defaults.own(path) == values
@@ -257,14 +259,14 @@ def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
     kept.close()
 
 
-def test_unloading_says_how_much_came_back(desk: Desk) -> None:
-    desk.state.set_model(ModelStatus(freed_bytes=612_000_000))
-    assert desk.library_state.line.sentence == "Unloaded, 612 MB given back."
-    desk.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
-    assert desk.library_state.line is None
+def test_unloading_says_how_much_came_back(fixture: LibraryFixture) -> None:
+    fixture.state.set_model(ModelStatus(freed_bytes=612_000_000))
+    assert fixture.library_state.line.sentence == "Unloaded, 612 MB given back."
+    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
+    assert fixture.library_state.line is None
 
 
 def test_closing_twice_or_before_the_start_does_no_harm(qtbot: QtBot, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.library.close()
-    desk.close()
+    fixture = LibraryFixture(tmp_path)
+    fixture.library.close()
+    fixture.close()

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
-from app.state.snapshots import Resume, SavedReading, SessionState
+from app.state.snapshots import Resume, SavedSnapshots, SessionState
 from app.store.store import Conversation, Message, MessageState
 from engine import AdapterUse, ModelLoaded, Role
 
@@ -57,7 +57,7 @@ def sessions() -> SessionState:
     """The same of cached contexts."""
     state = SessionState()
     state.set_resume(Resume(1))
-    state.set_saved(SavedReading(5))
+    state.set_saved(SavedSnapshots(5))
     return state
 
 

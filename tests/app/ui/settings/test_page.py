@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTe
 from pytestqt.qtbot import QtBot
 
 from app.settings.table import GROUPS, SETTINGS, Settings
-from app.state.snapshots import SavedReading, SessionState
+from app.state.snapshots import SavedSnapshots, SessionState
 from app.ui.settings.about import Licence, LicenceView, contacts, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
 from app.ui.settings.page import ABOUT, Preferences
@@ -319,14 +319,14 @@ def test_saved_reading_shows_its_size_and_can_be_deleted(page: Page) -> None:
     page.preferences.delete_requested.connect(lambda: asked.append(True))
     saved, button = page.preferences.storage.saved, page.preferences.storage.saved.button
     assert not button.isEnabled()
-    page.session_state.set_saved(SavedReading(1_236_000_000))
+    page.session_state.set_saved(SavedSnapshots(1_236_000_000))
     assert button.text() == "Delete saved reading (1.2 GB)"
     assert "1.2 GB" in saved.words.text()
     button.click()
     assert asked == [True]
-    page.session_state.set_saved(SavedReading(1_236_000_000, deleting=True))
+    page.session_state.set_saved(SavedSnapshots(1_236_000_000, deleting=True))
     assert not button.isEnabled()
-    page.session_state.set_saved(SavedReading(0, error="It failed.", remedy="Try again."))
+    page.session_state.set_saved(SavedSnapshots(0, error="It failed.", remedy="Try again."))
     assert saved.words.text() == "Nothing is saved now."
     assert saved.problem.text() == "It failed. Try again."
 

@@ -1,4 +1,4 @@
-"""Sessions over a fake engine and a real store, and the hands of a person: for the tests of app.chat.snapshots."""
+"""Test fixture of app.chat.snapshots: Sessions with a fake engine, a real store and user actions."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ LOADED = ModelLoaded(1, MODEL, "Small", "llama", "4-bit", 1, 8192, 1, 1, "refere
 SESSION_COMMANDS = (LoadSnapshot, SaveSnapshot, Generate)
 
 
-class Desk:
+class SnapshotFixture:
     """Sessions over a fake engine and a real store with three conversations of two turns each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = Settings(system_prompt="Be brief.")
         self.size = 700
-        self.disk_answers = threading.Event()  # while not set, measuring takes
+        self.disk_answers = threading.Event()  # cleared: measuring blocks
         self.disk_answers.set()
         self.deletes: list[tuple[str, ...] | None] = []
         self.delete_error: OSError | None = None
@@ -115,7 +115,7 @@ class Desk:
             ids.append(made.id)
         return ids
 
-    # --- hands ------------------------------------------------------------------------------
+    # --- user actions -------------------------------------------------------------------------
 
     @property
     def engine(self) -> FakeEngine:
@@ -132,8 +132,8 @@ class Desk:
         return found[0]
 
     def settle(self) -> None:
-        """Wait for the store, the engine's events, and for a restore that is about to begin."""
-        for _ in range(2):  # what the store answers may have more for the files to do
+        """Wait for the store, the engine's events, and a restore that is about to start."""
+        for _ in range(2):  # results of the store may start more work on files
             done: list[int] = []
             self.archive.flush(done.append)
             until(lambda done=done: bool(done))
@@ -146,7 +146,7 @@ class Desk:
         return [t for t in self.link.findChildren(QTimer) if t.interval() == interval]
 
     def load_model(self) -> None:
-        loaded = replace(LOADED)  # another value, as every load gives
+        loaded = replace(LOADED)  # a new object, as for every load
         self.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=loaded))
 
     def branch(self, conversation: int) -> Sequence[Message]:
@@ -167,7 +167,7 @@ class Desk:
             self.state.show(conversation, self.branch(conversation))
 
     def ask(self, conversation: int, text: str = "And then?") -> None:
-        """An answer begins, as `app.chat.answers` begins one."""
+        """Start an answer as `app.chat.answers` does."""
         self.add(conversation, Role.USER, text)
         turns = turns_of(self.state.branches[conversation], self.settings.system_prompt)
         answer = self.add(conversation, Role.ASSISTANT, "")

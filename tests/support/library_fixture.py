@@ -1,4 +1,4 @@
-"""A library over folders of the test's own, with what it is wired to: for the tests of the library."""
+"""Test fixture of app.library: a Library over temporary folders, with its states."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LIMITS = Limits(stall_seconds=2.0, retry_seconds=0.01, attempts=2, margin_bytes=
 FREE = 10**12
 
 
-class Desk:
-    """A library with its states, over folders of the test's own."""
+class LibraryFixture:
+    """A library with its states, over temporary folders."""
 
     def __init__(self, folder: Path, endpoint: str = HUB, free: int = FREE) -> None:
         self.folder, self.free = folder, free
@@ -46,9 +46,9 @@ class Desk:
         until(lambda: self.library_state.searched)
 
     def settle(self) -> None:
-        """Wait until the thread of files has done what it was given, and its result is here."""
+        """Wait until the file worker is idle and its results were delivered."""
         self._wait()
-        self._wait()  # what came back may have had more to do
+        self._wait()  # the results may have started more work
 
     def _wait(self) -> None:
         done: list[bool] = []
@@ -79,6 +79,6 @@ def offer(name: str, size: int = 0, sha256: str = "") -> Offer:
 
 
 def found(hub: Hub, *repositories: str) -> None:
-    """What a search on the hub finds from now on."""
+    """Set the results of later searches on the hub."""
     rows = [{"id": name, "tags": ["gguf"], "downloads": 7} for name in repositories]
     hub.api["/api/models"] = Fault(body=json.dumps(rows).encode())
