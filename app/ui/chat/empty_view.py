@@ -53,7 +53,7 @@ class Drawing(QWidget):
 
 
 class EmptyView(QWidget):
-    """Shows the model with suggested prompts or, no_model a model, how to open one."""
+    """Shows the model with suggested prompts or, without a model, how to open one."""
 
     suggested = Signal(str)
     open_requested = Signal()

@@ -1,1 +1,1 @@
-"""The screen of models: installed files, downloads, catalog, hub search."""
+"""The model library screen: installed files, downloads, catalog and Hugging Face search."""

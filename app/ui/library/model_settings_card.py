@@ -1,6 +1,6 @@
-"""The card of one model's own settings: a field each, empty where the settings hold.
+"""Card of one model's setting overrides: a field per setting, empty if the app's default applies.
 
-While the context or the precision of the cache changes, the bar shows what the model would take.
+While the context length or the KV cache type changes, the bar shows the predicted memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.ui.widgets.units import number
 from engine import CacheType
 
 CARD_WIDTH = 372
-_TYPING_MILLISECONDS = 200
+_DEBOUNCE_MILLISECONDS = 200
 _FIELD_WIDTH = 132
 _NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
 _WHOLE = ("context", "top_k")
@@ -42,18 +42,18 @@ _PRECISIONS = (
 
 
 class ModelDefaultsCard(QWidget):
-    """Shows `LibraryState.defaults`; says what a person changes."""
+    """Shows `LibraryState.defaults`; emits the user's changes as signals."""
 
     changed = Signal(object)  # ModelDefaults
     closed = Signal()
-    resized = Signal()  # the card wants another height
+    resized = Signal()  # the size hint changed
 
     def __init__(self, library: LibraryState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._library = library
         self._values = AS_IN_SETTINGS
-        self._typing = QTimer(self, singleShot=True, interval=_TYPING_MILLISECONDS)
-        self._typing.timeout.connect(self._take)
+        self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
+        self._debounce.timeout.connect(self._commit)
         self.title = ElidedLabel(
             "", font(BODY, QFont.Weight.DemiBold), Qt.TextElideMode.ElideMiddle
         )
@@ -87,8 +87,8 @@ class ModelDefaultsCard(QWidget):
         field.setAccessibleName(row.label)
         field.setAccessibleDescription(row.help)
         field.setToolTip(row.help)
-        field.textEdited.connect(lambda: self._typing.start())
-        field.editingFinished.connect(self._take)
+        field.textEdited.connect(lambda: self._debounce.start())
+        field.editingFinished.connect(self._commit)
         return field
 
     def _precision_buttons(self) -> dict[CacheType | None, TextButton]:
@@ -149,10 +149,10 @@ class ModelDefaultsCard(QWidget):
     # --- showing --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Show what the state says; what is being typed stays."""
+        """Show the overrides of the state; unfinished typing is kept."""
         view = self._library.defaults
         if view is None:
-            self._typing.stop()
+            self._debounce.stop()
             return
         self._values = view.values
         self.title.setText(view.name)
@@ -170,11 +170,11 @@ class ModelDefaultsCard(QWidget):
         if name == "context" and not standard:
             field.setPlaceholderText("as much as fits")
         else:
-            field.setPlaceholderText(_plain(name, standard))
-        text = _plain(name, getattr(view.values, name))
-        if not self._typing.isActive() and self._parsed(name) != getattr(view.values, name):
+            field.setPlaceholderText(_field_text(name, standard))
+        text = _field_text(name, getattr(view.values, name))
+        if not self._debounce.isActive() and self._parsed(name) != getattr(view.values, name):
             field.setText(text)
-            self._judge(name)
+            self._validate(name)
 
     def _show_memory(self, view: DefaultsView) -> None:
         meter = predicted(view.memory)
@@ -192,39 +192,39 @@ class ModelDefaultsCard(QWidget):
 
     # --- changing -------------------------------------------------------------------------------
 
-    def _take(self) -> None:
-        """Tell what is typed, as far as it makes sense."""
-        self._typing.stop()
+    def _commit(self) -> None:
+        """Emit the typed values that are valid."""
+        self._debounce.stop()
         values = self._values
         for name in self.fields:
-            if self._judge(name):
+            if self._validate(name):
                 values = replace(values, **{name: self._parsed(name)})
-        self._tell(values)
+        self._emit_change(values)
 
     def _choose(self, kind: CacheType | None) -> None:
-        self._tell(replace(self._values, cache=kind))
+        self._emit_change(replace(self._values, cache=kind))
 
     def _reset(self) -> None:
         for field in self.fields.values():
             field.clear()
-        self._tell(AS_IN_SETTINGS)
+        self._emit_change(AS_IN_SETTINGS)
 
-    def _tell(self, values: ModelDefaults) -> None:
+    def _emit_change(self, values: ModelDefaults) -> None:
         if values != self._values:
             self._values = values
             self.changed.emit(values)
 
-    def _judge(self, name: str) -> bool:
-        """Whether a field holds a value in its range; it looks wrong when not."""
+    def _validate(self, name: str) -> bool:
+        """Whether a field is empty or valid; marks it as an error otherwise."""
         field, row = self.fields[name], SETTINGS[name]
         good = not field.text().strip() or self._parsed(name) is not None
         set_property(field, "wrong", not good)
-        low, high = _plain(name, row.low), _plain(name, row.high)
+        low, high = _field_text(name, row.low), _field_text(name, row.high)
         field.setToolTip(row.help if good else f"A number from {low} to {high}. {row.help}")
         return good
 
     def _parsed(self, name: str) -> float | int | None:
-        """The number in a field; None when it is empty or makes no sense."""
+        """The number in a field; None if it is empty, not a number or out of range."""
         text = self.fields[name].text().strip()
         try:
             if name in _WHOLE:
@@ -236,8 +236,8 @@ class ModelDefaultsCard(QWidget):
         return value if fits(name, value) else None
 
 
-def _plain(name: str, value: float | None) -> str:
-    """A value as its field shows it."""
+def _field_text(name: str, value: float | None) -> str:
+    """The text of a value in its field."""
     if value is None:
         return ""
     return number(int(value)) if name in _WHOLE else f"{value:g}"

@@ -1,7 +1,7 @@
-"""The page of models: what is here, what is coming, and where to get more.
+"""Model library page: installed models, downloads, the catalog and Hugging Face search.
 
-It reads two states and says what a person wants in signals; what it shows is made of views by
-`library_rows`, and the list below the search field makes widgets only for what can be seen.
+It turns the chat and library states into row views (`library_rows`) for a virtualised list, and
+emits the user's requests as signals.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.popover import Popover
 
 _SIDE = 24
-_SCROLL_BAR = 10  # pixels, kept free beside the head so that it lines up with the rows
+_SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
 
 
 class LibraryPage(QWidget):
-    """Listens to the states."""
+    """Search field above the list of row views; emits every request as a signal."""
 
-    opened = Signal()  # the page came into view
-    closed = Signal()  # the person is done with it
-    seen = Signal(object)  # tuple of paths: the files whose rows can be seen
+    opened = Signal()  # the page was shown
+    closed = Signal()  # the user closed the page
+    seen = Signal(object)  # tuple of paths: the files whose rows are visible
     use_requested = Signal(Path)
     cancel_load_requested = Signal()
     unload_requested = Signal()
@@ -61,10 +61,10 @@ class LibraryPage(QWidget):
     add_folder_requested = Signal()
     folder_removed = Signal(Path)
     open_file_requested = Signal()
-    files_dropped = Signal(object)  # tuple of paths, folders among them
+    files_dropped = Signal(object)  # tuple of file and folder paths
     searched = Signal(str)
     link_submitted = Signal(str)
-    repository_opened = Signal(str)  # empty: closed again
+    repository_opened = Signal(str)  # repository id; empty: closed
     defaults_opened = Signal(Path)
     defaults_changed = Signal(Path, object)  # ModelDefaults
     defaults_closed = Signal()
@@ -82,7 +82,7 @@ class LibraryPage(QWidget):
         self.drop_area = DropArea(self)
         self.card = ModelDefaultsCard(library)
         self.popover = Popover(self, self.card, CARD_WIDTH, "Settings of one model")
-        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._refresh_timer = QTimer(self, singleShot=True, interval=0)
         self.setFocusProxy(self.search)
         self._connect()
         self.refresh()
@@ -90,8 +90,8 @@ class LibraryPage(QWidget):
     def _make_parts(self) -> None:
         self.title = label("Models", "", HEADING)
         self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
-        self.room = label("", "secondary", SMALL)
-        self.room.setFont(figures(SMALL))
+        self.free_space = label("", "secondary", SMALL)
+        self.free_space.setFont(figures(SMALL))
         self.close_button = IconButton("close", "Back to the conversation")
         self.search = QLineEdit()
         self.search.setPlaceholderText("Find a model: name, link or repository")
@@ -119,7 +119,7 @@ class LibraryPage(QWidget):
         top = QHBoxLayout()
         top.addWidget(self.title)
         top.addStretch(1)
-        top.addWidget(self.room)
+        top.addWidget(self.free_space)
         top.addSpacing(8)
         top.addWidget(self.close_button)
         head = QWidget()
@@ -152,14 +152,14 @@ class LibraryPage(QWidget):
             changed.connect(self._refresh_soon)
         library.line_changed.connect(self._show_line)
         library.defaults_changed.connect(self._show_card)
-        self._soon.timeout.connect(self.refresh)
+        self._refresh_timer.timeout.connect(self.refresh)
         self.search.textChanged.connect(self._on_query)
         self.search.returnPressed.connect(self._submit)
         self.close_button.clicked.connect(self.closed)
         self.news_link.clicked.connect(self.line_acted)
         self.news_close.clicked.connect(self.line_closed)
         self.list.acted.connect(self._act)
-        self.list.seen_changed.connect(self._tell_seen)
+        self.list.seen_changed.connect(self._emit_seen)
         self.card.changed.connect(self._change_defaults)
         self.card.closed.connect(self.popover.close_card)
         self.card.resized.connect(self._fit_card)
@@ -183,19 +183,19 @@ class LibraryPage(QWidget):
             part.apply_palette(palette)
 
     def refresh(self) -> None:
-        """Show what the states hold."""
+        """Rebuild the rows from the states and the query."""
         library = self._library
         query = self.search.text().strip()
         self.list.set_views(library_rows.views(library, self._state.model, query))
         known = library.free_bytes >= 0
-        self.room.setText(f"{size(library.free_bytes)} free" if known else "")
+        self.free_space.setText(f"{size(library.free_bytes)} free" if known else "")
         if library.folders:
-            self.room.setToolTip(f"On the disk that holds {library.folders[0].path}")
-        self._tell_seen()
+            self.free_space.setToolTip(f"On the disk that holds {library.folders[0].path}")
+        self._emit_seen()
 
     def _refresh_soon(self) -> None:
         if self.isVisible():
-            self._soon.start()
+            self._refresh_timer.start()
 
     def _show_line(self) -> None:
         line = self._library.line
@@ -219,7 +219,7 @@ class LibraryPage(QWidget):
         if not self.popover.isHidden():
             self.popover.fit()
 
-    # --- what is wanted -------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------
 
     def _on_query(self) -> None:
         self._clear.setVisible(bool(self.search.text()))
@@ -228,9 +228,9 @@ class LibraryPage(QWidget):
 
     def _submit(self) -> None:
         if text := self.search.text().strip():
-            self._ask(text)
+            self._search_hub(text)
 
-    def _ask(self, text: str) -> None:
+    def _search_hub(self, text: str) -> None:
         if "/" in text:
             self.link_submitted.emit(text)
         else:
@@ -240,7 +240,7 @@ class LibraryPage(QWidget):
         if self._library.defaults is not None:
             self.defaults_changed.emit(self._library.defaults.path, values)
 
-    def _tell_seen(self) -> None:
+    def _emit_seen(self) -> None:
         if not self.isVisible():
             return
         keys = set(self.list.seen)
@@ -276,7 +276,7 @@ class LibraryPage(QWidget):
         elif (signal := of_path.get(action.verb)) is not None:
             signal.emit(about)
         elif action.verb is Verb.SEARCH:
-            self._ask(str(about))
+            self._search_hub(str(about))
         elif action.verb is Verb.JUMP:
             self.list.scroll_to(str(about))
         elif action.verb is Verb.OPEN_LINK:
@@ -337,13 +337,13 @@ class LibraryPage(QWidget):
 
 
 def _models_in(event: QDropEvent) -> tuple[Path, ...]:
-    """The model files and folders among what is dragged."""
+    """The dragged local paths that are folders or GGUF files."""
     paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
     return tuple(path for path in paths if path.suffix.lower() == ".gguf" or path.is_dir())
 
 
 def _open_page(address: str) -> None:
-    """Open a page about a licence in the browser."""
+    """Open an http or https address in the browser; other schemes are ignored."""
     url = QUrl(address)
     if url.scheme().lower() in ("http", "https"):
         QDesktopServices.openUrl(url)

@@ -1,7 +1,7 @@
-"""One row of the page of models: a name, a line about it, a memory bar, and one action.
+"""Row and heading widgets of the model library list.
 
-Its parts are made when a view first needs them and placed by hand, so a row costs little to make,
-to show again for another model, and to measure.
+Child widgets are positioned without a QLayout and the buttons are created on first use, so that a
+row is cheap to create, to reuse for another view, and to measure.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property
 
-WIDE = 600  # pixels; below this the memory bar stands under the words
+WIDE = 600  # pixels: in narrower rows the memory bar is below the text
 _PADDING = 11
 _GAP = 12
 _METER_WIDTH = 156
-_ACTION_WIDTH = 92  # the least, so that the buttons of a list stand in line
+_ACTION_WIDTH = 92  # pixels: minimum width, so that the buttons of a list align
 _LINE = 20
-_KEYS = (
+_NAVIGATION_KEYS = (
     Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Home,
     Qt.Key.Key_End, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown,
 )  # fmt: skip
 
 
 class LibraryRow(QWidget):
-    """Draws a `RowView`."""
+    """Shows a `RowView`: name, details, memory bar, one action, icons and a menu."""
 
     acted = Signal(object)  # Action
-    navigated = Signal(int)  # a key that moves between rows
-    entered_backwards = Signal()  # Shift+Tab came here from beyond the list
+    navigated = Signal(int)  # Qt.Key that moves the focus between or inside rows
+    entered_backwards = Signal()  # Shift+Tab moved the focus into the list from after its end
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -79,7 +79,7 @@ class LibraryRow(QWidget):
     # --- showing --------------------------------------------------------------------------------
 
     def show_view(self, view: RowView) -> None:
-        """Show another row, or the same one with other values."""
+        """Show a view, of the same row or of another one."""
         if view == self.view:
             return
         had_focus = self.focused() is not None
@@ -99,7 +99,7 @@ class LibraryRow(QWidget):
         parts = (view.badge, view.detail, view.status, view.note if view.name else "")
         meter = (view.meter.words, view.meter.under) if view.meter else ()
         self.setAccessibleDescription(". ".join(part for part in (*parts, *meter) if part))
-        self._place(self.width())
+        self._place_parts(self.width())
         if had_focus and self.focused() is None and (controls := self.controls()):
             controls[0].setFocus(Qt.FocusReason.OtherFocusReason)
         self.update()
@@ -148,14 +148,14 @@ class LibraryRow(QWidget):
             button.apply_palette(palette)
         self.update()
 
-    # --- placing --------------------------------------------------------------------------------
+    # --- layout ---------------------------------------------------------------------------------
 
     def height_for(self, width: int) -> int:
-        """How high the row is at a width, with the view it shows."""
-        return self._place(width)
+        """The height of the row at a width, for the current view."""
+        return self._place_parts(width)
 
-    def _place(self, width: int) -> int:
-        """Give every part its place; returns the height."""
+    def _place_parts(self, width: int) -> int:
+        """Set the geometry of all child widgets; returns the height."""
         view = self.view
         wide = width >= WIDE
         right = self._place_right(width)
@@ -179,17 +179,17 @@ class LibraryRow(QWidget):
             self.progress.setGeometry(left, y + 6, width - left, self.progress.height())
             y += 14
         if view.note or view.links:
-            beside = view.name and y < _PADDING + 2 * _LINE  # of the buttons
+            beside = view.name and y < _PADDING + 2 * _LINE  # the buttons are on the same lines
             y = self._place_note(left, right - _GAP if beside else width, y)
         return max(y, _PADDING + 2 * _LINE if view.name else 0) + _PADDING
 
     def _place_right(self, width: int) -> int:
-        """Menu, icons and action from the right; returns where they begin."""
+        """Place the menu, the icons and the action from the right; returns their left edge."""
         view, x, middle = self.view, width, _PADDING + _LINE
         if view.menu:
-            x = _put_before(self.more, x, middle) - 4
+            x = _place_left_of(self.more, x, middle) - 4
         for place in reversed(range(len(view.icons))):
-            x = _put_before(self.icons[place], x, middle)
+            x = _place_left_of(self.icons[place], x, middle)
         if view.action or view.status:
             part = self.action if view.action else self.status
             wanted = _size(part).width() if view.action else self.status.natural_width()
@@ -239,7 +239,7 @@ class LibraryRow(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place(self.width())
+        self._place_parts(self.width())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.view.ruled:
@@ -250,10 +250,10 @@ class LibraryRow(QWidget):
             painter.fillRect(rule, QColor(self._palette.hairline))
             painter.end()
 
-    # --- acting ---------------------------------------------------------------------------------
+    # --- actions --------------------------------------------------------------------------------
 
     def controls(self) -> list[QAbstractButton]:
-        """What can be pressed, the one action first, as the Tab key goes through it."""
+        """The visible buttons in Tab order, the main action first."""
         view = self.view
         found: list[QAbstractButton] = [self.action] if view.action else []
         found += self.icons[: len(view.icons)]
@@ -262,7 +262,7 @@ class LibraryRow(QWidget):
         return [*found, *self.links[: len(view.links)]]
 
     def focused(self) -> QAbstractButton | None:
-        """The control with the keyboard, if one of this row has it."""
+        """The control of this row with the keyboard focus, or None."""
         return next((each for each in self.controls() if each.hasFocus()), None)
 
     def _act(self, button: QAbstractButton) -> None:
@@ -271,7 +271,7 @@ class LibraryRow(QWidget):
             self.acted.emit(action)
 
     def menu(self) -> QMenu:
-        """The row's other actions, ready to be shown."""
+        """A new menu of the row's further actions."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for action in self.view.menu:
@@ -291,23 +291,23 @@ class LibraryRow(QWidget):
             self.menu().popup(event.globalPos())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if isinstance(event, QFocusEvent) and _came_backwards(event):
+        if isinstance(event, QFocusEvent) and _is_backtab(event):
             self.entered_backwards.emit()
-        key = _key_of(watched, event)
+        key = _navigation_key(watched, event)
         if key > 0:
             self.navigated.emit(key)
         return key != 0 or super().eventFilter(watched, event)
 
 
 class _ActionIcon(IconButton):
-    """An icon button that can become another one."""
+    """An icon button whose icon can be replaced."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("close", "", 18, parent)
         self._shown = LIGHT
 
     def show_icon(self, name: str) -> None:
-        """Show another icon."""
+        """Replace the icon."""
         self._name = name
         self.apply_palette(self._shown)
 
@@ -317,7 +317,7 @@ class _ActionIcon(IconButton):
 
 
 class LibraryHeading(QWidget):
-    """Draws a `HeadingView`."""
+    """Shows a `HeadingView`: text, a detail and links."""
 
     acted = Signal(object)  # Action
     navigated = Signal(int)
@@ -333,7 +333,7 @@ class LibraryHeading(QWidget):
         self.links: list[TextButton] = []
 
     def show_view(self, view: HeadingView) -> None:
-        """Show another heading."""
+        """Show a view, of the same heading or of another one."""
         if view == self.view:
             return
         self.view = view
@@ -345,7 +345,7 @@ class LibraryHeading(QWidget):
         for place, button in enumerate(self.links):
             _set_action(button, view.links[place] if place < len(view.links) else None, "")
         self.setAccessibleName(view.text)
-        self._place(self.width())
+        self._place_parts(self.width())
 
     def _link(self) -> TextButton:
         button = TextButton("", "link", parent=self)
@@ -355,14 +355,14 @@ class LibraryHeading(QWidget):
         return button
 
     def apply_palette(self, palette: Palette) -> None:
-        """Headings take their colours from the style sheet alone."""
+        """Do nothing: the style sheet sets all colours of a heading."""
 
     def height_for(self, width: int) -> int:
-        """How high the heading is."""
-        self._place(width)
+        """The height of the heading."""
+        self._place_parts(width)
         return 36 if self.view.small else 62
 
-    def _place(self, width: int) -> None:
+    def _place_parts(self, width: int) -> None:
         bottom = 34 if self.view.small else 54
         right = width
         for button in reversed(self.links[: len(self.view.links)]):
@@ -375,44 +375,44 @@ class LibraryHeading(QWidget):
         self.detail.setGeometry(text + 12, bottom - 21, max(right - text - 20, 0), 22)
 
     def controls(self) -> list[QAbstractButton]:
-        """What can be pressed."""
+        """The visible links in Tab order."""
         return list(self.links[: len(self.view.links)])
 
     def focused(self) -> QAbstractButton | None:
-        """The control with the keyboard, if it is of this heading."""
+        """The control of this heading with the keyboard focus, or None."""
         return next((each for each in self.controls() if each.hasFocus()), None)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place(self.width())
+        self._place_parts(self.width())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if isinstance(event, QFocusEvent) and _came_backwards(event):
+        if isinstance(event, QFocusEvent) and _is_backtab(event):
             self.entered_backwards.emit()
-        key = _key_of(watched, event)
+        key = _navigation_key(watched, event)
         if key > 0:
             self.navigated.emit(key)
         return key != 0 or super().eventFilter(watched, event)
 
 
-def _came_backwards(event: QFocusEvent) -> bool:
-    # Inside the list the keyboard is always given with the reason of Tab.
+def _is_backtab(event: QFocusEvent) -> bool:
+    # `LibraryList` always sets focus with TabFocusReason, so Backtab comes from outside the list.
     return event.gotFocus() and event.reason() is Qt.FocusReason.BacktabFocusReason
 
 
-def _key_of(button: QObject, event: QEvent) -> int:
-    """The key, when it moves between rows; -1 when it pressed the button; 0 for all else."""
+def _navigation_key(button: QObject, event: QEvent) -> int:
+    """The pressed navigation key; -1 if the event activated the button; 0 for other events."""
     if not isinstance(event, QKeyEvent) or event.type() is not QEvent.Type.KeyPress:
         return 0
     if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
         if isinstance(button, QAbstractButton) and not event.isAutoRepeat():
             button.click()
         return -1
-    return event.key() if event.key() in _KEYS and not event.modifiers() else 0
+    return event.key() if event.key() in _NAVIGATION_KEYS and not event.modifiers() else 0
 
 
 def _set_action(button: QAbstractButton, action: Action | None, about: str) -> None:
-    """Let a button say and mean an action; hide it when there is none."""
+    """Set a button's action, text and accessible name; hides the button without an action."""
     button.setVisible(action is not None)
     button.setProperty("action", action)
     if action is None:
@@ -425,13 +425,13 @@ def _set_action(button: QAbstractButton, action: Action | None, about: str) -> N
 
 
 def _size(part: QWidget) -> QSize:
-    """What a part wants, with the style it will be drawn in."""
+    """The size hint of a widget with the style sheet applied."""
     part.ensurePolished()
     return part.sizeHint()
 
 
-def _put_before(part: QWidget, x: int, middle: int) -> int:
-    """Place a part so that it ends at `x`, centred on a line; returns where it begins."""
+def _place_left_of(part: QWidget, x: int, middle: int) -> int:
+    """Place a widget left of `x`, vertically centred on `middle`; returns its left edge."""
     size = _size(part)
     part.setGeometry(x - size.width(), middle - size.height() // 2, size.width(), size.height())
     return x - size.width()

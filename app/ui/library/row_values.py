@@ -1,7 +1,7 @@
-"""What one row of the page of models shows, and what can be done with it: plain values.
+"""View models of the model library: rows, headings, memory bars and actions as plain values.
 
-The page turns its state into these, the list keeps those that can be seen on the screen, and a row
-only draws one: so thousands of rows cost no more than the dozen that are visible.
+The page builds them from its states, the list realises those in the viewport, and a row widget
+shows one: thousands of rows cost no more than the dozen that are visible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Verb(Enum):
-    """Everything a row can ask for."""
+    """The kind of an action; the page maps each to a signal."""
 
     USE = "use"
     CANCEL_LOAD = "cancel load"
@@ -37,29 +37,29 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do: what its button says, and about what."""
+    """One action of a row: its kind, its button's text and its argument."""
 
     verb: Verb
     text: str
-    about: object = None  # Path, Offer, id, address: what the verb needs
+    about: object = None  # the argument of the verb: Path, Offer, id or address
     icon: str = ""
-    name: str = ""  # for screen readers; empty: the text
+    name: str = ""  # accessible name; empty: the text
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A thin bar with words over it."""
+    """A thin bar with a label above it and optional text below it."""
 
     share: float
     words: str
     tip: str = ""
     tone: str = "secondary"
-    under: str = ""  # a second line of words, under the bar
+    under: str = ""  # text below the bar
 
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """One row; what is empty is not there."""
+    """One row; widgets of empty fields are hidden."""
 
     key: str
     name: str = ""
@@ -72,18 +72,18 @@ class RowView:
     note_tone: str = "secondary"
     links: tuple[Action, ...] = ()  # after the note
     meter: Meter | None = None
-    progress: float | None = None  # of what is under way
-    action: Action | None = None  # the one thing
-    status: str = ""  # in the action's place
+    progress: float | None = None  # of a download or a load, 0 to 1
+    action: Action | None = None  # the main action
+    status: str = ""  # shown instead of the action
     icons: tuple[Action, ...] = ()
     menu: tuple[Action, ...] = ()
     indent: int = 0
-    ruled: bool = True  # whether a hairline closes it
+    ruled: bool = True  # whether a separator is drawn below it
 
 
 @dataclass(frozen=True, slots=True)
 class HeadingView:
-    """The heading of a section, or of a family in it."""
+    """The heading of a section or, if `small`, of a model family inside it."""
 
     key: str
     text: str
@@ -92,17 +92,17 @@ class HeadingView:
     small: bool = False
 
 
-class LaterView(Protocol):
-    """A row whose words are put together only when it can be seen; equal to one that says the same."""
+class DeferredView(Protocol):
+    """A row view that is built only when it becomes visible; compares equal by its content."""
 
     @property
     def key(self) -> str:
-        """As of the row it becomes."""
+        """The key of the built row."""
         ...
 
-    def made(self) -> RowView:
+    def build(self) -> RowView:
         """The row."""
         ...
 
 
-View = RowView | HeadingView | LaterView
+View = RowView | HeadingView | DeferredView

@@ -1,7 +1,7 @@
-"""The page of models as rows: which sections there are, and what each row says and offers.
+"""Builds the rows of the model library from the state: pure functions from state to view models.
 
-Pure functions from the state to views. The first level is plain words; exact names, tokens and
-bytes are in the second line and the tooltips.
+Names and sizes are rounded in the visible text; exact names, token and byte counts are in the
+tooltips.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from app.ui.widgets.units import count, number, parameters, progress, speed, tim
 from engine import model_name
 
 INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"
-_MANY = 6  # models here, from which on the way to the catalog is long
+_JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
 _DOTS = " · "
 _UNDER = {Fit.FITS: "secondary", Fit.TIGHT: "warning", Fit.TOO_LARGE: "danger"}
 
 
 def views(library: LibraryState, model: ModelStatus, query: str) -> list[View]:
-    """The whole page; with a query only what it finds, here and on the hub."""
+    """All rows of the page; with a query only the matches, local and on Hugging Face."""
     words = query.casefold().split()
-    installed = [row for row in library.installed if _found(words, row.name, row.path.name)]
+    installed = [row for row in library.installed if _matches(words, row.name, row.path.name)]
     offered = [
         row
         for row in library.catalog
-        if _found(words, row.model.family, row.model.name, row.model.description)
+        if _matches(words, row.model.family, row.model.name, row.model.description)
     ]
     shown = [*downloading(library.downloads)]
     if installed or not words:
@@ -62,8 +62,10 @@ def views(library: LibraryState, model: ModelStatus, query: str) -> list[View]:
 def on_this_machine(
     rows: Sequence[InstalledRow], model: ModelStatus, searched: bool, catalog: bool
 ) -> Iterator[View]:
-    """The models there are, or a sentence that there is none."""
-    jump = (Action(Verb.JUMP, "Get a model", GET),) if len(rows) > _MANY and catalog else ()
+    """The section of installed models, or a note that there are none."""
+    jump = (
+        (Action(Verb.JUMP, "Get a model", GET),) if len(rows) > _JUMP_THRESHOLD and catalog else ()
+    )
     total = sum(row.size_bytes for row in rows)
     detail = f"{count(len(rows), 'model')}, {size(total)}" if rows else ""
     yield HeadingView(INSTALLED, "On this machine", detail, jump)
@@ -82,24 +84,24 @@ def on_this_machine(
 
 @dataclass(frozen=True, slots=True)
 class InstalledView:
-    """One model file as a row to be; there may be hundreds, and a dozen can be seen."""
+    """Deferred view of one installed model file: there may be hundreds, a dozen are visible."""
 
     row: InstalledRow
-    model: ModelStatus | None  # when it is about this file
+    model: ModelStatus | None  # set if this file is loaded, loading or failed to load
 
     @property
     def key(self) -> str:
-        """As of the row it becomes."""
+        """The key of the built row."""
         return f"file {self.row.path}"
 
-    def made(self) -> RowView:
-        """The row."""
-        return _resting_row(self.row) if self.model is None else _moving_row(self.row, self.model)
+    def build(self) -> RowView:
+        """The view of the row."""
+        return _idle_row(self.row) if self.model is None else _active_row(self.row, self.model)
 
 
-def _resting_row(row: InstalledRow) -> RowView:
-    """A file that is neither loaded nor on its way."""
-    note, tone = _trouble(row, None)
+def _idle_row(row: InstalledRow) -> RowView:
+    """The row of a file that is neither loaded nor being loaded."""
+    note, tone = _problem(row, None)
     shared = _facts(row)
     if row.state is FileState.UNKNOWN:
         shared.append("looking into the file")
@@ -108,7 +110,7 @@ def _resting_row(row: InstalledRow) -> RowView:
         name=row.name,
         name_tip=str(row.path),
         detail=_joined(*shared),
-        detail_tip=_exactly(row),
+        detail_tip=_exact_details(row),
         note=note,
         note_tone=tone,
         meter=predicted(row.memory),
@@ -117,9 +119,9 @@ def _resting_row(row: InstalledRow) -> RowView:
     )
 
 
-def _moving_row(row: InstalledRow, model: ModelStatus) -> RowView:
-    """The file that is loaded, on its way into memory, or could not be loaded."""
-    plain = _resting_row(row)
+def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
+    """The row of a file that is loaded, is being loaded or failed to load."""
+    plain = _idle_row(row)
     if model.phase is ModelPhase.LOADING and row.path == model.path:
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         return replace(
@@ -132,12 +134,12 @@ def _moving_row(row: InstalledRow, model: ModelStatus) -> RowView:
         return replace(
             plain,
             detail=_joined(*_facts(row)),
-            meter=_measured(row, model),
+            meter=_resident(row, model),
             action=None,
             status="In use",
             menu=_menu(row, in_use=True),
         )
-    note, tone = _trouble(row, model)
+    note, tone = _problem(row, model)
     return replace(plain, note=note, note_tone=tone)
 
 
@@ -146,19 +148,19 @@ def _facts(row: InstalledRow) -> list[str]:
     return [*facts, "own settings"] if row.own_settings else facts
 
 
-def _trouble(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
-    """What is wrong with a file, and in which tone; of a failed load too."""
+def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
+    """The error text of a file or of its failed load, and its tone."""
     if row.state is FileState.MISSING:
         return "The file is not there now. Its drive may be unplugged.", "warning"
     if row.state is FileState.BAD:
-        tone = "warning" if row.memory is not None else "danger"  # only too large for now
+        tone = "warning" if row.memory is not None else "danger"  # with `memory`: too large only
         return f"{row.problem} {row.remedy}".strip(), tone
     if model is not None and model.phase is ModelPhase.FAILED and model.error:
         return f"{model.error} {model.remedy}".strip(), "danger"
     return "", "secondary"
 
 
-def _exactly(row: InstalledRow) -> str:
+def _exact_details(row: InstalledRow) -> str:
     facts = _joined(
         row.format,
         row.architecture,
@@ -195,8 +197,8 @@ def predicted(memory: Memory | None) -> Meter | None:
     return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
 
 
-def _measured(row: InstalledRow, model: ModelStatus) -> Meter | None:
-    """The memory bar of the model in use: what the process holds, beside what was predicted."""
+def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
+    """The memory bar of the loaded model: measured resident memory and the prediction."""
     loaded = model.loaded
     if loaded is None:
         return None
@@ -217,7 +219,7 @@ def _measured(row: InstalledRow, model: ModelStatus) -> Meter | None:
 
 
 def downloading(rows: Sequence[Download]) -> list[View]:
-    """What is on its way, with a heading when there is anything."""
+    """The section of unfinished downloads; empty without any."""
     shown = [row for row in rows if row.phase not in (Phase.DONE, Phase.CANCELLED)]
     if not shown:
         return []
@@ -225,7 +227,7 @@ def downloading(rows: Sequence[Download]) -> list[View]:
 
 
 def download_row(row: Download) -> RowView:
-    """One download."""
+    """The row of one download."""
     name = model_name(Path(row.file))
     amount = progress(row.done_bytes, row.size_bytes)
     note, tone, links = "", "secondary", ()
@@ -274,11 +276,11 @@ def _download_words(row: Download, amount: str) -> str:
             return _joined(amount, fast or "nothing arrives", time_left(row.seconds_left))
 
 
-# --- getting one --------------------------------------------------------------------------------
+# --- catalog ------------------------------------------------------------------------------------
 
 
 def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
-    """The catalog, the models of a family together."""
+    """The catalog section, grouped by model family."""
     yield HeadingView(GET, "Get a model", "Chosen to run well here; search above for any other")
     for family, members in groupby(rows, key=lambda row: row.model.family):
         yield HeadingView(f"family {family}", family, small=True)
@@ -288,13 +290,13 @@ def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
 
 
 def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
-    """What a query finds in the catalog."""
+    """The catalog models that match a query."""
     yield HeadingView(GET, "Recommended")
     yield from map(catalog_row, rows)
 
 
 def catalog_row(row: CatalogRow) -> RowView:
-    """One model of the catalog."""
+    """The row of one catalog model."""
     model, offer = row.model, row.offer
     exact = _joined(
         model.format,
@@ -315,8 +317,8 @@ def catalog_row(row: CatalogRow) -> RowView:
         note=offer.problem or model.description,
         note_tone="warning" if offer.problem else "secondary",
         meter=None if offer.problem else predicted(offer.memory),
-        action=_get(offer),
-        status=_instead(offer),
+        action=_download_action(offer),
+        status=_offer_status(offer),
         menu=(_page_of(model.page()),),
     )
 
@@ -325,24 +327,24 @@ def _page_of(address: str) -> Action:
     return Action(Verb.OPEN_LINK, "Open its page in the browser", address)
 
 
-def _get(offer: Offer) -> Action | None:
-    """Downloading, where that makes sense."""
+def _download_action(offer: Offer) -> Action | None:
+    """The Download action; None if the model is present, downloading or unusable."""
     if offer.problem or offer.here or offer.coming:
         return None
     return Action(Verb.DOWNLOAD, "Download", offer)
 
 
-def _instead(offer: Offer) -> str:
+def _offer_status(offer: Offer) -> str:
     if offer.here:
         return "Here"
     return "On its way" if offer.coming else ""
 
 
-# --- the hub ------------------------------------------------------------------------------------
+# --- Hugging Face -------------------------------------------------------------------------------
 
 
 def on_the_hub(hub: Hub, query: str) -> Iterator[View]:
-    """What the hub says of a query; it is asked only when the person wants that."""
+    """The section of Hugging Face results; a request is sent only when the user starts it."""
     yield HeadingView(HUB, "On Hugging Face")
     again = Action(Verb.SEARCH, "Try again", query, name="Ask Hugging Face again")
     if hub.query != query or hub.phase is HubPhase.IDLE:
@@ -404,7 +406,7 @@ def _files(hub: Hub) -> Iterator[View]:
 
 
 def offer_row(offer: Offer, indent: int) -> RowView:
-    """One file of the hub, or behind a link."""
+    """The row of one downloadable file, from Hugging Face or from a link."""
     source = offer.source
     return RowView(
         key=f"offer {source.url or source.repository}/{source.file}",
@@ -419,8 +421,8 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         note=offer.problem,
         note_tone="warning",
         meter=None if offer.problem else predicted(offer.memory),
-        action=_get(offer),
-        status=_instead(offer),
+        action=_download_action(offer),
+        status=_offer_status(offer),
         menu=(_page_of(page_address(source.repository)),) if source.repository else (),
         indent=indent,
     )
@@ -430,7 +432,7 @@ def offer_row(offer: Offer, indent: int) -> RowView:
 
 
 def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
-    """Where models are looked for."""
+    """The section of folders that are scanned for models."""
     yield HeadingView(FOLDERS, "Folders", links=(Action(Verb.ADD_FOLDER, "Add a folder…"),))
     for row in rows:
         name = "Downloaded models" if row.own else row.path.name or str(row.path)
@@ -449,8 +451,8 @@ def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
         )
 
 
-def _found(words: Sequence[str], *texts: str) -> bool:
-    """Whether every word of a query is in one of the texts."""
+def _matches(words: Sequence[str], *texts: str) -> bool:
+    """Whether every word of a query occurs in the texts, ignoring case."""
     whole = " ".join(texts).casefold()
     return all(word in whole for word in words)
 

@@ -8,12 +8,12 @@ from app.state.library import Memory
 from app.system.byte_size import size
 from app.ui.widgets.units import number
 
-_TIGHT = 0.75  # of the memory there is; above this other programs feel it
-_MOST = 0.9  # what the engine may fill at most
+_TIGHT_SHARE = 0.75  # share of available memory above which other programs may be swapped out
+_MAX_SHARE = 0.9  # share of available memory that the engine may use at most
 
 
 class Fit(Enum):
-    """How a model fits in memory; the value is what a person reads."""
+    """Whether a model fits in memory; the value is the text shown to the user."""
 
     FITS = "fits in memory"
     TIGHT = "tight"
@@ -21,9 +21,11 @@ class Fit(Enum):
 
 
 def fit_of(memory: Memory) -> Fit:
-    """How a model fits that is not loaded."""
+    """Whether a model that is not loaded would fit in memory."""
     share = memory.needed_bytes / max(memory.available_bytes, 1)
-    return Fit.FITS if share <= _TIGHT else Fit.TIGHT if share <= _MOST else Fit.TOO_LARGE
+    return (
+        Fit.FITS if share <= _TIGHT_SHARE else Fit.TIGHT if share <= _MAX_SHARE else Fit.TOO_LARGE
+    )
 
 
 def memory_words(memory: Memory) -> str:

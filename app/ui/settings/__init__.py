@@ -1,1 +1,1 @@
-"""The settings screen."""
+"""The settings screen, with the About section and the list of keyboard shortcuts."""

@@ -1,4 +1,4 @@
-"""About the app: its version, whom it ever speaks to, and the licences of what it is made of."""
+"""About section: version, the servers the app may contact, and third-party licences."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
 from app.ui.widgets.controls import IconButton, TextButton, label
 
 _INDEX = "All parts"
-_LARGEST = 400_000  # characters of a licence that are shown
+_MAX_CHARACTERS = 400_000  # characters: longer licence texts are cut
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """The text of one licence, by the name of what it is for."""
+    """The name of a component and the path of its licence text."""
 
     name: str
     path: Path
 
 
 def licences(folder: Path) -> list[Licence]:
-    """The licence texts in a folder, by the part they belong to; in a bundle the index comes first.
+    """The licence texts below a folder, sorted by component; the index of a bundle comes first.
 
-    A bundle has a folder for each part, the fonts' texts lie beside each other.
+    A bundle has a subfolder per component; the licences of the fonts are files in the folder.
     """
     if not folder.is_dir():
         return []
@@ -58,7 +58,7 @@ def licences(folder: Path) -> list[Licence]:
 
 
 def contacts(settings: Settings) -> list[tuple[str, str]]:
-    """Every server the app may speak to, and when it does."""
+    """Every server the app may contact, and when."""
     host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
     when = "when you search for a model or download one"
     if is_loopback(host):
@@ -74,12 +74,12 @@ def contacts(settings: Settings) -> list[tuple[str, str]]:
 
 
 class AboutSection(QWidget):
-    """Plain facts, and a link to the licences."""
+    """Version, contacted servers, and a link to the licences."""
 
     licences_requested = Signal()
 
-    def __init__(self, *, some: bool) -> None:
-        """`some` is whether there are licences to read."""
+    def __init__(self, *, has_licences: bool) -> None:
+        """`has_licences` is whether licence texts are installed."""
         super().__init__()
         self.version = label(f"Tokonoma {__version__}", "", BODY)
         self.version.setFont(font(BODY, QFont.Weight.Medium))
@@ -90,7 +90,7 @@ class AboutSection(QWidget):
         self.contacts = _wrapped("")
         self.links = _wrapped("A link in an answer opens in your browser, when you click it.")
         self.licences = TextButton("Licences of everything inside", "link")
-        self.licences.setVisible(some)
+        self.licences.setVisible(has_licences)
         self.licences.clicked.connect(self.licences_requested)
         row = QHBoxLayout()
         row.setContentsMargins(0, 4, 0, 0)
@@ -104,13 +104,13 @@ class AboutSection(QWidget):
         layout.addLayout(row)
 
     def show_settings(self, settings: Settings) -> None:
-        """Name the servers these settings lead to."""
+        """List the servers that the app contacts with these settings."""
         lines = [f"•  {host}: {when}" for host, when in contacts(settings)]
         self.contacts.setText("\n".join(lines))
 
 
 class LicenceView(QWidget):
-    """The licences: names on one side, the text of one on the other."""
+    """Licence viewer: a list of components and the licence text of the selected one."""
 
     closed = Signal()
 
@@ -158,13 +158,13 @@ class LicenceView(QWidget):
         self.close_button.apply_palette(palette)
 
     def open(self) -> None:
-        """Show the first licence, if none is shown yet."""
+        """Select the first licence if none is selected, and focus the list."""
         if self.names.currentRow() < 0 and self._found:
             self.names.setCurrentRow(0)
         self.names.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Put the names above the text, or beside it."""
+        """Place the list above the text (narrow) or beside it."""
         direction = QBoxLayout.Direction
         self._parts.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
         self.names.setMaximumSize(*((16_777_215, 132) if narrow else (168, 16_777_215)))
@@ -174,7 +174,7 @@ class LicenceView(QWidget):
             text = self._found[row].path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             text = f"The text cannot be read: {error.strerror or error}."
-        self.text.setPlainText(text[:_LARGEST])
+        self.text.setPlainText(text[:_MAX_CHARACTERS])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -184,7 +184,7 @@ class LicenceView(QWidget):
 
 
 def _name_of(place: Path, texts: int) -> str:
-    """What a text is for; where its part has several `texts`, which of them it is."""
+    """The component of a licence file, with the file's path if it has several `texts`."""
     if place == Path("index.txt"):
         return _INDEX
     if len(place.parts) == 1:

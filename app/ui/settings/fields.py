@@ -1,7 +1,7 @@
-"""The fields of the settings page: a choice, a number, a line and a page of text.
+"""Input fields of the settings page: choice, number, single-line and multi-line text.
 
-Each says `picked` with a value that fits its setting, or `wrong` with a sentence while what is typed
-does not; an empty sentence takes it back. Nothing that does not fit is ever said.
+A field emits `picked` with a valid value only. It emits `wrong` with an error sentence when the
+typed text is invalid, and with an empty text when the error is resolved.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from app.ui.widgets.long_lines import folded, unfolded
 
 _NUMBER_WIDTH = 128
 _TEXT_WIDTH = 380
-_PAUSE_MILLISECONDS = 600
-_MOST_LETTERS = 2000  # of one line
+_DEBOUNCE_MILLISECONDS = 600
+_MAX_LENGTH = 2000  # maximum length of a single-line text
 
 
 class Segments(QFrame):
-    """One of a few choices, all in sight; arrow keys go from one to the next."""
+    """Segmented control: one of a few visible choices, selectable with the arrow keys."""
 
     picked = Signal(object)
     wrong = Signal(str)
@@ -55,14 +55,14 @@ class Segments(QFrame):
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
     def show_value(self, value: object) -> None:
-        """Show this choice."""
+        """Select a choice without emitting `picked`."""
         self.buttons[str(value)].setChecked(True)
 
 
 class _Line(QLineEdit):
-    """Says when it is done with; Esc takes back what was typed."""
+    """Line edit that reports Esc (revert) and Up, Down, Page Up and Page Down (steps)."""
 
-    taken_back = Signal()
+    reverted = Signal()
     stepped = Signal(int)
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
@@ -73,7 +73,7 @@ class _Line(QLineEdit):
             Qt.Key.Key_PageDown: -10,
         }
         if arg__1.key() == Qt.Key.Key_Escape and self.isModified():
-            self.taken_back.emit()
+            self.reverted.emit()
         elif arg__1.key() in steps:
             self.stepped.emit(steps[Qt.Key(arg__1.key())])
         else:
@@ -81,7 +81,7 @@ class _Line(QLineEdit):
 
 
 class LineField(QWidget):
-    """A line of text, saved when it is left or Enter is pressed."""
+    """Single-line text field; commits on Enter and when it loses the focus."""
 
     picked = Signal(object)
     wrong = Signal(str)
@@ -92,39 +92,39 @@ class LineField(QWidget):
         self._value: object = ""
         self.line = _Line()
         self.line.setFont(font(BODY))
-        self.line.setMaxLength(_MOST_LETTERS)
+        self.line.setMaxLength(_MAX_LENGTH)
         self.line.setMaximumWidth(_TEXT_WIDTH)
         self.line.setAccessibleName(setting.label)
         self.line.setAccessibleDescription(setting.help)
         self.line.editingFinished.connect(self._finish)
         self.line.textEdited.connect(self._on_edited)
-        self.line.taken_back.connect(lambda: self.show_value(self._value))
+        self.line.reverted.connect(lambda: self.show_value(self._value))
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.line, 1)
         layout.addStretch()
 
     def show_value(self, value: object) -> None:
-        """Show this value, in the place of what was typed."""
+        """Show a value and discard typed text."""
         self._value = value
-        self.line.setText(self._words(value))
+        self.line.setText(self._format(value))
         self.line.setCursorPosition(0)
-        self._tell("")
+        self._set_error("")
 
-    def _words(self, value: object) -> str:
+    def _format(self, value: object) -> str:
         return str(value)
 
-    def _read(self, text: str) -> tuple[object, str]:
-        """What the text says, and what is wrong with it."""
+    def _parse(self, text: str) -> tuple[object, str]:
+        """The value of a typed text, and an error sentence or an empty text."""
         stripped = text.strip()
         return stripped, self._setting.check(stripped) if self._setting.check else ""
 
     def _finish(self) -> None:
         if not self.line.isModified():
             return
-        value, wrong = self._read(self.line.text())
+        value, wrong = self._parse(self.line.text())
         if wrong:
-            self._tell(wrong)
+            self._set_error(wrong)
             return
         changed = value != self._value
         self.show_value(value)
@@ -132,25 +132,25 @@ class LineField(QWidget):
             self.picked.emit(value)
 
     def _on_edited(self, text: str) -> None:
-        if self.line.property("wrong") and not self._read(text)[1]:
-            self._tell("")
+        if self.line.property("wrong") and not self._parse(text)[1]:
+            self._set_error("")
 
-    def _tell(self, wrong: str) -> None:
+    def _set_error(self, wrong: str) -> None:
         set_property(self.line, "wrong", bool(wrong))
         self.wrong.emit(wrong)
 
 
 class NumberField(LineField):
-    """A number with its unit; the arrow keys change it."""
+    """Number field with a unit label; the arrow keys change the value."""
 
     def __init__(self, setting: Setting, *, whole: bool) -> None:
         super().__init__(setting)
         self._whole = whole
         self.line.setFont(figures(BODY))
         self.line.setFixedWidth(_NUMBER_WIDTH)
-        self.line.setToolTip(f"From {self._words(setting.low)} to {self._words(setting.high)}")
+        self.line.setToolTip(f"From {self._format(setting.low)} to {self._format(setting.high)}")
         self.line.stepped.connect(self._step)
-        self.unit = label(setting.unit, "secondary", SMALL)  # stands inside the field, at its end
+        self.unit = label(setting.unit, "secondary", SMALL)  # inside the field, at its end
         self.unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         inside = QHBoxLayout(self.line)
         inside.setContentsMargins(0, 0, 10, 0)
@@ -159,7 +159,7 @@ class NumberField(LineField):
         self.line.setTextMargins(0, 0, self.unit.sizeHint().width(), 0)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
 
-    def _words(self, value: object) -> str:
+    def _format(self, value: object) -> str:
         assert isinstance(value, int | float)
         locale = _locale()
         return (
@@ -168,7 +168,7 @@ class NumberField(LineField):
             else locale.toString(float(value), "g", 6)
         )
 
-    def _read(self, text: str) -> tuple[object, str]:
+    def _parse(self, text: str) -> tuple[object, str]:
         value, good = _locale().toDouble(text.strip())
         if not good:
             value, good = QLocale.c().toDouble(text.strip())
@@ -176,22 +176,22 @@ class NumberField(LineField):
         if fits and not (self._whole and value != int(value)):
             return (int(value) if self._whole else value), ""
         kind = "whole number" if self._whole else "number"
-        low, high = self._words(self._setting.low), self._words(self._setting.high)
+        low, high = self._format(self._setting.low), self._format(self._setting.high)
         return self._value, f"Choose a {kind} from {low} to {high}."
 
     def _step(self, steps: int) -> None:
-        value, wrong = self._read(self.line.text())
+        value, wrong = self._parse(self.line.text())
         if wrong or not isinstance(value, int | float):
             return
         moved = round(value + steps * self._setting.step, 6)
         moved = min(max(moved, self._setting.low), self._setting.high)
-        self.line.setText(self._words(int(moved) if self._whole else moved))
+        self.line.setText(self._format(int(moved) if self._whole else moved))
         self.line.setModified(True)
         self._finish()
 
 
 class _Area(QPlainTextEdit):
-    """Plain text, whatever is pasted."""
+    """Plain-text editor: pasted text loses its formatting."""
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         self.insertPlainText(folded(source.text()))
@@ -199,7 +199,7 @@ class _Area(QPlainTextEdit):
 
 
 class TextField(QFrame):
-    """A page of text, saved after a pause and when it is left."""
+    """Multi-line text field; commits after a pause in typing and when it loses the focus."""
 
     picked = Signal(object)
     wrong = Signal(str)
@@ -218,24 +218,24 @@ class TextField(QFrame):
         self.editor.installEventFilter(self)
         height = self.editor.fontMetrics().lineSpacing() * setting.lines
         self.editor.setFixedHeight(height + 4)
-        self._pause = QTimer(self, singleShot=True, interval=_PAUSE_MILLISECONDS)
-        self._pause.timeout.connect(self.finish)
-        self.editor.textChanged.connect(self._pause.start)
+        self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
+        self._debounce.timeout.connect(self.finish)
+        self.editor.textChanged.connect(self._debounce.start)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(10, 7, 4, 7)
         layout.addWidget(self.editor)
 
     def show_value(self, value: object) -> None:
-        """Show this text."""
+        """Show a text and discard typed text."""
         self._value = str(value)
         self.editor.blockSignals(True)
         self.editor.setPlainText(folded(self._value))
         self.editor.blockSignals(False)
-        self._pause.stop()
+        self._debounce.stop()
 
     def finish(self) -> None:
-        """Say what is written, if that is new."""
-        self._pause.stop()
+        """Emit `picked` if the text changed."""
+        self._debounce.stop()
         text = unfolded(self.editor.toPlainText())
         if text != self._value:
             self._value = text
@@ -257,7 +257,7 @@ Field = Segments | LineField | TextField
 
 
 def field_for(setting: Setting, default: object) -> Field:
-    """The field a setting is shown with."""
+    """Create the input field for a setting."""
     if setting.choices:
         return Segments(setting)
     if isinstance(default, int | float):
@@ -266,7 +266,7 @@ def field_for(setting: Setting, default: object) -> Field:
 
 
 def is_wide(setting: Setting, default: object) -> bool:
-    """Whether the field wants a line of its own."""
+    """Whether the field needs the full width, below the setting's name."""
     return isinstance(default, str) and not setting.choices
 
 

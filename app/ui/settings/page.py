@@ -1,4 +1,4 @@
-"""The settings page, built from the table of settings: what is changed holds and is saved at once."""
+"""Settings page, built from the table of settings; every valid change is applied at once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
 
 ABOUT = "About"
-_NARROW = 560  # pixels; below this a field stands under its words
-_SCROLL_BAR = 10  # pixels, kept free beside the head so that it lines up with the rows
+_NARROW = 560  # pixels: in a narrower page the fields are below their text
+_SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
 
 
 class ReloadLine(QFrame):
-    """Says that the model in use does not have the latest settings, and offers them to it."""
+    """Notice that the loaded model was loaded with older settings, with a Reload button."""
 
     reload_requested = Signal()
 
@@ -53,14 +53,14 @@ class ReloadLine(QFrame):
 
 
 class Preferences(QWidget):
-    """Says what the person changed; shows what it is told holds."""
+    """Shows the current settings; emits the user's changes as signals."""
 
-    changed = Signal(str, object)  # name of the setting, and a value that fits it
-    opened = Signal()  # the page came into view
-    closed = Signal()  # the person is done with it
-    delete_requested = Signal()  # all saved reading
+    changed = Signal(str, object)  # name and valid value of a setting
+    opened = Signal()  # the page was shown
+    closed = Signal()  # the user closed the page
+    delete_requested = Signal()  # delete all session snapshots
     folder_requested = Signal(Path)
-    reload_requested = Signal()  # the model in use, with the settings as they are
+    reload_requested = Signal()  # reload the model with the current settings
 
     def __init__(
         self, settings: Settings, session_state: SessionState, parent: QWidget | None = None
@@ -77,7 +77,7 @@ class Preferences(QWidget):
         self.reload_line = ReloadLine()
         self.storage = StorageSection(session_state)
         found = licences(paths.resources() / "licences")
-        self.about = AboutSection(some=bool(found))
+        self.about = AboutSection(has_licences=bool(found))
         self.licences = LicenceView(found)
         self.close_button = IconButton("close", "Back to the conversation")
         self._make_rows()
@@ -94,14 +94,14 @@ class Preferences(QWidget):
                 self.rows[name] = row
 
     def _lay_out(self) -> None:
-        """From the outside in: a widget that gets a parent is styled again with all within it."""
+        """Add parents before children: reparenting a widget restyles all of its descendants."""
         self._pages = QStackedWidget(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._pages)
         page = QWidget()
         self._pages.addWidget(page)
-        self._pages.addWidget(_beside_bar(Column(self.licences)))
+        self._pages.addWidget(_with_scroll_bar_margin(Column(self.licences)))
         self.view = QScrollArea(page)
         self.view.setFrameShape(QFrame.Shape.NoFrame)
         self.view.setWidgetResizable(True)
@@ -116,7 +116,7 @@ class Preferences(QWidget):
         content = QWidget()
         self._column = Column(content)
         self._column.setObjectName("rows")
-        self._column.setMinimumWidth(1)  # as wide as there is room, from the first moment on
+        self._column.setMinimumWidth(1)  # the viewport sets the width, also before the first show
         self.view.setWidget(self._column)
         self._fill(QVBoxLayout(content))
 
@@ -142,12 +142,12 @@ class Preferences(QWidget):
         self.storage.delete_requested.connect(self.delete_requested)
         self.storage.folder_requested.connect(self.folder_requested)
         self.about.licences_requested.connect(self.show_licences)
-        self.licences.closed.connect(self._leave_licences)
+        self.licences.closed.connect(self._close_licences)
         for stop in self.findChildren(QWidget):
             if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:
                 stop.installEventFilter(self)
 
-    # --- what the program asks ------------------------------------------------------------------
+    # --- called by the window and the wiring ----------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -156,14 +156,14 @@ class Preferences(QWidget):
         self.licences.apply_palette(palette)
 
     def show_settings(self, settings: Settings) -> None:
-        """Show the settings that hold now; what is being typed stays."""
+        """Show the current settings; unfinished typing is kept."""
         values = asdict(settings)
         for name, row in self.rows.items():
             row.show_value(values[name])
         self.about.show_settings(settings)
 
     def show_model(self, in_use: bool) -> None:
-        """A model was loaded with the settings as they are, or none is in use now."""
+        """Set whether a model is loaded, and hide the reload notice."""
         self._model_in_use = in_use
         self.reload_line.hide()
 
@@ -179,7 +179,7 @@ class Preferences(QWidget):
             self.reload_line.show()
         self.changed.emit(name, value)
 
-    def _leave_licences(self) -> None:
+    def _close_licences(self) -> None:
         self._pages.setCurrentIndex(0)
         self.about.licences.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -242,11 +242,11 @@ def _head(close_button: IconButton) -> QWidget:
     top.addWidget(title)
     top.addStretch(1)
     top.addWidget(close_button)
-    return _beside_bar(Column(content))
+    return _with_scroll_bar_margin(Column(content))
 
 
-def _beside_bar(column: Column) -> QWidget:
-    """A column that lines up with one that has a scroll bar beside it."""
+def _with_scroll_bar_margin(column: Column) -> QWidget:
+    """Add a right margin that aligns a column with one beside a scroll bar."""
     result = QWidget()
     layout = QHBoxLayout(result)
     layout.setContentsMargins(0, 0, _SCROLL_BAR, 0)
@@ -277,7 +277,7 @@ QRadioButton::indicator {{ width: 0; height: 0; border: none; }}
 QRadioButton:hover {{ color: {p.text}; }}
 QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
 QRadioButton:focus {{ border-color: {p.accent}; }}
-{_contrast(p) if line == 2 else ""}
+{_high_contrast_rules(p) if line == 2 else ""}
 QFrame#area {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}
@@ -295,8 +295,8 @@ QListWidget:focus::item:selected {{ border-color: {p.accent}; }}
 """
 
 
-def _contrast(p: Palette) -> str:
-    """Where there is one colour for everything, the choice is the filled one."""
+def _high_contrast_rules(p: Palette) -> str:
+    """Extra rules for high contrast: the checked choice is filled, focus is dashed."""
     return f"""
 QRadioButton:checked {{ color: {p.on_accent}; background: {p.accent}; }}
 QRadioButton:focus {{ border: 2px dashed {p.text}; }}

@@ -1,4 +1,4 @@
-"""One setting on the settings page: its name, what it does, its field, and the way back."""
+"""One row of the settings page: name, help text, input field and reset button."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _AT_LOAD = "Used when a model is loaded."
 
 
 class PreferenceRow(QWidget):
-    """Words on one side and the field on the other; below each other where it is narrow."""
+    """Name and help text beside the input field, or above it in a narrow window."""
 
-    changed = Signal(str, object)  # name and value, which fits
+    changed = Signal(str, object)  # name and valid value
 
     def __init__(self, name: str, setting: Setting, default: object) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class PreferenceRow(QWidget):
         self.reset.setFont(font(SMALL))
         self.reset.setAccessibleName(f"{setting.label}: back to default")
         kept = self.reset.sizePolicy()
-        kept.setRetainSizeWhenHidden(True)  # or the row would grow when a value changes
+        kept.setRetainSizeWhenHidden(True)  # keeps the row's height when the button appears
         self.reset.setSizePolicy(kept)
         self.reset.hide()
         self.field = field_for(setting, default)
@@ -43,8 +43,8 @@ class PreferenceRow(QWidget):
         self.problem.setWordWrap(True)
         self.problem.hide()
         self._lay_out()
-        self.reset.clicked.connect(lambda: self._pick(self._default))
-        self.field.picked.connect(self._take)
+        self.reset.clicked.connect(lambda: self._set_value(self._default))
+        self.field.picked.connect(self._commit)
         self.field.wrong.connect(self._show_problem)
         self.field.show_value(default)
 
@@ -69,7 +69,7 @@ class PreferenceRow(QWidget):
         self.set_narrow(False)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Put the field below the words, or beside them where it is small enough."""
+        """Place the field below the text (narrow window or wide field) or beside it."""
         below = narrow or self._wide_field
         direction = QBoxLayout.Direction
         self._line.setDirection(direction.TopToBottom if below else direction.LeftToRight)
@@ -78,21 +78,21 @@ class PreferenceRow(QWidget):
         self._line.setAlignment(self.field, side)
 
     def show_value(self, value: object) -> None:
-        """Show the value that holds; what is being typed and not finished stays."""
+        """Show the current value; unfinished typing is kept if the value has not changed."""
         if value != self._value:
             self._value = value
             self.field.show_value(value)
         self.reset.setVisible(value != self._default)
 
     def restore(self) -> None:
-        """Show the value that holds in the place of whatever was typed."""
+        """Show the current value and discard typed text."""
         self.field.show_value(self._value)
 
-    def _pick(self, value: object) -> None:
+    def _set_value(self, value: object) -> None:
         self.field.show_value(value)
-        self._take(value)
+        self._commit(value)
 
-    def _take(self, value: object) -> None:
+    def _commit(self, value: object) -> None:
         self._value = value
         self.reset.setVisible(value != self._default)
         self.changed.emit(self.name, value)

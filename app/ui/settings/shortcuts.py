@@ -1,4 +1,4 @@
-"""The list of keyboard shortcuts, made from the table of actions."""
+"""Card that lists the keyboard shortcuts of the table of actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CARD_WIDTH = 440
 
 
 def keys_of(action: Action) -> list[QKeySequence]:
-    """The keys of an action on this platform, Qt's own for it first."""
+    """The key sequences of an action on this platform, Qt's standard ones first."""
     keys: list[QKeySequence] = []
     if action.standard:
         standard = QKeySequence.StandardKey[action.standard]
@@ -27,7 +27,7 @@ def keys_of(action: Action) -> list[QKeySequence]:
 
 
 class Shortcuts(QWidget):
-    """Groups of rows: what it does, and its first key."""
+    """Grouped list of actions, each with its first key sequence."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

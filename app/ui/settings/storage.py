@@ -1,4 +1,4 @@
-"""What the app keeps on this machine: how much saved reading takes, and where everything lies."""
+"""Storage section: disk space used by cached conversations, and the paths of all app data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.ui.widgets.controls import ElidedLabel, TextButton, label
 from engine import models_folder, snapshots_folder
 
 
-class SavedReadingLine(QWidget):
-    """How much there is, and a way to delete it; listens to the state."""
+class SnapshotSizeLine(QWidget):
+    """Disk space used by session snapshots (cached conversations), and a button to delete them."""
 
     delete_requested = Signal()
 
@@ -44,7 +44,7 @@ class SavedReadingLine(QWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what the state says."""
+        """Show the size of the snapshots, the deletion in progress, or its error."""
         saved = self._state.saved
         if saved.deleting:
             words = "Deleting…"
@@ -64,14 +64,14 @@ class SavedReadingLine(QWidget):
         self.problem.setVisible(bool(saved.error))
 
     def set_narrow(self, narrow: bool) -> None:
-        """Put the button below the words, or beside them."""
+        """Place the button below the text (narrow) or beside it."""
         direction = QBoxLayout.Direction
         self._line.setDirection(direction.TopToBottom if narrow else direction.LeftToRight)
         self._line.setSpacing(6 if narrow else 24)
 
 
 class PlaceRow(QWidget):
-    """A file or folder, and a way to see it where it lies."""
+    """A file or folder path with a button that shows it in the file manager."""
 
     folder_requested = Signal(Path)
 
@@ -98,14 +98,14 @@ class PlaceRow(QWidget):
 
 
 class StorageSection(QWidget):
-    """The parts of the storage section that are no settings."""
+    """The rows of the Storage group that are not settings."""
 
     delete_requested = Signal()
     folder_requested = Signal(Path)
 
     def __init__(self, session_state: SessionState) -> None:
         super().__init__()
-        self.saved = SavedReadingLine(session_state)
+        self.saved = SnapshotSizeLine(session_state)
         self.saved.delete_requested.connect(self.delete_requested)
         self.places = [
             PlaceRow("Conversations", paths.database()),
@@ -123,5 +123,5 @@ class StorageSection(QWidget):
             layout.addWidget(place)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Make do with less width, or spread out again."""
+        """Switch between the narrow and the wide layout."""
         self.saved.set_narrow(narrow)

@@ -323,7 +323,7 @@ def test_the_card_tells_what_is_typed_and_keeps_nonsense_to_itself(
     assert changed.args[1].context == 4096
     field.clear()
     qtbot.keyClicks(field, "lots")
-    card._take()
+    card._commit()
     assert field.property("wrong") is True
     assert card._values.context == 4096
     with qtbot.waitSignal(shown.page.defaults_changed) as changed:
