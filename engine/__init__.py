@@ -1,6 +1,6 @@
-"""Inference for quantized GGUF models in this process: `Engine`, its messages, its errors.
+"""Public API of in-process inference for quantized GGUF models: `Engine`, messages, errors.
 
-This surface imports neither torch nor a model file reader, so a window can open before either.
+Importing it loads neither torch nor the GGUF reader, so the window can open before both.
 """
 
 from engine.errors import (

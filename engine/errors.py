@@ -1,25 +1,25 @@
-"""Everything that can go wrong in the engine, each with what to do about it.
+"""The engine's exception hierarchy; each error carries a message and a remedy.
 
 EngineError
-├── ModelFileError        the file is not a model, is damaged, or asks for absurd amounts
-│   └── UnsupportedModel  a sound file of an architecture, format or tokenizer we do not run
+├── ModelFileError        the file is not a model, is damaged, or declares absurd sizes
+│   └── UnsupportedModel  a valid file of an architecture, format or tokenizer we do not support
 ├── AdapterError          not an adapter, a damaged one, or one for another model
 ├── SnapshotError         a saved session that is damaged, or of another model, stack or version
 ├── OutOfMemory           the weights or the key/value cache do not fit this machine
-├── PromptTooLong         the prompt leaves no room for an answer in the context
-├── TemplateError         the chat template is missing, refuses the conversation, or runs away
-├── RequestError          the request itself makes no sense (an option out of range, no model loaded)
-└── Cancelled             not a fault: the caller asked to stop
+├── PromptTooLong         the prompt fills the context, so no token can be generated
+├── TemplateError         the chat template is missing, rejects the conversation, or exceeds a limit
+├── RequestError          the request is invalid (an option out of range, no model loaded)
+└── Cancelled             not a fault: the caller cancelled the request
 
-`str(error)` is one sentence that names what is wrong; `error.remedy` is one sentence that says
-what to do. Both are shown to a person as they are, so both are written for one.
+`str(error)` is one sentence that names the fault; `error.remedy` is one sentence that says what
+to do. The user reads both unchanged.
 """
 
 from __future__ import annotations
 
 
 class EngineError(Exception):
-    """A fault a person can act on: `str(error)` says what is wrong, `remedy` what to do."""
+    """A fault the user can act on: `str(error)` names the fault, `remedy` says what to do."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what)
@@ -36,19 +36,19 @@ class ModelFileError(EngineError):
 
 
 class UnsupportedModel(ModelFileError):
-    """A sound file that needs something this engine does not have."""
+    """A valid file whose architecture, format or tokenizer this engine does not support."""
 
 
 class AdapterError(EngineError):
-    """The file is no adapter, is damaged, or does not fit the model that is loaded."""
+    """The file is not an adapter, is damaged, or does not fit the loaded model."""
 
 
 class SnapshotError(EngineError):
-    """A saved session that cannot be used: damaged, or of another model, stack or version."""
+    """A saved session that is damaged or belongs to another model, adapter stack or version."""
 
 
 class OutOfMemory(EngineError):
-    """The model or its cache is larger than the memory that is free."""
+    """The model or its KV cache is larger than the free memory."""
 
 
 class PromptTooLong(EngineError):
@@ -56,12 +56,12 @@ class PromptTooLong(EngineError):
 
 
 class TemplateError(EngineError):
-    """The model's chat template is missing, refuses the conversation, or does not end."""
+    """The model's chat template is missing, rejects the conversation, or exceeds a limit."""
 
 
 class RequestError(EngineError):
-    """An option or command that cannot be carried out."""
+    """An invalid option or command."""
 
 
 class Cancelled(Exception):
-    """The caller asked to stop; raised between tokens, prefill chunks and loaded tensors."""
+    """The request was cancelled; raised between tokens, prefill chunks and loaded tensors."""

@@ -1,8 +1,8 @@
-"""Commands and events that cross the boundary between window and engine: plain values only.
+"""Commands to and events from the engine thread: frozen dataclasses of plain values.
 
-Commands are imperative, events say what happened. Each is a frozen dataclass of its own, built of
-`str int float bool Path`, enums, tuples of these, and the value types below. Every event names
-the request it answers; the sender chooses the request number, and never uses one twice.
+Commands are imperative, events are in the past tense. Fields are `str int float bool Path`, enums,
+tuples of these, and the value types below. Every event carries the id of the request it answers;
+the sender chooses the id and never reuses one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-# What a model thinks before it answers stands between these, at the beginning of its text.
+# Tags around a model's reasoning, which comes at the beginning of its text.
 THOUGHT_OPENS, THOUGHT_ENDS = "<think>", "</think>"
 
 
 class Role(Enum):
-    """Who wrote a turn; the value is the word chat templates use."""
+    """Author of a turn; the value is the role name in chat templates."""
 
     SYSTEM = "system"
     USER = "user"
@@ -24,21 +24,21 @@ class Role(Enum):
 
 
 class CacheType(Enum):
-    """How keys and values are held; the value is the name a command line and a snapshot use."""
+    """Storage type of the KV cache; the value is its name on the command line and in snapshots."""
 
-    F32 = "f32"  # exact: what the reference computes
+    F32 = "f32"  # exact: as the reference computes
     F16 = "f16"
     Q8_0 = "q8_0"  # 8 bits in blocks of 32 with an f16 scale, of rotated rows
 
 
-# It moves answers far less than 8-bit activations do, and is half of what halves take and read.
+# Its error is far smaller than that of 8-bit activations, at half the size and bandwidth of f16.
 DEFAULT_CACHE = CacheType.Q8_0
 
 
 class FinishReason(Enum):
     """Why generation ended."""
 
-    END = "end"  # the model said it was done
+    END = "end"  # the model generated an end token
     STOP = "stop"  # a stop string was reached
     LENGTH = "length"  # max_tokens were generated
     CONTEXT = "context"  # the context is full
@@ -47,7 +47,7 @@ class FinishReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a conversation as the template sees it."""
+    """One message of a conversation, as passed to the chat template."""
 
     role: Role
     text: str
@@ -55,11 +55,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn; the defaults suit small chat models.
+    """Sampler parameters; the defaults suit small chat models.
 
     temperature 0 is greedy, ties going to the lowest id. top_k 0, top_p 1, min_p 0, typical_p 1,
     repeat_penalty 1, frequency_penalty 0 and presence_penalty 0 each switch that step off.
-    seed -1 draws a fresh one. penalty_window counts the last tokens the penalties look at.
+    seed -1 picks a random seed. penalty_window is how many of the last tokens are penalized.
     """
 
     temperature: float = 0.7
@@ -76,7 +76,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class AdapterUse:
-    """One adapter of a stack: a GGUF file or a PEFT folder, and how strongly it is applied."""
+    """One LoRA adapter of a stack: a GGUF file or a PEFT folder, and its scale."""
 
     path: Path
     strength: float = 1.0  # -2 to 2; 0 changes nothing
@@ -84,32 +84,32 @@ class AdapterUse:
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """An adapter that is loaded."""
+    """Facts about a loaded LoRA adapter."""
 
     path: Path
     name: str
-    sha256: str  # of its tensors' file
+    sha256: str  # of the file with its tensors
     kind: str  # "GGUF" or "PEFT"
-    rank: int  # the largest of its pairs
-    targets: int  # matrices it changes
-    size_bytes: int  # held in memory
+    rank: int  # the largest of its A/B pairs
+    targets: int  # number of weight matrices it changes
+    size_bytes: int  # in memory
     strength: float
 
 
 class SlowReason(Enum):
-    """Why a part of a model is slower than this machine could run it."""
+    """Why a part of a model runs slower than this machine allows."""
 
-    EXPERTS = "experts"  # which experts a token passes is not known when a program is recorded
-    HEAD_NORMS = "head_norms"  # heads normed by weights of their own have no instruction
-    ADAPTED_EMBEDDING = "adapted_embedding"  # nor has an embedding that an adapter changes
+    EXPERTS = "experts"  # the routing of a token is not known when a program is recorded
+    HEAD_NORMS = "head_norms"  # programs have no instruction for norms with weights per head
+    ADAPTED_EMBEDDING = "adapted_embedding"  # nor for an embedding that an adapter changes
     NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
-    WRONG_KERNEL = "wrong_kernel"  # the check at load found it wrong here: the reference runs
-    WRONG_PROGRAM = "wrong_program"  # the check found the recorded program wrong here
+    WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
+    WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPart:
-    """A part of a model that does not run as fast as it could; the rest then runs op by op."""
+    """A part of a model without its fast path, and why."""
 
     reason: SlowReason
     part: str  # "experts", "token_embd.weight", or an op and a format: "linear Q4_0"
@@ -120,45 +120,45 @@ class SlowPart:
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """Load a model file, replacing the one that is loaded."""
+    """Load a model file, replacing the loaded model."""
 
     request: int
     path: Path
-    context: int = 0  # tokens; 0: the model's own, lowered until the cache fits in memory
+    context: int = 0  # tokens; 0: as trained, lowered until the KV cache fits in memory
     threads: int = 0  # 0: physical cores
     cache: CacheType = DEFAULT_CACHE
-    tokenizer: Path | None = None  # a tokenizer.json instead of the file's own vocabulary
+    tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadModel:
-    """Drop the loaded model and give its memory back."""
+    """Unload the model and return its memory to the system."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """Answer a conversation through the model's own chat template.
+    """Generate the answer to a conversation, formatted by the model's chat template.
 
-    When the last turn is the assistant's, its text is continued instead of answered. What the
-    conversation shares with the one before it is not computed again.
+    When the last turn is the assistant's, its text is continued instead of answered. The prefix
+    that the conversation shares with the cached tokens is not computed again.
     """
 
     request: int
     turns: tuple[Turn, ...]
     sampling: Sampling = Sampling()
-    max_tokens: int = 0  # 0: until the model ends or the context is full
+    max_tokens: int = 0  # 0: until an end token or a full context
     stop: tuple[str, ...] = ()
-    thinking: bool | None = None  # None: as the model's template has it
+    thinking: bool | None = None  # None: the template's default
 
 
 @dataclass(frozen=True, slots=True)
 class SetAdapters:
-    """Make this the stack of adapters, the first applied first; an empty one clears it.
+    """Replace the adapter stack, the first applied first; an empty one clears it.
 
-    Files that are loaded already are not read again. What was read of a conversation is forgotten
-    exactly when the stack has another effect than before. A new model begins without adapters.
+    Loaded adapter files are not read again. Cached context is discarded exactly when the new stack
+    has a different effect. A newly loaded model has no adapters.
     """
 
     request: int
@@ -167,25 +167,25 @@ class SetAdapters:
 
 @dataclass(frozen=True, slots=True)
 class LoadSnapshot:
-    """Bring the session as near to a conversation as what was saved of it, or of a branch, allows."""
+    """Restore the saved KV cache that shares the longest prefix with a conversation."""
 
     request: int
     turns: tuple[Turn, ...]
-    conversation: str  # the sender's name for it, as it was saved
+    conversation: str  # the id given to SaveSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Write what the session holds to a file, beside other work; nothing is written twice."""
+    """Write the session's KV cache to a file in the background, unless it is saved already."""
 
     request: int
-    conversation: str  # whose it is
-    budget_bytes: int  # of all snapshots together; the least recently used go first
+    conversation: str  # id of the conversation it belongs to
+    budget_bytes: int  # of all snapshots together; the least recently used are evicted
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop the request with this number; overtakes every other command."""
+    """Cancel the request with this id; overtakes every queued command."""
 
     request: int
 
@@ -198,7 +198,7 @@ Command = LoadModel | UnloadModel | Generate | SetAdapters | LoadSnapshot | Save
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a load has come."""
+    """Bytes of the model loaded so far."""
 
     request: int
     done_bytes: int
@@ -207,24 +207,24 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoaded:
-    """The model answers from now on."""
+    """The model is loaded and ready."""
 
     request: int
     path: Path
     name: str
     architecture: str
-    layout: str  # in words: "4-bit, groups of 32"
+    layout: str  # for users: "4-bit, groups of 32"
     parameters: int
     context: int  # tokens
     file_bytes: int
-    memory_bytes: int  # weights and cache as held now
-    kernels: str  # which kernels run, for the status line: "reference"
-    slow: tuple[SlowPart, ...]  # empty: all of it runs as fast as these kernels can
+    memory_bytes: int  # of weights and KV cache as allocated now
+    kernels: str  # names of the kernel backends, for the status line: "reference"
+    slow: tuple[SlowPart, ...]  # empty: every part has its fast path
     seconds: float
     resident_bytes: int = 0  # memory of the whole process, measured now
     cache: CacheType = DEFAULT_CACHE
-    template: str = ""  # a built-in one that stands in for the file's; "": the file has its own
-    vocabulary: str = ""  # where its words come from; "": the file's own keys
+    template: str = ""  # name of the built-in template in use; "": the file's template
+    vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,26 +232,26 @@ class ModelUnloaded:
     """No model is loaded any more."""
 
     request: int
-    freed_bytes: int = 0  # measured: what the process gave back
+    freed_bytes: int = 0  # measured decrease of the process's memory
     resident_bytes: int = 0  # memory of the whole process, measured now
 
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """How much of the prompt has been read."""
+    """Prefill progress: prompt tokens processed so far."""
 
     request: int
     done_tokens: int
     total_tokens: int
-    reused_tokens: int  # of done_tokens, those the cache already held
+    reused_tokens: int  # of done_tokens, those that were cached already
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The answer has come further, by a token or by text held back; never splits a character."""
+    """The answer grew by a token or by buffered text; never splits a character."""
 
     request: int
-    text: str  # empty where a token shows nothing, or nothing yet
+    text: str  # empty for a token without text, or whose text is still buffered
     generated_tokens: int  # so far
     context_used: int  # tokens
 
@@ -272,42 +272,42 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class AdaptersSet:
-    """The stack is as asked; `adapters` are those of the command, strengths included."""
+    """The adapter stack in effect; `adapters` are in the order of the command."""
 
     request: int
     adapters: tuple[AdapterInfo, ...]
-    changed: bool  # whether answers differ from now on
-    discarded_tokens: int  # of the session, that must be read again
-    slow: tuple[SlowPart, ...] = ()  # what the adapters slow down, besides the model's own
+    changed: bool  # whether the stack now has another effect on answers
+    discarded_tokens: int  # cached tokens dropped because of the change
+    slow: tuple[SlowPart, ...] = ()  # parts slowed down by the adapters, besides the model's own
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
-    """What of the conversation need not be read again, whatever it comes from."""
+    """How much of the conversation is in the KV cache now, restored or cached before."""
 
     request: int
-    restored_tokens: int  # read from a file now; 0: there was none, or the session held more
-    ready_tokens: int  # of the conversation, that the session holds
+    restored_tokens: int  # from a file; 0: there was none, or the session had more cached
+    ready_tokens: int  # of the conversation, that are cached
     total_tokens: int  # of the conversation
-    seconds: float  # that restoring took
+    seconds: float  # duration of the restore
     remaining_prefill_seconds: float  # estimate for the tokens not cached; 0: too few
-    refused: str  # one sentence: why what was saved could not be used; empty: nothing was refused
+    refused: str  # one sentence: why the saved file was rejected; empty: none was
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSaved:
-    """The session is on the disk. Comes when writing is done, other commands may end before it."""
+    """The session is on disk; later commands may finish before this event."""
 
     request: int
     tokens: int  # 0: there was nothing new to save
     size_bytes: int
     seconds: float
-    evicted: int  # older snapshots that made room
+    evicted: int  # number of older snapshots deleted to meet the budget
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The request could not be carried out; the engine goes on."""
+    """The request failed; the engine keeps running."""
 
     request: int
     message: str  # one sentence: what is wrong

@@ -1,11 +1,11 @@
-"""The desk: one loaded model, the session on it, its adapters, and the commands that need them.
+"""ModelHost: runs commands against the loaded model, its session and its adapters.
 
-The service makes one for each model it loads and drops it with the model. What a conversation is
-read to lives in the session; before another conversation takes its place, nothing is saved
-unasked: the window sends SaveSnapshot, since only it knows whose session it was.
+The service creates one for each model it loads. The session caches one conversation; when another
+replaces it, nothing is saved implicitly: the window sends SaveSnapshot, since only the window knows
+which conversation the session belongs to.
 
-Adapters stay in memory while the stack holds them, and the few that left it last, so that a switch
-flips at once; all go with the model. A file that changed on the disk is read again.
+Adapters of the stack stay in memory, and so do the last few removed from it, so that switching one
+back on is instant. All are freed with the model. A file that changed on disk is read again.
 """
 
 from __future__ import annotations
@@ -56,57 +56,57 @@ from engine.snapshot.store import Snapshots
 from engine.state.kv_cache import Cache
 
 Checkpoint = Callable[[], None]
-_SPARE_ADAPTERS = 4  # kept though no stack holds them
-_MEASURED = 16  # tokens a pass must have for its speed to say something
+_SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
+_MIN_TIMED_TOKENS = 16  # fewer tokens in a prefill give no reliable speed
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """An adapter in memory, and its files as they were when it was read."""
+class _CachedAdapter:
+    """An adapter in memory, with the stamps of its files from before they were read."""
 
     adapter: Adapter
     files: tuple[Stamp, ...]
 
 
 class ModelHost:
-    """A loaded model at work; used by the engine's thread only."""
+    """Runs commands against the loaded model; used by the engine thread only."""
 
     def __init__(
         self, model: LoadedModel, files: tuple[Stamp, ...], folder: Snapshots, saver: Saver
     ) -> None:
-        """`files` are the stamps of the model's files from before they were read."""
+        """`files` are the stamps of the model's files, taken before they were read."""
         self.model = model
         self.session: Session = model.new_session()
         self._folder = folder
         self._saver = saver
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
         self._restorer = SnapshotRestorer(folder, ModelFiles(paths, files, memory), model.tokenizer)
-        self._adapters: dict[Path, _Kept] = {}  # the one used last comes last
+        self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
         self._uses: tuple[AdapterUse, ...] = ()
-        self._recorded_alone = self.session.is_recorded  # as one program, without adapters
-        self._speed = 0.0  # tokens read a second; 0: not measured yet
-        # What is on the disk already: tokens, stack and file.
+        self._recorded_without_adapters = self.session.is_recorded
+        self._prefill_speed = 0.0  # tokens per second; 0: not measured yet
+        # Tokens, adapter stack key and file of the last snapshot.
         self._saved: tuple[list[int], str, Path] | None = None
 
     @property
-    def held_bytes(self) -> int:
-        """What dropping the desk would give back."""
-        kept = sum(kept.adapter.size_bytes for kept in self._adapters.values())
-        return self.model.plan.weights_bytes + self.session.cache_bytes + kept
+    def memory_bytes(self) -> int:
+        """Memory that unloading frees: weights, KV cache and adapters."""
+        adapters = sum(cached.adapter.size_bytes for cached in self._adapters.values())
+        return self.model.plan.weights_bytes + self.session.cache_bytes + adapters
 
     # --- answering ------------------------------------------------------------------------------
 
     def generate(
         self, command: Generate, checkpoint: Checkpoint, cancelled: Callable[[], bool]
     ) -> Iterator[PromptProgress | Text | Finished]:
-        """Answer a conversation, from the nearest of what is held and what was saved."""
+        """Generate an answer, reusing the longest cached or saved prefix of the conversation."""
         template = self.model.template
         continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
         write = template.render_continuation if continued else template.render
         text = write(command.turns, enable_thinking=command.thinking)
         fresh = self._ids(text, checkpoint)
         if len(fresh) < self.session.context:
-            self._bring(fresh, "", checkpoint)
+            self._restore_best(fresh, "", checkpoint)
         answer = Answer(
             self.session,
             self.model.tokenizer,
@@ -124,54 +124,57 @@ class ModelHost:
             yield event
 
     def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
-        # A pasted book takes seconds to cut into tokens.
+        # Tokenizing a very long prompt takes seconds.
         return BackgroundTask(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(
             checkpoint
         )
 
     def _note_speed(self, finished: Finished) -> None:
-        read = finished.prompt_tokens - finished.reused_tokens
-        whole = finished.generated_tokens or finished.reason is not FinishReason.CANCELLED
-        if whole and read >= _MEASURED and finished.prefill_seconds > 0:
-            self._speed = read / finished.prefill_seconds
+        processed = finished.prompt_tokens - finished.reused_tokens
+        complete = finished.generated_tokens or finished.reason is not FinishReason.CANCELLED
+        if complete and processed >= _MIN_TIMED_TOKENS and finished.prefill_seconds > 0:
+            self._prefill_speed = processed / finished.prefill_seconds
 
     # --- adapters -------------------------------------------------------------------------------
 
     def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
-        """Make this the stack; on any error, and when cancelled, the one before stays."""
+        """Replace the adapter stack; on any error, and when cancelled, it stays unchanged."""
         paths = dict.fromkeys(use.path for use in command.adapters)
-        kept = {path: self._adapter(path, checkpoint) for path in paths}
-        stack = Stack((kept[use.path].adapter, use.strength) for use in command.adapters)
+        loaded = {path: self._adapter(path, checkpoint) for path in paths}
+        stack = Stack((loaded[use.path].adapter, use.strength) for use in command.adapters)
         changed = stack.key != self.session.stack.key
-        forgotten = self.session.set_stack(stack)
-        self._keep(kept)
+        discarded = self.session.set_stack(stack)
+        self._cache_adapters(loaded)
         self._uses = command.adapters
-        return self.adapters(command.request, changed=changed, forgotten=forgotten)
+        return self.adapters(command.request, changed=changed, discarded=discarded)
 
-    def adapters(self, request: int, *, changed: bool = False, forgotten: int = 0) -> AdaptersSet:
-        """The stack as it is."""
+    def adapters(self, request: int, *, changed: bool = False, discarded: int = 0) -> AdaptersSet:
+        """The event that describes the current adapter stack."""
         entries = zip(self._uses, self.session.stack.entries, strict=True)
-        infos = tuple(_described(use, adapter) for use, (adapter, _) in entries)
-        slowed = self._recorded_alone and not self.session.is_recorded
+        infos = tuple(_adapter_info(use, adapter) for use, (adapter, _) in entries)
+        slowed = self._recorded_without_adapters and not self.session.is_recorded
         slow = adapter_obstacles(self.session.stack) if slowed else ()
-        return AdaptersSet(request, infos, changed, forgotten, slow)
+        return AdaptersSet(request, infos, changed, discarded, slow)
 
-    def _adapter(self, path: Path, checkpoint: Checkpoint) -> _Kept:
-        """From memory where the files are as they were, else from the disk."""
+    def _adapter(self, path: Path, checkpoint: Checkpoint) -> _CachedAdapter:
+        """The adapter from memory if its files are unchanged, else from disk."""
         files = _adapter_files(path)
         known = self._adapters.get(path)
         if known is not None and files and known.files == files:
             return known
         checkpoint()
         try:
-            return _Kept(lora.load_adapter(path, self.model.decoder.base, checkpoint), files)
+            return _CachedAdapter(
+                lora.load_adapter(path, self.model.decoder.base, checkpoint), files
+            )
         except (AdapterError, ModelFileError) as error:
             if path.name in str(error):
                 raise
-            # One of several may be at fault, so it must be named.
+            # The stack may have several adapters: name the faulty one.
             raise AdapterError(f"{path.name}: {error}", error.remedy) from error
 
-    def _keep(self, used: dict[Path, _Kept]) -> None:
+    def _cache_adapters(self, used: dict[Path, _CachedAdapter]) -> None:
+        """Keep `used` as the most recent adapters; drop all but a few of the others."""
         spare = [path for path in self._adapters if path not in used]
         for path in spare[: max(len(spare) - _SPARE_ADAPTERS, 0)]:
             del self._adapters[path]
@@ -182,15 +185,16 @@ class ModelHost:
     # --- saved sessions -------------------------------------------------------------------------
 
     def load_snapshot(self, command: LoadSnapshot, checkpoint: Checkpoint) -> SnapshotLoaded:
-        """Hold as much of a conversation as was saved of it, and say what is left to read."""
+        """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
         started = time.perf_counter()
         text = self.model.template.render(command.turns, add_generation_prompt=False)
         fresh = self._ids(text, checkpoint)
-        found = self._bring(fresh, command.conversation, checkpoint)
+        found = self._restore_best(fresh, command.conversation, checkpoint)
         seconds = time.perf_counter() - started
-        held = self.session.all_tokens
-        kept, followed = shared_prefix(self.model.tokenizer, fresh, held)
-        ready, total = min(kept, len(self.session.tokens)), kept + len(fresh) - followed
+        cached = self.session.all_tokens
+        shared_cached, shared_fresh = shared_prefix(self.model.tokenizer, fresh, cached)
+        ready = min(shared_cached, len(self.session.tokens))
+        total = shared_cached + len(fresh) - shared_fresh
         checkpoint()
         return SnapshotLoaded(
             command.request,
@@ -198,21 +202,21 @@ class ModelHost:
             ready,
             total,
             seconds,
-            self._reading_seconds(total - ready),
+            self._prefill_seconds(total - ready),
             found.refused,
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
-        """Have the session written as it is now; None: the event comes when that is done."""
+        """Start writing the session to disk; None: the saver delivers the event when done."""
         self._saver.wait(checkpoint)
         session = self.session
         if not session.tokens or self._is_saved():
             return SnapshotSaved(command.request, 0, 0, 0.0, 0)
-        held, stack = session.all_tokens, session.stack.key
+        tokens, stack = session.all_tokens, session.stack.key
         snapshots.check_budget(snapshot.session_bytes(session), command.budget_bytes)
 
         def saved(path: Path) -> None:
-            self._saved = held, stack, path
+            self._saved = tokens, stack, path
 
         self._saver.save(
             command.request,
@@ -232,10 +236,11 @@ class ModelHost:
     def _is_saved(self) -> bool:
         if self._saved is None:
             return False
-        held, stack, path = self._saved
-        return held == self.session.all_tokens and stack == self.session.stack.key and path.exists()
+        tokens, stack, path = self._saved
+        same = tokens == self.session.all_tokens and stack == self.session.stack.key
+        return same and path.exists()
 
-    def _bring(
+    def _restore_best(
         self, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
     ) -> RestoreResult:
         found = self._restorer.restore_best(self.session, fresh, conversation, checkpoint)
@@ -243,20 +248,20 @@ class ModelHost:
             self._saved = self.session.all_tokens, self.session.stack.key, found.path
         return found
 
-    def _reading_seconds(self, tokens: int) -> float:
-        """How long reading so many tokens will take; 0 for a few."""
-        if tokens < _MEASURED:
+    def _prefill_seconds(self, tokens: int) -> float:
+        """Estimated prefill time of this many tokens; 0 for a few."""
+        if tokens < _MIN_TIMED_TOKENS:
             return 0.0
-        if not self._speed:
-            self._speed = _quick_speed(self.model)
-        return tokens / self._speed
+        if not self._prefill_speed:
+            self._prefill_speed = _estimate_prefill_speed(self.model)
+        return tokens / self._prefill_speed
 
 
-def _quick_speed(model: LoadedModel) -> float:
-    """Tokens read a second, judged by one pass through one layer."""
+def _estimate_prefill_speed(model: LoadedModel) -> float:
+    """Prefill tokens per second, extrapolated from one forward pass through one layer."""
     decoder, config = model.decoder, model.config
     one = replace(decoder, blocks=decoder.blocks[:1])
-    tokens = torch.zeros(min(_MEASURED * 4, model.plan.context), dtype=torch.int64)
+    tokens = torch.zeros(min(_MIN_TIMED_TOKENS * 4, model.plan.context), dtype=torch.int64)
     cache = Cache(1, config.kv_heads, config.head_width, len(tokens), model.cache)
     started = time.perf_counter()
     with torch.inference_mode():
@@ -266,7 +271,7 @@ def _quick_speed(model: LoadedModel) -> float:
 
 
 def _adapter_files(path: Path) -> tuple[Stamp, ...]:
-    """The stamps of an adapter's files; none where they cannot be told."""
+    """The stamps of an adapter's files; empty if they cannot be read."""
     with suppress(OSError, AdapterError):
         folder = lora_peft.find_folder(path)
         return identity.stamps(
@@ -275,7 +280,7 @@ def _adapter_files(path: Path) -> tuple[Stamp, ...]:
     return ()
 
 
-def _described(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
+def _adapter_info(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
     return AdapterInfo(
         path=use.path,
         name=adapter.name,

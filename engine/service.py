@@ -1,8 +1,8 @@
-"""Engine: owns the thread, takes commands, delivers events.
+"""Engine: the thread that runs commands from a queue and delivers events.
 
-Everything heavy is imported inside functions that run on the engine's thread, so the window paints
-before torch is loaded. This is the one place that catches everything, panics of Rust libraries
-included, which are no `Exception`: it is logged, answered with `Failed`, and the thread lives on.
+Heavy modules are imported inside functions that run on the engine thread, so the window paints
+before torch is loaded. Only this module catches every exception, including panics of Rust
+libraries, which are not `Exception`: it logs them, delivers `Failed` and keeps the thread running.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """The engine thread: commands are carried out one by one, in the order they were sent.
+    """The engine thread: runs commands one at a time, in the order they were sent.
 
-    `deliver` is called on that thread, once per event, but for what ends SaveSnapshot, which comes
-    from the thread that writes; it must neither block nor raise. Every command but Cancel is over
-    with exactly one event of its request, the last to name it:
+    `deliver` is called once per event, on the engine thread; only the event that ends SaveSnapshot
+    is delivered on the thread that writes the file. It must neither block nor raise. Every command
+    except Cancel ends with exactly one final event, the last that carries its request id:
 
-    - LoadModel: ModelLoaded, or Failed, before which ModelUnloaded says that no model is left.
-      When cancelled: ModelUnloaded, or ModelLoaded for the model from before that is still there.
+    - LoadModel: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
+      When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
     - UnloadModel: ModelUnloaded.
     - Generate: Finished, or Failed.
-    - SetAdapters: AdaptersSet, or Failed, after which the stack is as it was. When cancelled:
-      AdaptersSet for the stack as it was.
-    - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded without any tokens.
+    - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
+      for the unchanged stack.
+    - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
     - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
-      nothing new to save, and when cancelled before it began: SnapshotSaved of 0 tokens.
+      nothing new to save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
 
-    Cancel is never answered itself; one for a request that neither runs nor waits does nothing.
+    Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
@@ -78,15 +78,15 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._commands: deque[Command] = deque()
         self._wake = threading.Condition()
-        self._running: Command | None = None  # the one being carried out
-        self._cancelled: set[int] = set()  # of those that run or wait
+        self._running: Command | None = None
+        self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
         self._host: ModelHost | None = None
         self._saver: Saver | None = None
         self._snapshots: Snapshots | None = None
 
     def start(self) -> None:
-        """Start the thread; returns at once. Commands sent before are carried out now."""
+        """Start the thread and return at once; it first runs the commands sent before."""
         assert self._thread is None, "the engine was started twice"
         if self._stopping:
             return
@@ -94,9 +94,9 @@ class Engine:
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Queue a command, from any thread; `Cancel` overtakes those that wait.
+        """Queue a command, from any thread; `Cancel` takes effect at once.
 
-        What is sent after `stop` is dropped without an answer.
+        Commands sent after `stop` are dropped without an event.
         """
         with self._wake:
             if self._stopping:
@@ -108,9 +108,9 @@ class Engine:
                 self._cancelled.add(command.request)
 
     def stop(self) -> None:
-        """Cancel what runs and what waits, end the thread and wait for it; for good.
+        """Cancel running and queued commands and join the thread; it cannot be restarted.
 
-        What was to be saved is saved all the same, and waited for. May be called more than once,
+        SaveSnapshot commands are still carried out and waited for. May be called more than once,
         and before `start`, but not from `deliver`.
         """
         with self._wake:
@@ -125,19 +125,19 @@ class Engine:
     def _run(self) -> None:
         try:
             _load_torch_library()
-        except BaseException:  # told by each command, whose own import of torch fails again
+        except BaseException:  # every command imports torch again and reports the failure
             log.exception("torch cannot be loaded")
-        while self._is_on():
+        while self._has_work():
             try:
                 while (command := self._next()) is not None:
-                    self._carry_out(command)
-                    self._forget(command)
-            except BaseException as fault:  # noqa: BLE001  nothing may end this thread unanswered
+                    self._run_command(command)
+                    self._mark_done(command)
+            except BaseException as fault:  # noqa: BLE001  every command must get its final event
                 self._fail_all(fault)
         self._shut_down()
 
-    def _carry_out(self, command: Command) -> None:
-        """Handle a command to its last event; a fault in handling it is that event."""
+    def _run_command(self, command: Command) -> None:
+        """Handle a command up to its final event; an exception is reported as `Failed`."""
         try:
             self._handle(command)
         except Cancelled:
@@ -147,21 +147,21 @@ class Engine:
         except BaseException as fault:  # noqa: BLE001  a panic is no Exception
             self._fail(command, memory_error(fault) or _unexpected(fault))
 
-    def _is_on(self) -> bool:
+    def _has_work(self) -> bool:
         with self._wake:
             return not self._stopping or bool(self._commands)
 
     def _unanswered(self) -> list[Command]:
-        """The command that runs and those that wait; the caller has the lock."""
+        """Running and queued commands; the caller must hold the lock."""
         return [*([] if self._running is None else [self._running]), *self._commands]
 
-    def _forget(self, command: Command) -> None:
+    def _mark_done(self, command: Command) -> None:
         with self._wake:
             self._running = None
             self._cancelled.discard(command.request)
 
     def _fail_all(self, fault: BaseException) -> None:
-        """Answer what runs and what waits, after a fault outside of any one command."""
+        """Fail running and queued commands after an exception outside the handling of one."""
         error = _unexpected(fault)
         with self._wake:
             unanswered = self._unanswered()
@@ -171,18 +171,18 @@ class Engine:
                 self._fail(command, error)
             except BaseException:
                 log.exception("request %d cannot be answered", command.request)
-            self._forget(command)
+            self._mark_done(command)
 
     def _shut_down(self) -> None:
-        """Let what is being saved be written, and give everything back."""
+        """Wait for the saver and unload the model."""
         try:
             self._wait_for_saver()
             self._unload()
         except BaseException:
-            log.exception("the engine did not give everything back")
+            log.exception("the engine did not release all memory")
 
     def _next(self) -> Command | None:
-        """The next command; None when the engine is to stop and nothing waits."""
+        """Wait for the next command; None when the engine stops and the queue is empty."""
         with self._wake:
             while not self._commands and not self._stopping:
                 self._wake.wait()
@@ -197,24 +197,24 @@ class Engine:
             case LoadModel():
                 self._load(command, checkpoint)
             case UnloadModel():
-                self._deliver(self._unloaded(command.request))
+                self._deliver(self._unload_measured(command.request))
             case Generate():
                 checkpoint()
                 cancelled = partial(self._is_cancelled, command.request)
-                for event in self._required().generate(command, checkpoint, cancelled):
+                for event in self._loaded_host().generate(command, checkpoint, cancelled):
                     self._deliver(event)
             case SetAdapters():
                 checkpoint()
-                self._deliver(self._required().set_adapters(command, checkpoint))
+                self._deliver(self._loaded_host().set_adapters(command, checkpoint))
             case LoadSnapshot():
                 checkpoint()
-                self._deliver(self._required().load_snapshot(command, checkpoint))
+                self._deliver(self._loaded_host().load_snapshot(command, checkpoint))
             case SaveSnapshot():
                 checkpoint()
-                if (saved := self._required().save_snapshot(command, checkpoint)) is not None:
+                if (saved := self._loaded_host().save_snapshot(command, checkpoint)) is not None:
                     self._deliver(saved)
             case Cancel():
-                pass  # `send` has noted it
+                pass  # handled in `send`
             case _:
                 assert_never(command)
 
@@ -225,18 +225,18 @@ class Engine:
         from engine.snapshot.store import Snapshots
 
         def unload() -> None:
-            self._wait_for_saver(checkpoint)  # which still reads the session that is to go
+            self._wait_for_saver(checkpoint)  # it still reads the cache of the old session
             self._unload()
 
         checkpoint()
-        files = _stamps(command.path)  # before they are read
+        files = _stamps(command.path)  # taken before the files are read
         model = load(
             command.path,
             context=command.context,
             threads=command.threads,
             cache=command.cache,
             tokenizer_file=command.tokenizer,
-            reclaimable=0 if self._host is None else self._host.held_bytes,
+            reclaimable=0 if self._host is None else self._host.memory_bytes,
             progress=lambda done, total: self._deliver(LoadProgress(command.request, done, total)),
             checkpoint=checkpoint,
             before_weights=unload,
@@ -247,13 +247,13 @@ class Engine:
         self._host = ModelHost(model, files, self._snapshots, self._saver)
         self._deliver(_loaded(command.request, model))
 
-    def _required(self) -> ModelHost:
+    def _loaded_host(self) -> ModelHost:
         if self._host is None:
             raise RequestError("No model is loaded.", "Choose a model first.")
         return self._host
 
-    def _unloaded(self, request: int) -> ModelUnloaded:
-        """Drop the model, once its session is not being written any more."""
+    def _unload_measured(self, request: int) -> ModelUnloaded:
+        """Wait for the saver, unload the model and measure the memory freed."""
         before = resident_memory()
         self._wait_for_saver()
         self._unload()
@@ -277,7 +277,7 @@ class Engine:
 
     def _checkpoint(self, command: Command) -> Callable[[], None]:
         def checkpoint() -> None:
-            # A stop does not keep a session from being saved.
+            # Stopping the engine does not cancel a save.
             stopping = self._stopping and not isinstance(command, SaveSnapshot)
             if stopping or command.request in self._cancelled:
                 raise Cancelled
@@ -285,12 +285,12 @@ class Engine:
         return checkpoint
 
     def _on_cancelled(self, command: Command) -> None:
-        """The event that ends a command which changed nothing, or not all it was to."""
+        """Deliver the final event of a cancelled command."""
         request, host = command.request, self._host
         match command:
-            case Generate():  # cancelled before it began
-                held = 0 if host is None else len(host.session.tokens)
-                self._deliver(_nothing_said(request, held))
+            case Generate():  # cancelled before it started
+                cached = 0 if host is None else len(host.session.tokens)
+                self._deliver(_cancelled_before_start(request, cached))
             case SetAdapters():
                 unchanged = AdaptersSet(request, (), changed=False, discarded_tokens=0)
                 self._deliver(unchanged if host is None else host.adapters(request))
@@ -300,7 +300,7 @@ class Engine:
                 self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
-            case _:  # whatever model is still there; the window is told which
+            case _:  # a load was cancelled before the previous model was unloaded
                 self._deliver(_loaded(request, host.model))
 
     def _fail(self, command: Command, error: EngineError) -> None:
@@ -308,7 +308,7 @@ class Engine:
         if isinstance(command, LoadModel) and self._host is None:
             self._deliver(ModelUnloaded(command.request, 0, resident_memory()))
             if self._is_cancelled(command.request):
-                return  # given up anyway: that was the last word
+                return  # the load was cancelled: ModelUnloaded is its final event
         self._deliver(Failed(command.request, str(error), error.remedy))
 
 
@@ -334,14 +334,14 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
 
 
 def _stamps(path: Path) -> tuple[Stamp, ...]:
-    """Of a model's files; none where one is missing, which the loader tells better."""
+    """Stamps of a model's files; empty if one is missing, which the loader reports."""
     try:
         return stamps(model_parts(path))
     except OSError:
         return ()
 
 
-def _nothing_said(request: int, context_used: int) -> Finished:
+def _cancelled_before_start(request: int, context_used: int) -> Finished:
     return Finished(
         request,
         FinishReason.CANCELLED,
@@ -357,15 +357,16 @@ def _nothing_said(request: int, context_used: int) -> Finished:
 def _unexpected(error: BaseException) -> EngineError:
     log.error("unexpected fault", exc_info=error)
     return EngineError(
-        f"The engine hit a fault of its own ({type(error).__name__}: {error}).",
-        "Try again; if it comes back, the log has the details.",
+        f"The engine hit an internal error ({type(error).__name__}: {error}).",
+        "Try again; if it happens again, see the log for details.",
     )
 
 
 def _load_torch_library() -> None:
-    """Map torch's largest library without holding the interpreter lock, then import torch.
+    """Load torch's largest library without holding the GIL, then import torch.
 
-    `import torch` alone would freeze the window for a third of a second while it links.
+    `import torch` alone would hold the GIL for a third of a second while the library is linked,
+    and freeze the window.
     """
     if sys.platform == "linux" and (spec := importlib.util.find_spec("torch")) and spec.origin:
         library = Path(spec.origin).parent / "lib" / "libtorch_cpu.so"

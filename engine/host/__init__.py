@@ -1,1 +1,1 @@
-"""The host machine: memory, cores, background tasks."""
+"""Host machine: available memory, CPU cores, background tasks."""

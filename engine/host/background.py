@@ -1,7 +1,7 @@
-"""Work done beside the engine's thread, so that Cancel is looked at while it runs.
+"""BackgroundTask: runs uninterruptible work on a helper thread while polling for cancellation.
 
-For work that cannot be interrupted from inside: building a tokenizer, or cutting a pasted book
-into tokens. What is given up runs to its end unheard.
+For calls that take no checkpoint, such as building a tokenizer or tokenizing a very long prompt.
+After a cancellation the work runs to its end and its result is discarded.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_PATIENCE = 0.02  # seconds between two looks at Cancel
+_POLL_SECONDS = 0.02  # between two calls of the checkpoint
 
 
 class BackgroundTask(Generic[T]):
-    """One piece of work on a thread of its own, begun at once."""
+    """One function call on a new thread, started at once."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
         self._done: list[T] = []
         self._failed: BaseException | None = None
-        # A daemon: a person who quits does not wait for work nobody wants any more.
+        # A daemon thread: quitting does not wait for work whose result is discarded.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property
     def failed(self) -> BaseException | None:
-        """What the work has raised, if it has."""
+        """The exception the work raised, if any."""
         return self._failed
 
     def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
-        """Wait until the work has ended, however it has; raises what `checkpoint` raises."""
+        """Wait until the work has returned or raised; raises only what `checkpoint` raises."""
         while self._thread.is_alive():
             checkpoint()
-            self._thread.join(_PATIENCE)
+            self._thread.join(_POLL_SECONDS)
 
     def result(self, checkpoint: Callable[[], None] = lambda: None) -> T:
-        """What the work returned or raised; `checkpoint` may raise `Cancelled` while it is awaited."""
+        """Wait and return the result, or raise the work's exception or `checkpoint`'s."""
         self.wait(checkpoint)
         if self._failed is not None:
             raise self._failed
@@ -47,5 +47,5 @@ class BackgroundTask(Generic[T]):
     def _run(self) -> None:
         try:
             self._done.append(self._work())
-        except BaseException as error:  # noqa: BLE001  told to whoever asks for the result
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
             self._failed = error

@@ -1,7 +1,7 @@
-"""How much memory this process holds, and how much of it and how many cores it may use.
+"""Memory in use, available memory and CPU cores of this process, cgroup limits included.
 
-The operating system's own figures are corrected by what a container or a service manager allows:
-a program that believes in 256 GB inside a 4 GB limit is ended without a word.
+The limits of a container or service manager are applied to the operating system's figures: a
+process that plans with 256 GB under a 4 GB cgroup limit is killed without an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.errors import OutOfMemory
 
 
 def available_memory() -> int:
-    """Bytes this process can take without pushing anything out: free, or freed at no cost."""
+    """Bytes this process can allocate without swapping: free memory and reclaimable page cache."""
     if sys.platform == "darwin":
         return _macos_memory()
     if sys.platform == "win32":
@@ -25,9 +25,9 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes this process keeps from others: what it wrote, without pages of files it only maps.
+    """Resident bytes of this process, without pages of mapped files.
 
-    A model file that is mapped or a library costs nothing that the system cannot take back.
+    The system can reclaim the pages of a mapped model file or library at any time.
     """
     if sys.platform == "darwin":
         return _macos_footprint()
@@ -37,7 +37,7 @@ def resident_memory() -> int:
 
 
 def memory_error(error: BaseException) -> OutOfMemory | None:
-    """What to tell a person when `error` means that memory ran out; None for other errors."""
+    """`error` as OutOfMemory if it is a failed allocation; None for other errors."""
     # torch reports a failed allocation as a plain RuntimeError.
     refused = isinstance(error, RuntimeError) and "allocate" in str(error)
     if not refused and not isinstance(error, MemoryError):
@@ -49,13 +49,13 @@ def memory_error(error: BaseException) -> OutOfMemory | None:
 
 
 def give_back_memory() -> None:
-    """Return what was freed to the system; glibc keeps some 300 MB of a large vocabulary else."""
+    """Return freed heap memory to the system; glibc would keep 300 MB of a large vocabulary."""
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))
 
 
 def physical_cores() -> int:
-    """Cores this process may run on; two threads of one core count once."""
+    """Physical cores this process may run on; hyper-threads of one core count once."""
     if sys.platform == "darwin":
         return _macos_cores()
     if sys.platform == "win32":
@@ -64,13 +64,13 @@ def physical_cores() -> int:
 
 
 def linux_memory(root: Path = Path("/")) -> int:
-    """The kernel's estimate, or what is left of this process's control groups if that is less."""
+    """The smaller of MemAvailable and the memory left under this process's cgroup limits."""
     free = _meminfo(root / "proc/meminfo")
-    return min([free, *_group_memory(root)])
+    return min([free, *_cgroup_memory(root)])
 
 
 def linux_resident(root: Path = Path("/")) -> int:
-    """Anonymous and shared pages; where the kernel tells no kinds, all resident but file pages."""
+    """RssAnon and RssShmem; on kernels without these, resident minus shared pages."""
     kinds = {"RssAnon:": 0, "RssShmem:": 0}
     for line in _text(root / "proc/self/status").splitlines():
         name, _, value = line.partition("\t")
@@ -83,10 +83,10 @@ def linux_resident(root: Path = Path("/")) -> int:
 
 
 def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
-    """Cores behind the processor numbers in `allowed`, no more than the group's share of time."""
+    """Physical cores of the CPU numbers in `allowed`, at most the cgroup's CPU quota."""
     folder = root / "sys/devices/system/cpu"
     cores = {_core(folder / f"cpu{number}/topology", number) for number in allowed}
-    return max(1, min([len(cores), *_group_cores(root)]))
+    return max(1, min([len(cores), *_cgroup_cores(root)]))
 
 
 # --- Linux --------------------------------------------------------------------------------------
@@ -100,31 +100,31 @@ def _meminfo(path: Path) -> int:
 
 
 def _core(topology: Path, number: int) -> tuple[str, str]:
-    """What tells a core from others; its own number where the system keeps that to itself."""
+    """Package and core id of a CPU; its CPU number where the topology is not readable."""
     package, core = _text(topology / "physical_package_id"), _text(topology / "core_id")
     return (package, core) if package and core else ("", str(number))
 
 
-def _group_memory(root: Path) -> list[int]:
-    """Bytes left under every limit above this process, in either version of control groups."""
+def _cgroup_memory(root: Path) -> list[int]:
+    """Bytes left under each cgroup memory limit (v1 or v2) of this process and its parents."""
     left: list[int] = []
-    for folder in _group_folders(root, "memory"):
+    for folder in _cgroup_folders(root, "memory"):
         for limit_file, used_file, cache_name in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
             limit, used = _text(folder / limit_file), _text(folder / used_file)
             if limit.isdigit() and used.isdigit():
-                # Pages of files nobody has touched lately count as used but are given up first.
+                # Inactive page cache counts as used but is reclaimed first.
                 cached = _statistic(folder / "memory.stat", cache_name)
                 left.append(max(int(limit) - int(used) + cached, 0))
     return left
 
 
-def _group_cores(root: Path) -> list[int]:
-    """Whole cores that each limit on processor time above this process amounts to."""
+def _cgroup_cores(root: Path) -> list[int]:
+    """Each cgroup CPU quota of this process and its parents, rounded up to whole cores."""
     cores: list[int] = []
-    for folder in _group_folders(root, "cpu"):
+    for folder in _cgroup_folders(root, "cpu"):
         quota, _, period = _text(folder / "cpu.max").partition(" ")
         if not period:
             quota = _text(folder / "cpu.cfs_quota_us")
@@ -134,8 +134,8 @@ def _group_cores(root: Path) -> list[int]:
     return cores
 
 
-def _group_folders(root: Path, controller: str) -> list[Path]:
-    """The folders that may limit this process, from its own group up to the top one."""
+def _cgroup_folders(root: Path, controller: str) -> list[Path]:
+    """The cgroup folders that may limit this process, from its cgroup up to the root."""
     folders: list[Path] = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -160,7 +160,7 @@ def _statistic(path: Path, name: str) -> int:
 
 
 def _text(path: Path) -> str:
-    """A small system file's text; empty where there is none or it may not be read."""
+    """The text of a small system file; empty if it is missing or not readable."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -171,7 +171,7 @@ def _text(path: Path) -> str:
 
 
 def _macos_memory() -> int:
-    """Free, inactive and purgeable pages; a quarter of all memory where the kernel does not say.
+    """Free, inactive and purgeable pages; a quarter of all memory if the call fails.
 
     Source: vm_statistics64 in xnu's osfmk/mach/vm_statistics.h; HOST_VM_INFO64 is flavor 4.
     """
@@ -191,7 +191,7 @@ def _macos_memory() -> int:
 
 
 def _macos_footprint() -> int:
-    """The figure Activity Monitor shows as memory.
+    """phys_footprint, the figure that Activity Monitor shows as memory.
 
     Source: task_vm_info in xnu's osfmk/mach/task_info.h; TASK_VM_INFO is flavor 22.
     """
@@ -200,13 +200,13 @@ def _macos_footprint() -> int:
     counts = (ctypes.c_uint32 * 128)()
     size = ctypes.c_uint32(len(counts))
     if system.task_info(system.mach_task_self(), 22, counts, ctypes.byref(size)):
-        raise OutOfMemory("macOS does not say how much memory is in use.", "Restart the program.")
+        raise OutOfMemory("macOS did not report the memory in use.", "Restart the program.")
     # virtual_size, two 32-bit counts, then sixteen sizes of 64 bits: phys_footprint comes next.
     return ctypes.c_uint64.from_buffer(counts, 8 + 2 * 4 + 16 * 8).value
 
 
 def _macos_cores() -> int:
-    """Performance cores where there are two kinds: the slow ones hold up every shared loop."""
+    """Physical performance cores: efficiency cores would slow down every parallel loop."""
     system = ctypes.CDLL(None)
     for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):
         value, size = ctypes.c_int(0), ctypes.c_size_t(4)
@@ -235,7 +235,7 @@ def _windows_memory() -> int:
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
     kernel = ctypes.CDLL("kernel32")
     if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
-        raise OutOfMemory("Windows does not say how much memory is free.", "Restart the program.")
+        raise OutOfMemory("Windows did not report the free memory.", "Restart the program.")
     return int(status.available)
 
 
@@ -258,12 +258,12 @@ class _MemoryCounters(ctypes.Structure):
 
 
 def _windows_footprint() -> int:
-    """What the process has committed for itself; the working set falls when a window is hidden."""
+    """Private committed bytes; the working set would shrink whenever the window is hidden."""
     counters = _MemoryCounters(length=ctypes.sizeof(_MemoryCounters))
     kernel = ctypes.CDLL("kernel32")
     kernel.GetCurrentProcess.restype = ctypes.c_void_p
     if not kernel.K32GetProcessMemoryInfo(
         ctypes.c_void_p(kernel.GetCurrentProcess()), ctypes.byref(counters), counters.length
     ):
-        raise OutOfMemory("Windows does not say how much memory is in use.", "Restart the program.")
+        raise OutOfMemory("Windows did not report the memory in use.", "Restart the program.")
     return int(counters.private)

@@ -1,1 +1,1 @@
-"""Inference: sessions, prefill, decoding, sampling."""
+"""Inference: sessions, prompts, prefill, decoding, sampling."""

@@ -1,4 +1,4 @@
-"""Plain decoding: one token at a time from a session, until the caller has had enough."""
+"""Autoregressive decoding: sample a token, append it to the session, repeat."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def decode(
     sampler: Sampler,
     checkpoint: Callable[[], None] = lambda: None,
 ) -> Iterator[int]:
-    """Yield token after token, starting from the logits [V] that follow the session's last token.
+    """Yield sampled tokens, starting from the logits [V] after the session's last token.
 
-    A token is yielded before it is appended to the session: one that ends the answer is never
-    computed. `checkpoint` may raise `Cancelled` between tokens and between layers.
+    A token is yielded before it is appended to the session, so no forward pass is spent on the
+    last one. `checkpoint` may raise `Cancelled` between tokens and between layers.
     """
     while True:
         checkpoint()

@@ -1,4 +1,4 @@
-"""One request from prompt to answer: reuse, prefill, decode, stop, statistics."""
+"""Answer: one generation request, from prefix reuse and prefill to decoding and stop strings."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ _CHARACTER_BYTES = 4  # at most, in UTF-8
 
 
 class StopFilter:
-    """Holds back text that may be the beginning of a stop string, and cuts at the first one."""
+    """Cuts streamed text at the first stop string; buffers a possible beginning of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
-        self._held = ""
+        self._buffer = ""
         self.stopped = False
 
     def push(self, text: str) -> str:
-        """The part of everything pushed that is certain to belong to the answer."""
-        self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        """Append `text`; returns the buffered text that cannot be part of a stop string."""
+        self._buffer += text
+        found = [at for stop in self._stops if (at := self._buffer.find(stop)) >= 0]
         if found:
             self.stopped = True
             return self._release(min(found))
-        return self._release(len(self._held) - self._undecided())
+        return self._release(len(self._buffer) - self._partial_stop_length())
 
     def flush(self) -> str:
-        """What was held back, once nothing more will come."""
-        return "" if self.stopped else self._release(len(self._held))
+        """The buffered text at the end of the stream; empty after a stop string."""
+        return "" if self.stopped else self._release(len(self._buffer))
 
     def _release(self, length: int) -> str:
-        text, self._held = self._held[:length], self._held[length:]
+        text, self._buffer = self._buffer[:length], self._buffer[length:]
         return text
 
-    def _undecided(self) -> int:
-        """The longest end of the held text that some stop string begins with."""
+    def _partial_stop_length(self) -> int:
+        """Length of the longest suffix of the buffer that is a prefix of a stop string."""
         longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(self._held)), 0, -1):
-            end = self._held[-length:]
+        for length in range(min(longest, len(self._buffer)), 0, -1):
+            end = self._buffer[-length:]
             if any(stop.startswith(end) for stop in self._stops):
                 return length
         return 0
 
 
 class Answer:
-    """One answer in the making: run through `events` once; the fields say what it has come to."""
+    """One generation request: iterate over `events` once; the fields hold the result so far."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Answer:
     ) -> None:
         """An answer to the token ids `prompt`; max_tokens 0 sets no limit.
 
-        `opening` are words of the prompt that belong to the answer, and are told with its first.
-        Raises PromptTooLong, or RequestError for an option out of range.
+        `opening` is text at the end of the prompt that belongs to the answer; it is prepended to
+        the first text event. Raises PromptTooLong, or RequestError for an option out of range.
         """
         _check(session, prompt, max_tokens)
-        self.tokens: list[int] = []  # ids the model chose, without the one that ended the answer
+        self.tokens: list[int] = []  # generated ids, without the end token
         self.reason = FinishReason.CONTEXT
         self.reused_tokens = 0
         self.prefill_seconds = 0.0
@@ -86,18 +86,18 @@ class Answer:
         self._end_tokens = tokenizer.end_tokens
         self._sampler = Sampler(sampling)
         self._stream = tokenizer.stream()
-        for token in _unfinished(tokenizer, prompt):
+        for token in _last_character_tokens(tokenizer, prompt):
             self._stream.push(token)
         self._stops = StopFilter(stop)
         self._opening = opening
         self._cancelled = cancelled
 
     def events(self) -> Iterator[PromptProgress | Text | Finished]:
-        """Progress, a piece of text for each token and, last, how it ended.
+        """Yield prefill progress, a text event for each token and, last, a Finished event.
 
-        What the session already holds of the prompt is not computed again. A prompt that is all
-        it holds goes on as if it had never stopped, random numbers included, when it is drawn in
-        the same way. Raises ModelFileError when the model computes nonsense.
+        The cached prefix of the prompt is not computed again. If the prompt equals the tokens of
+        the session, an interrupted answer resumes bit for bit, including the random numbers when
+        the sampling parameters are the same. Raises ModelFileError when logits are not finite.
         """
         try:
             logits = yield from self._prefill()
@@ -105,7 +105,7 @@ class Answer:
         except Cancelled:
             self.reason = FinishReason.CANCELLED
         finally:
-            self._leave()
+            self._store_sampler_state()
         yield Finished(
             self._request,
             self.reason,
@@ -122,26 +122,27 @@ class Answer:
             raise Cancelled
 
     def _prefill(self) -> Generator[PromptProgress, None, Tensor]:
-        """Bring the session to the end of the prompt; returns the logits [V] after it."""
+        """Process the prompt beyond the cached prefix; returns the logits [V] after it."""
         session, prompt = self._session, self._prompt
         started = time.perf_counter()
         continued = session.all_tokens == list(prompt)
-        chosen = session.pending if continued else []
+        pending = session.pending if continued else []
         if continued:
-            self._resume()
+            self._resume_sampler()
         reused = session.common_prefix(prompt)
         logits = session.last_logits if reused == len(session.tokens) == len(prompt) else None
         if logits is None:
-            # The last token is computed in any case: its logits begin the answer.
+            # The last token is always computed: its logits give the first token of the answer.
             reused = min(reused, len(prompt) - 1)
         session.trim(reused)
         self.reused_tokens = reused
         yield PromptProgress(self._request, reused, len(prompt), reused)
         try:
             self._checkpoint()
-            if chosen:
-                # The bits it would have had if the answer had not been cut.
-                (token,) = chosen  # at most one token was chosen and not yet read
+            if pending:
+                # `step`, not `prefill`: the uninterrupted answer would have used it too, and the
+                # two round differently.
+                (token,) = pending  # at most one token is pending
                 logits = session.step(token, self._checkpoint)
                 yield PromptProgress(self._request, len(prompt), len(prompt), reused)
             for hidden in session.prefill(prompt[len(session.tokens) :], self._checkpoint):
@@ -154,23 +155,23 @@ class Answer:
         assert logits is not None
         return logits
 
-    def _resume(self) -> None:
-        """Take up the random numbers of an answer that was cut, where it is drawn in the same way."""
+    def _resume_sampler(self) -> None:
+        """Restore the random state of an interrupted answer with the same sampling parameters."""
         sampler_state = self._session.sampler_state
         if sampler_state is not None and sampler_state.sampling == self._sampler.sampling:
             self._sampler.resume(sampler_state.random)
 
-    def _leave(self) -> None:
-        """Note in the session how to go on with an answer that was cut."""
+    def _store_sampler_state(self) -> None:
+        """Store in the session the state needed to resume an interrupted answer."""
         if self.reason in (FinishReason.END, FinishReason.STOP):
             return
-        rest = [*self._prompt, *self.tokens][len(self._session.tokens) :]
-        if len(rest) <= 1:  # else the prompt was not read to its end
-            self._session.pending = rest
+        pending = [*self._prompt, *self.tokens][len(self._session.tokens) :]
+        if len(pending) <= 1:  # otherwise the prefill was not completed
+            self._session.pending = pending
             self._session.sampler_state = SamplerState(self._sampler.sampling, self._sampler.state)
 
     def _decode(self, logits: Tensor) -> Iterator[Text]:
-        """Stream the answer; sets `reason` and counts every token the model chose."""
+        """Stream the answer; sets `reason` and collects the generated tokens."""
         started = time.perf_counter()
         used = self._session.tokens
         try:
@@ -190,7 +191,7 @@ class Answer:
             self.reason = FinishReason.CANCELLED
         finally:
             self.decode_seconds = time.perf_counter() - started
-        if rest := self._rest():
+        if rest := self._remaining_text():
             yield self._text(rest, len(used))
 
     def _text(self, text: str, used: int) -> Text:
@@ -198,17 +199,17 @@ class Answer:
             text, self._opening = self._opening + text, ""
         return Text(self._request, text, len(self.tokens), used)
 
-    def _rest(self) -> str:
-        """Text held back until the end; half a character only where the model meant it to be all.
+    def _remaining_text(self) -> str:
+        """Text still buffered at the end; an incomplete character only after an end token.
 
-        An answer that was cut off may be continued, and then U+FFFD would stand in its middle.
+        An interrupted answer may be continued, and would then have U+FFFD in the middle.
         """
-        half = self._stream.flush() if self.reason is FinishReason.END else ""
-        return self._stops.push(half) + self._stops.flush()
+        partial = self._stream.flush() if self.reason is FinishReason.END else ""
+        return self._stops.push(partial) + self._stops.flush()
 
 
-def _unfinished(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[int]:
-    """Tokens at the end of a prompt that may hold the first bytes of a character."""
+def _last_character_tokens(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[int]:
+    """Tokens at the end of a prompt that may hold the first bytes of an incomplete character."""
     tail = list(prompt[-_CHARACTER_BYTES:])
     ends = [at for at, token in enumerate(tail) if tokenizer.is_control(token)]
     return tail[ends[-1] + 1 :] if ends else tail

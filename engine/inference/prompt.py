@@ -1,12 +1,11 @@
-"""Which token ids a prompt is read as, when a session holds most of its text already.
+"""Prefix matching by bytes: reuse cached token ids that spell the same text as a new prompt.
 
-The ids a model chose for an answer are often not those its text is cut into, so a next turn whose
-prompt was tokenized afresh would have to be read again from inside the last answer on. The rule
-that avoids it: both sequences of ids spell bytes; as long as they spell the same ones, a place
-where a token ends in both is a place to change over from the held ids to the fresh ones. Nothing
-is tokenized from such a place, so no begin token, no leading space and no word boundary can come
-in between; what is kept and what follows spell exactly the text of the prompt. Control tokens, and
-tokens that spell nothing, match only themselves, never a text that looks like them.
+The ids a model generated for an answer often differ from the tokenizer's ids for the same text, so
+matching ids alone would lose the cache from inside the last answer on. Both sequences spell bytes:
+as long as these agree, a position where a token ends in both is one where the prompt can switch
+from the cached ids to the fresh ones. No text is tokenized from such a position, so no begin token,
+leading space or word boundary is inserted: kept and following ids spell exactly the prompt.
+Control tokens, and tokens without text, match only themselves, never a text that looks like them.
 """
 
 from __future__ import annotations
@@ -16,50 +15,52 @@ from collections.abc import Sequence
 from engine.tokenizer.tokenizer import Tokenizer
 
 
-def reuse_cached_ids(tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]) -> list[int]:
-    """The ids to read for a prompt that is tokenized as `fresh`: as much of `held` as agrees first."""
-    from_held, from_fresh = shared_prefix(tokenizer, fresh, held)
-    return [*held[:from_held], *fresh[from_fresh:]]
+def reuse_cached_ids(
+    tokenizer: Tokenizer, fresh: Sequence[int], cached: Sequence[int]
+) -> list[int]:
+    """The prompt tokenized as `fresh`, its longest shared prefix replaced by ids of `cached`."""
+    from_cached, from_fresh = shared_prefix(tokenizer, fresh, cached)
+    return [*cached[:from_cached], *fresh[from_fresh:]]
 
 
 def shared_prefix(
-    tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int]
+    tokenizer: Tokenizer, fresh: Sequence[int], cached: Sequence[int]
 ) -> tuple[int, int]:
-    """How many tokens of `held`, and how many of `fresh`, spell the longest start they share."""
-    pairs = zip(held, fresh, strict=False)
-    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(held), len(fresh)))
-    agreed = (at, at)
-    while (further := _next_place(tokenizer, fresh, held, agreed)) is not None:
-        agreed = further
-    return agreed
+    """Numbers of tokens of `cached` and of `fresh` that spell their longest common prefix."""
+    pairs = zip(cached, fresh, strict=False)
+    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(cached), len(fresh)))
+    shared = (at, at)
+    while (further := _next_boundary(tokenizer, fresh, cached, shared)) is not None:
+        shared = further
+    return shared
 
 
-def _next_place(
-    tokenizer: Tokenizer, fresh: Sequence[int], held: Sequence[int], place: tuple[int, int]
+def _next_boundary(
+    tokenizer: Tokenizer, fresh: Sequence[int], cached: Sequence[int], start: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The next place after `place` where a token ends in both, if they agree up to there."""
-    in_held, in_fresh = place
-    if in_held == len(held) or in_fresh == len(fresh):
+    """The next token boundary of both after `start`; None if their bytes differ before it."""
+    in_cached, in_fresh = start
+    if in_cached == len(cached) or in_fresh == len(fresh):
         return None
-    if held[in_held] == fresh[in_fresh]:
-        return in_held + 1, in_fresh + 1
-    ahead, held_leads = b"", True  # what one side has spelled beyond the other
-    while ahead or place == (in_held, in_fresh):
-        ids, at = (fresh, in_fresh) if ahead and held_leads else (held, in_held)
-        if at == len(ids) or not (piece := _spelled(tokenizer, ids[at])):
+    if cached[in_cached] == fresh[in_fresh]:
+        return in_cached + 1, in_fresh + 1
+    ahead, cached_leads = b"", True  # bytes that one sequence has spelled beyond the other
+    while ahead or start == (in_cached, in_fresh):
+        ids, at = (fresh, in_fresh) if ahead and cached_leads else (cached, in_cached)
+        if at == len(ids) or not (piece := _text_bytes(tokenizer, ids[at])):
             return None
-        in_held, in_fresh = in_held + (ids is held), in_fresh + (ids is fresh)
+        in_cached, in_fresh = in_cached + (ids is cached), in_fresh + (ids is fresh)
         if not ahead:
-            ahead, held_leads = piece, True
+            ahead, cached_leads = piece, True
         elif ahead.startswith(piece):
             ahead = ahead[len(piece) :]
         elif piece.startswith(ahead):
-            ahead, held_leads = piece[len(ahead) :], not held_leads
+            ahead, cached_leads = piece[len(ahead) :], not cached_leads
         else:
             return None
-    return in_held, in_fresh
+    return in_cached, in_fresh
 
 
-def _spelled(tokenizer: Tokenizer, token: int) -> bytes:
-    """The bytes a token spells in a text; none for one that stands for itself alone."""
+def _text_bytes(tokenizer: Tokenizer, token: int) -> bytes:
+    """The bytes a token spells in a text; empty for a control token."""
     return b"" if tokenizer.is_control(token) else tokenizer.piece(token)

@@ -293,7 +293,7 @@ def test_adapters_are_not_read_twice_and_not_kept_for_ever(
     for number, path in enumerate(many):
         bench.set_adapters(200 + number, (path, 1.0))
     assert len(host._adapters) == 5
-    assert host.held_bytes < host.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
+    assert host.memory_bytes < host.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
 
 
 def test_cancelled_adapters_leave_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:
