@@ -1,4 +1,4 @@
-"""The panel of adapters in a window over a fake engine, and the hands of a person."""
+"""Adapter panel test bench: the panel in a window over a fake engine, and user input helpers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stage import flush, until
 
 
 class Host(QWidget):
-    """A window with a page that can be typed in, and the panel at its right."""
+    """A window with a text field and the panel to its right."""
 
     def __init__(self, panel: AdapterPanel) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Host(QWidget):
 
 
 class Bench(AdapterStage):
-    """The controller part, and the panel over it in a window."""
+    """The adapter controller and, in a window, the panel that shows its state."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -60,12 +60,12 @@ class Bench(AdapterStage):
         return any(each.state() is running for each in found)
 
     def wait_for_animations(self) -> None:
-        """Wait until nothing moves any more."""
+        """Wait until every animation has ended."""
         until(lambda: not self.sliding)
         flush()
 
     def open(self, *paths: Path) -> None:
-        """Open the panel over these adapters, all of which fit."""
+        """Load a model, add these adapters, all accepted, and open the panel."""
         self.load()
         for path in paths:
             self.adapters.add(path)
@@ -74,7 +74,7 @@ class Bench(AdapterStage):
         self.wait_for_animations()
 
     def finish(self) -> None:
-        self.window.close()  # what was typed and not entered counts now
+        self.window.close()  # commits text that was typed but not confirmed
         self.window.deleteLater()
         flush()
         self.close()
@@ -92,10 +92,10 @@ def menu_of(bench: Bench) -> QMenu:
     return menu
 
 
-def trigger_menu_entry(bench: Bench, words: str) -> None:
-    """Use an entry of the menu that is open."""
+def trigger_menu_entry(bench: Bench, text: str) -> None:
+    """Trigger an entry of the open menu and close it."""
     menu = menu_of(bench)
-    action = next(action for action in menu.actions() if action.text() == words)
+    action = next(action for action in menu.actions() if action.text() == text)
     assert action.isEnabled()
     action.trigger()
     menu.close()
@@ -103,7 +103,7 @@ def trigger_menu_entry(bench: Bench, words: str) -> None:
 
 
 def drop_files(panel: AdapterPanel, *paths: Path) -> bool:
-    """Drop files onto the panel; whether they were taken."""
+    """Drop files onto the panel; returns whether the panel accepted them."""
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     copy, left = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton

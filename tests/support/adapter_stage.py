@@ -1,4 +1,4 @@
-"""Adapters over a fake engine and a real store: the controller part alone, and what engines say."""
+"""Adapter controller test stage: `Adapters` and `Runner` over a fake engine and a real store."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ DIGEST = "5f3a" * 16
 
 
 def accept(engine: FakeEngine, request: SetAdapters | None = None) -> None:
-    """The engine takes the stack it was last asked for, or that of `request`."""
-    asked = request or engine.last(SetAdapters)
-    assert isinstance(asked, SetAdapters)
+    """Reply `AdaptersSet` to `request`, or to the newest `SetAdapters`."""
+    command = request or engine.last(SetAdapters)
+    assert isinstance(command, SetAdapters)
     infos = tuple(
         AdapterInfo(use.path, use.path.stem, DIGEST, "GGUF", 16, 210, 4_882_432, use.strength)
-        for use in asked.adapters
+        for use in command.adapters
     )
-    engine.deliver(AdaptersSet(asked.request, infos, True, 128))
+    engine.deliver(AdaptersSet(command.request, infos, True, 128))
 
 
 def refuse(engine: FakeEngine, request: SetAdapters | None = None, message: str = WRONG) -> None:
-    """The engine keeps the stack it has."""
-    asked = request or engine.last(SetAdapters)
-    engine.deliver(Failed(asked.request, message, REMEDY))
+    """Reply `Failed` to `request`, or to the newest `SetAdapters`; the stack stays as it was."""
+    command = request or engine.last(SetAdapters)
+    engine.deliver(Failed(command.request, message, REMEDY))
 
 
 class AdapterStage:
@@ -73,7 +73,7 @@ class AdapterStage:
             self.state, self.shown, self.archive, self.link, self.runner, self.files
         )
         self.settled = 0
-        self._answered = 0  # the newest request the engine has answered
+        self._answered = 0  # the newest request that has its reply
         self._closed = False
         self.shown.requests_finished.connect(self._count)
         self.adapters.read()
@@ -104,29 +104,29 @@ class AdapterStage:
 
     @property
     def requested_stacks(self) -> list[tuple[AdapterUse, ...]]:
-        """Every stack the engine was asked for."""
+        """The stack of every `SetAdapters` sent so far."""
         return [each.adapters for each in self.engine.commands if isinstance(each, SetAdapters)]
 
     def load(self) -> None:
-        """Another model is loaded."""
+        """Load another model."""
         self.state.set_model(replace(self.state.model, phase=ModelPhase.LOADING))
         self.link.send(lambda number: LoadModel(number, MODEL))
         self.engine.finish_load()
         self.drain()
 
     def start_answer(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
-        """Whether an answer begins: the engine has its stack; otherwise it is asked for it."""
+        """Start an answer; False while the engine has to set the adapter stack first."""
         adapters = self.adapters.set_target(conversation, without_adapters=without_adapters)
         turns = (Turn(Role.USER, "Hello"),)
         return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
 
     def drain(self) -> None:
-        """Show what the engine has delivered."""
+        """Process the events the engine has delivered."""
         self.link.drain()
         flush()
 
     def wait_until_idle(self) -> None:
-        """Wait until store and files are done with what they were given."""
+        """Wait until the store and the file worker have no work left."""
         wait_for_workers(self.link)
         done: list[int] = []
         self.archive.flush(done.append)
@@ -134,45 +134,44 @@ class AdapterStage:
         flush()
 
     def accept(self) -> None:
-        """The engine takes the stack it was last asked for."""
-        (request,) = self._waiting()
+        """Reply `AdaptersSet` to the one pending request."""
+        (request,) = self._pending()
         self._answered = request.request
         accept(self.engine, request)
         self.drain()
 
     def refuse(self, message: str = WRONG) -> None:
-        """The engine refuses the stack it was last asked for."""
-        (request,) = self._waiting()
+        """Reply `Failed` to the one pending request."""
+        (request,) = self._pending()
         self._answered = request.request
         refuse(self.engine, request, message)
         self.drain()
 
     def answer_requests(self, bad: Collection[Path] = ()) -> tuple[AdapterUse, ...]:
-        """Let the engine answer all it is asked, refusing some files; returns its stack then."""
-        has = self.shown.applied
-        while waiting := self._waiting():
-            assert len(self.requested_stacks) < 2000, "it never ends"
-            request = waiting[0]
+        """Reply to every request, refusing stacks with a file of `bad`; returns the final stack."""
+        applied = self.shown.applied
+        while pending := self._pending():
+            assert len(self.requested_stacks) < 2000, "requests never end"
+            request = pending[0]
             self._answered = request.request
             if any(use.path in bad for use in request.adapters):
                 refuse(self.engine, request)
             else:
-                has = request.adapters
+                applied = request.adapters
                 accept(self.engine, request)
             self.drain()
-        return has
+        return applied
 
-    def _waiting(self) -> list[SetAdapters]:
-        commands = self.engine.commands
-        asked = [each for each in commands if isinstance(each, SetAdapters)]
-        return [each for each in asked if each.request > self._answered]
+    def _pending(self) -> list[SetAdapters]:
+        commands = [each for each in self.engine.commands if isinstance(each, SetAdapters)]
+        return [each for each in commands if each.request > self._answered]
 
     def start_streaming(self, conversation: int, message: int = 1) -> None:
-        """An answer is being written in a conversation."""
+        """Set the state of an answer that is streaming into a conversation."""
         self.state.set_generation(Generation(99, conversation, message))
 
     def close(self) -> None:
-        """End the store's thread; closing twice is allowed."""
+        """End the worker threads; closing twice is allowed."""
         if self._closed:
             return
         self._closed = True
@@ -185,7 +184,7 @@ class AdapterStage:
 
 
 def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
-    """Close the app and start it again."""
+    """Close the app and start it again on the same data folder."""
     stage.close()
     made = AdapterStage(tmp_path)
     made.wait_until_idle()
@@ -193,7 +192,7 @@ def restart(stage: AdapterStage, tmp_path: Path) -> AdapterStage:
 
 
 def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
-    """A conversation begins with its first message, as the controller has it."""
+    """Create a conversation as the controller does at its first message; returns its number."""
     archive = stage.archive
     archive.write(
         lambda store: archive.conversations.pair(number, store.create_conversation(title).id)
@@ -204,7 +203,7 @@ def begin(stage: AdapterStage, number: int = -1, title: str = "Sky") -> int:
 
 
 def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
-    """An answer that is asked for, as the controller makes it."""
+    """Add an empty streaming answer as the controller does; returns its number."""
     archive = stage.archive
 
     def write(store: Store) -> None:

@@ -1,8 +1,9 @@
-"""Random blocks of every weight format, and what an oracle apart from ours says they mean.
+"""Random quantization blocks of every weight format, and an independent decoder for them.
 
-gguf-py decodes most formats. Those it cannot, its release 0.19 lists Q1_0, Q8_1 and Q8_K without a
-decoder and lacks Q2_0 and what is not ggml's, have a second decoder here, written apart from the first: one
-weight at a time, by the formula of the layout's makers.
+gguf-py decodes most formats. For the others (its release 0.19 lists Q1_0, Q8_1 and Q8_K without a
+decoder, and lacks Q2_0 and all formats that are not ggml's) this module has scalar decoders,
+written without looking at those of `kernels`: one weight at a time, by the formula that the
+format's authors published.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from kernels.formats import FORMATS, Format
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-# The formats that native kernels read, by number.
+# The formats with native kernels, by GGUF type number.
 PACKED = {id: row for id, row in FORMATS.items() if row.name in cpu.FORMATS}
 
-# Where a block holds half-precision floats: the first byte of each, its scale before its minimum.
+# Byte offsets of the half-precision floats in a block, the scale before the minimum.
 _HALVES = {
     **dict.fromkeys(("F16", "Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS", "Q1_0", "Q2_0"), (0,)),
     **dict.fromkeys(("PQ2_0", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"), (0,)),
@@ -33,38 +34,38 @@ _HALVES = {
     **dict.fromkeys(("F8_E4M3", "F8_E5M2", "TQ2_0_G128"), (32,)),
     "PTQ1_0": (26,), "TQ1_0": (52,), "TQ2_0": (64,), "Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,),
 }  # fmt: skip
-# Bytes of other floats that may be infinite or no number: where, and the exponent's bits.
+# Other floats that may be infinite or NaN: offset of the exponent's byte, mask of its bits.
 _OTHER = {
     "F32": ((3, 0x7F),),
     "BF16": ((1, 0x7F),),
     "Q8_K": ((3, 0x7F),),
-    "IQ1_M": ((55, 0x70),),  # of its scale's four parts, the one with sign and exponent
+    "IQ1_M": ((55, 0x70),),  # the part of the scale that holds sign and exponent, of four
     "F8_E4M3": tuple((byte, 0x7F) for byte in range(32)),
     "F8_E5M2": tuple((byte, 0x7C) for byte in range(32)),
 }
-_HALF = 0x7C
+_F16_EXPONENT = 0x7C  # exponent bits in the upper byte
 
 
 def random_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
-    """uint8 [count, size]: random bytes, every float in them finite, the first block all zero."""
+    """uint8 [count, size]: random bytes whose floats are finite; the first block is all zero."""
     blocks = torch.randint(0, 256, (count, format.size), dtype=torch.uint8, generator=random)
-    halves = tuple((start + 1, _HALF) for start in _HALVES.get(format.name, ()))
+    halves = tuple((start + 1, _F16_EXPONENT) for start in _HALVES.get(format.name, ()))
     for byte, exponent in (*halves, *_OTHER.get(format.name, ())):
         full = blocks[:, byte] & exponent == exponent
         blocks[full, byte] &= 0xBF
     if format.name == "Q8_K":
         blocks[:, 3] = blocks[:, 3] & 0x87 | 0x38
-    if format.name == "MXFP4":  # 256 powers of two: one block would drown all others
+    if format.name == "MXFP4":  # keep 16 of 256 powers of two, or one block outweighs all others
         blocks[:, 0] = 112 + blocks[:, 0] % 16
     blocks[0] = 0
     return blocks
 
 
 def similar_scale_blocks(format: Format, count: int, random: torch.Generator) -> Tensor:
-    """Random blocks whose scales are of like size, so that no weight drowns the others.
+    """Random blocks with scales of similar magnitude, so that every weight affects the result.
 
-    Scales lie between 1 and 2, minimums between one half and 1, of either sign. Each block has its
-    own, so that a kernel that takes a neighbour's is found out.
+    Scales lie between 1 and 2, minimums between 0.5 and 1, of either sign. Scales differ between
+    blocks, so that a kernel that uses a neighbour's scale fails.
     """
     blocks = random_blocks(format, count, random)
     for start, exponent in zip(_HALVES.get(format.name, ()), (0x3C, 0x38), strict=False):
@@ -77,25 +78,25 @@ def similar_scale_blocks(format: Format, count: int, random: torch.Generator) ->
         blocks[:, :4] = blocks[:, :4] & 7 | 0x38
     elif format.name == "Q8_K":
         blocks[:, 3] = blocks[:, 3] & 0x80 | 0x3F
-    elif format.name == "IQ1_M":  # the upper bits of its scale, in two of four parts
+    elif format.name == "IQ1_M":  # upper bits of the scale, which is stored in four parts
         blocks[:, 55] = blocks[:, 55] & 0x0F | 0x30
         blocks[:, 53] = blocks[:, 53] & 0x3F | 0xC0
-    elif format.name == "F8_E5M2":  # of its 31 exponents the middle ones
+    elif format.name == "F8_E5M2":  # the middle ones of its 31 exponents
         blocks[:, :32] = blocks[:, :32] & 0x8F | 0x30
     return blocks
 
 
 def decoded(format: Format, blocks: Bytes) -> Floats:
-    """What the oracle says the blocks mean, f32 [n, block]."""
-    by_hand = _BY_HAND.get(format.name)
-    if by_hand is None:
+    """Reference weights of the blocks, f32 [n, block]: gguf-py's, or those of a scalar decoder."""
+    decode = _SCALAR_DECODERS.get(format.name)
+    if decode is None:
         found: NDArray[Any] = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(format.id))
         return found.reshape(len(blocks), -1)
-    return np.array([by_hand(block.tobytes()) for block in blocks], dtype=np.float32)
+    return np.array([decode(block.tobytes()) for block in blocks], dtype=np.float32)
 
 
 def f8_e4m3(code: int) -> float:
-    """Sign, 4 bits of exponent, 3 of mantissa; all ones is no number, and nothing is infinite."""
+    """Value of an E4M3 code: sign, 4 exponent, 3 mantissa bits; all ones is NaN, no infinity."""
     exponent, mantissa = code >> 3 & 15, code & 7
     if exponent == 15 and mantissa == 7:
         return float("nan")
@@ -104,7 +105,7 @@ def f8_e4m3(code: int) -> float:
 
 
 def f8_e5m2(code: int) -> float:
-    """Sign, 5 bits of exponent, 2 of mantissa; the largest exponent as in IEEE 754."""
+    """Value of an E5M2 code: sign, 5 exponent, 2 mantissa bits; NaN and infinity as IEEE 754."""
     exponent, mantissa = code >> 2 & 31, code & 3
     if exponent == 31:
         size = float("nan") if mantissa else float("inf")
@@ -161,7 +162,7 @@ def _fp8(value: Callable[[int], float]) -> Callable[[bytes], list[np.float32]]:
     return lambda block: [np.float32(value(code)) * _scale(block, 32) for code in block[:32]]
 
 
-_BY_HAND: dict[str, Callable[[bytes], list[np.float32]]] = {
+_SCALAR_DECODERS: dict[str, Callable[[bytes], list[np.float32]]] = {
     "Q1_0": _q1_0,
     "Q2_0": _q2_0,
     "Q8_1": _q8_1,

@@ -1,4 +1,4 @@
-"""What the tests of one download have in common: a model on the hub, and hands to fetch it with."""
+"""Helpers for tests of a single file download: start it, interrupt it, expect its error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = Limits(
 
 
 class ProgressRecorder:
-    """What a download reported."""
+    """Records the phases and notes that a download reports."""
 
     def __init__(self) -> None:
         self.phases: list[Phase] = []
@@ -49,13 +49,13 @@ def fetch(hub: Hub, place: Path, **settings: object) -> FileDownload:
 
 
 def is_complete(hub: Hub, place: Path) -> bool:
-    """The file has its name and its content, and nothing lies beside it."""
-    beside = sorted(path.name for path in place.parent.iterdir())
-    return beside == [place.name] and place.read_bytes() == hub.files[MODEL].content
+    """Whether the file has its final name and content, with no partial or sidecar file left."""
+    names = sorted(path.name for path in place.parent.iterdir())
+    return names == [place.name] and place.read_bytes() == hub.files[MODEL].content
 
 
 def interrupted(hub: Hub, place: Path, at: int = HALF) -> FileDownload:
-    """A download that was stopped when `at` bytes had arrived."""
+    """Start a download and stop it once `at` bytes have arrived."""
     hub.faults.append(Fault(stall_after=at))
     job = download(hub, place, limits=replace(QUICK, stall_seconds=20))
 

@@ -1,4 +1,4 @@
-"""An engine with a thread of its own, whose events a test waits for."""
+"""Engine test bench: a running `Engine` whose commands block until their last event arrives."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 GREEDY = Sampling(temperature=0)
 SEEDED = Sampling(temperature=0.8, seed=11)
-TIMEOUT_SECONDS = 60  # seconds for any one event, on a busy machine
-AMPLE_BYTES = 1 << 40  # bytes of budget
+TIMEOUT_SECONDS = 60  # for one event, on a busy machine
+AMPLE_BYTES = 1 << 40  # disk budget of snapshots that is never reached
 E = TypeVar("E", bound=Event)
 
 
 def turns_of(*texts: str) -> tuple[Turn, ...]:
-    """The user's and the assistant's words in turn, the user's first."""
+    """Conversation turns with alternating roles, the user's first."""
     roles = (Role.USER, Role.ASSISTANT)
     return tuple(Turn(roles[at % 2], text) for at, text in enumerate(texts))
 
 
 def answer_text(events: list[Event]) -> str:
-    """The answer among the events of one request."""
+    """The text of an answer, joined from the events of its request."""
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
 def with_printable_output(path: Path) -> Path:
-    """Make a tiny model choose letters, digits, signs and spaces only, and never end an answer.
+    """Make a tiny model generate printable ASCII tokens only, and never end an answer.
 
-    It must not break characters nor choose control tokens, for its text would not tell its ids.
+    Re-encoding such text gives the same token ids; partial characters and control tokens would not.
     """
     with GGUFFile.open(path) as file:
         tokenizer = Tokenizer.from_metadata(file.metadata)
@@ -66,13 +66,13 @@ def with_printable_output(path: Path) -> Path:
     for token in range(tokenizer.size):
         text = tokenizer.piece(token).decode("latin-1")
         if tokenizer.is_control(token) or not (text.isprintable() and text.isascii()):
-            head.data[token] = 0  # a logit below the best of all the others
+            head.data[token] = 0  # a logit of 0 is never the largest
     head.data.base.flush()
     return path
 
 
 class Bench:
-    """An engine whose events are waited for."""
+    """A running engine and the queue of its events."""
 
     def __init__(self) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
@@ -85,7 +85,7 @@ class Bench:
         self.events.put(event)
 
     def until(self, *kinds: type) -> list[Event]:
-        """Every event up to the first of these kinds."""
+        """Wait for an event of one of these kinds; returns all events up to and including it."""
         seen: list[Event] = []
         while not seen or not isinstance(seen[-1], kinds):
             seen.append(self.events.get(timeout=TIMEOUT_SECONDS))
@@ -106,7 +106,7 @@ class Bench:
         return self.until(Finished, Failed)
 
     def expect(self, command: Command, kind: type[E]) -> E:
-        """Send a command; its last event, which must be of this kind."""
+        """Send a command and return its last event, which must be of this kind."""
         self.engine.send(command)
         (*_, last) = self.until(kind, Failed)
         assert isinstance(last, kind), last
@@ -132,7 +132,7 @@ def finished(events: list[Event]) -> Finished:
 
 
 def computed_prompt_tokens(events: list[Event]) -> int:
-    """How many tokens of the prompt were computed."""
+    """How many prompt tokens were prefilled rather than reused from the cache."""
     progress = [event for event in events if isinstance(event, PromptProgress)]
     end = finished(events)
     assert progress[-1].done_tokens == end.prompt_tokens
@@ -141,7 +141,7 @@ def computed_prompt_tokens(events: list[Event]) -> int:
 
 
 def run_turns(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
-    """A conversation of so many questions, each answered; all its texts."""
+    """Generate answers to `turns` questions in turn; returns all texts of the conversation."""
     texts: list[str] = []
     for turn in range(turns):
         texts.append(f"question number {turn}")
@@ -150,5 +150,5 @@ def run_turns(bench: Bench, turns: int, tokens: int = 12) -> list[str]:
 
 
 def count_tokens(bench: Bench, request: int, *texts: str) -> int:
-    """Tokens of a conversation, as it is rendered."""
-    return bench.load_snapshot(request, *texts, conversation="nobody").total_tokens
+    """Number of tokens of a conversation, rendered by the chat template."""
+    return bench.load_snapshot(request, *texts, conversation="unsaved").total_tokens

@@ -1,4 +1,4 @@
-"""Stand-ins for what the window talks to: an engine that records commands and plays events."""
+"""Fake engine: records the commands it receives and delivers the events a test chooses."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ CONTEXT = 8192
 
 
 class FakeEngine:
-    """The surface of `engine.Engine`; nothing happens until the test says so.
+    """Has the interface of `engine.Engine`; events are delivered only by a test's call.
 
-    With `answers`, it works by itself: loads succeed at once, and each `Generate` is answered with
-    the next of the texts, word by word.
+    With `answers` it replies by itself: loads succeed at once, and each `Generate` streams the next
+    of the texts, word by word.
     """
 
     def __init__(self, deliver: Callable[[Event], None], answers: list[str] | None = None) -> None:
@@ -60,7 +60,7 @@ class FakeEngine:
             self.write(self.answers.pop(0))
             self.finish()
 
-    # --- what was asked ---------------------------------------------------------------------
+    # --- commands received ------------------------------------------------------------------
 
     def last(self, kind: type[Command]) -> Command:
         """The newest command of a kind."""
@@ -77,10 +77,10 @@ class FakeEngine:
     def count(self, kind: type[Command]) -> int:
         return sum(type(command) is kind for command in self.commands)
 
-    # --- what happens -----------------------------------------------------------------------
+    # --- events to deliver ------------------------------------------------------------------
 
     def progress(self, share: float) -> None:
-        """The load comes this far."""
+        """Report that this share of the file is loaded, 0 to 1."""
         self.deliver(LoadProgress(self.load.request, int(98e6 * share), int(98e6)))
 
     def finish_load(self, name: str = "Small Model 135M", request: int = 0) -> None:
@@ -108,7 +108,7 @@ class FakeEngine:
         self.deliver(Failed(self.load.request, message, remedy))
 
     def cancel_load(self) -> None:
-        """What a cancelled load ends with when no model was there before."""
+        """End a cancelled load, with no model loaded before it."""
         assert self.last(Cancel).request == self.load.request
         self.deliver(ModelUnloaded(self.load.request))
 
@@ -122,15 +122,15 @@ class FakeEngine:
         discarded_tokens: int = 0,
         slow: tuple[SlowPart, ...] = (),
     ) -> None:
-        """The stack that was asked for is in force."""
-        asked = self.last(SetAdapters)
+        """Report that the requested adapter stack is applied."""
+        command = self.last(SetAdapters)
         infos = tuple(
             AdapterInfo(
                 use.path, use.path.stem, "5a" * 32, "GGUF", 16, 210, 4_900_000, use.strength
             )
-            for use in asked.adapters
+            for use in command.adapters
         )
-        self.deliver(AdaptersSet(asked.request, infos, changed, discarded_tokens, slow))
+        self.deliver(AdaptersSet(command.request, infos, changed, discarded_tokens, slow))
 
     def fail_adapters(self, message: str, remedy: str) -> None:
         self.deliver(Failed(self.last(SetAdapters).request, message, remedy))
@@ -138,7 +138,7 @@ class FakeEngine:
     def load_snapshot(
         self, restored: int, ready: int, total: int, *, reading: float = 0.0, refused: str = ""
     ) -> None:
-        """What was saved of the conversation is there, or was refused."""
+        """Report that the conversation's snapshot was restored, or refused and why."""
         request = self.last(LoadSnapshot).request
         self.deliver(SnapshotLoaded(request, restored, ready, total, 0.2, reading, refused))
 
@@ -149,11 +149,11 @@ class FakeEngine:
         self.deliver(PromptProgress(self.last_generate.request, done, total, 0))
 
     def write(self, text: str, tokens: int = 0) -> None:
-        """A piece of the answer, one event for each word."""
+        """Stream a part of the answer, one event per word."""
         words = text.split(" ")
-        for place, word in enumerate(words):
-            piece = word if place == len(words) - 1 else word + " "
-            count = tokens or place + 1
+        for index, word in enumerate(words):
+            piece = word if index == len(words) - 1 else word + " "
+            count = tokens or index + 1
             self.deliver(Text(self.last_generate.request, piece, count, 40 + count))
 
     def finish(self, reason: FinishReason = FinishReason.END, tokens: int = 24) -> None:

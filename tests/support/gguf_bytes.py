@@ -1,4 +1,4 @@
-"""GGUF files put together byte by byte, sound or not: what a writer would refuse to write."""
+"""Builds GGUF files byte by byte, also invalid ones that a GGUF writer would refuse to write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def array(kind: int, length: int, payload: bytes = b"") -> bytes:
 def tensor(
     name: str | bytes, *dims: int, type: int = TYPE_F32, offset: int = 0, count: int | None = None
 ) -> bytes:
-    """A directory entry; `dims` in ggml's order, the row's length first."""
+    """A tensor info entry; `dims` in ggml's order, the row length first."""
     shape = b"".join(struct.pack("<Q", dim) for dim in dims)
     dimensions = len(dims) if count is None else count
     return text(name) + struct.pack("<I", dimensions) + shape + struct.pack("<IQ", type, offset)
@@ -54,7 +54,7 @@ def model(
 
 
 def refusal(path: Path, data: bytes) -> ModelFileError:
-    """The error that opening these bytes raises, checked to be readable."""
+    """Open these bytes as a file, which must fail; returns the error, its sentences checked."""
     path.write_bytes(data)
     with pytest.raises(ModelFileError) as caught:
         GGUFFile.open(path)

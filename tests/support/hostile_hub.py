@@ -1,8 +1,7 @@
-"""A model hub on this machine that behaves, or misbehaves as a test tells it to.
+"""Fake model hub: a local HTTP server with the hub's URLs, and faults that a test can inject.
 
-It answers under the paths of the real one: /owner/name/resolve/main/file sends the request on to a
-store, /cdn/..., which knows Range and If-Range; /api/models lists and searches. A `Fault` spoils the
-answers to come, one each.
+It has the paths of the real hub: /owner/name/resolve/main/file redirects to a file store, /cdn/...,
+which supports Range and If-Range; /api/models lists and searches. A `Fault` changes one response.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-PIECE = 1 << 14  # bytes sent at once
+PIECE = 1 << 14  # bytes of one send
 
 
 def model_bytes(size: int, seed: int = 1) -> bytes:
-    """Something that begins as a model file does; another for every seed."""
+    """`size` bytes that begin with the GGUF magic and differ for every seed."""
     block = hashlib.sha256(str(seed).encode()).digest() * 64
     return (b"GGUF" + block * (size // len(block) + 1))[:size]
 
 
 @dataclass
 class Stored:
-    """A file the hub holds."""
+    """A file on the hub."""
 
     content: bytes
     etag: str = '"v1"'
-    hashed: bool = True  # the hub names its SHA-256
-    resumable: bool = True
+    hashed: bool = True  # responses state its SHA-256
+    resumable: bool = True  # Range requests are honoured
 
     @property
     def sha256(self) -> str:
@@ -48,23 +47,23 @@ class Stored:
 
 @dataclass
 class Fault:
-    """What goes wrong with one answer of the store."""
+    """One faulty response of the file store."""
 
-    status: int = 0  # instead of the file
+    status: int = 0  # sent instead of the file
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     reset_after: int = -1  # bytes, then the connection is reset
-    stall_after: int = -1  # bytes, then nothing until `Hub.release`
-    close_after: int = -1  # bytes, then a clean end
-    extra: bytes = b""  # behind the end
-    no_length: bool = False
-    content: bytes | None = None  # other bytes of any length
-    shift: int = 0  # a partial answer begins so many bytes too late
+    stall_after: int = -1  # bytes, then none until `Hub.released` is set
+    close_after: int = -1  # bytes, then the connection is closed cleanly
+    extra: bytes = b""  # sent after the body
+    no_length: bool = False  # no Content-Length header
+    content: bytes | None = None  # served instead of the file's content
+    shift: int = 0  # bytes by which the start of a partial response is too late
 
 
 @dataclass(frozen=True)
 class RecordedRequest:
-    """One request that arrived."""
+    """One HTTP request that the hub received."""
 
     method: str
     path: str
@@ -72,18 +71,18 @@ class RecordedRequest:
 
 
 class Hub:
-    """The server; `faults` are used up by answers of the store, `hub_faults` by those before it."""
+    """The server: the file store takes its `faults` in turn, the redirect its `hub_faults`."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.files: dict[str, Stored] = {}  # "owner/name/file"
         self.faults: deque[Fault] = deque()
         self.hub_faults: deque[Fault] = deque()
-        self.api: dict[str, Fault] = {}  # path of the API to what it answers
+        self.api: dict[str, Fault] = {}  # path of the API to its response
         self.requests: list[RecordedRequest] = []
         self.sent_bytes = 0  # of file contents
         self.gate: Callable[[int], None] | None = None  # called with bytes sent so far, may block
-        self.redirect = "/cdn/{path}"  # where the hub sends requests for files
-        self.silent = False  # take requests, answer none until `released`
+        self.redirect = "/cdn/{path}"  # target of redirects of files
+        self.silent = False  # accept requests without a response until `released`
         self.released = threading.Event()
         self.stalled = threading.Event()
         self.lock = threading.Lock()
@@ -99,12 +98,12 @@ class Hub:
         self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
 
     def put(self, path: str, content: bytes, **settings: object) -> Stored:
-        """Hold a file "owner/name/file"."""
+        """Add a file "owner/name/file"."""
         self.files[path] = Stored(content, **settings)  # type: ignore[arg-type]
         return self.files[path]
 
     def url(self, path: str) -> str:
-        """The address of a file "owner/name/file"."""
+        """URL of a file "owner/name/file"."""
         owner, name, file = path.split("/", 2)
         return f"{self.endpoint}/{owner}/{name}/resolve/main/{file}"
 
@@ -124,7 +123,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that hang up are what these tests are about."""
+        """Print nothing: tests disconnect clients on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -175,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._plain(404, {"X-Error-Code": "RepoNotFound"})
 
     def _rows(self, repository: str) -> list[dict[str, object]]:
-        held = self.server.hub.files.items()
+        files = self.server.hub.files.items()
         return [
             {
                 "type": "file",
@@ -184,12 +183,12 @@ class _Handler(BaseHTTPRequestHandler):
                 "size": len(one.content),
                 "lfs": {"oid": one.sha256, "size": len(one.content), "pointerSize": 135},
             }
-            for path, one in held
+            for path, one in files
             if path.startswith(f"{repository}/")
         ]
 
     def _resolve(self, path: str) -> None:
-        """What the hub says of a file, and where it is."""
+        """Redirect to a file in the store, with the headers that describe it."""
         hub = self.server.hub
         stored = hub.files.get(path)
         fault = hub.hub_faults.popleft() if hub.hub_faults else None
@@ -217,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    # --- the store ------------------------------------------------------------------------------
+    # --- the file store -------------------------------------------------------------------------
 
     def _store(self, stored: Stored | None) -> None:
         hub = self.server.hub
@@ -249,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(body + fault.extra, fault)
 
     def _start(self, stored: Stored) -> int | None:
-        """Where a partial answer begins; None for a whole one."""
+        """First byte of a partial response (206); None for a full one (200)."""
         match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         valid = self.headers.get("If-Range", stored.etag) == stored.etag
         return int(match[1]) if match and stored.resumable and valid else None
@@ -271,43 +270,43 @@ class _Handler(BaseHTTPRequestHandler):
             hub.stalled.set()
             hub.released.wait(20)
         if fault.reset_after >= 0:
-            linger = struct.pack("ii", 1, 0)  # close with a reset
+            linger = struct.pack("ii", 1, 0)  # zero linger time: closing sends RST
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.connection.close()
 
 
 @contextmanager
 def running(tls: ssl.SSLContext | None = None) -> Iterator[Hub]:
-    """A hub for one test, during which nothing may leave this machine."""
-    with only_loopback() as strays:
+    """A hub for one test, during which connections other than to loopback fail."""
+    with only_loopback() as attempts:
         hub = Hub(tls)
         try:
             yield hub
         finally:
             hub.close()
-    assert strays == []
+    assert attempts == []
 
 
 @contextmanager
 def only_loopback() -> Iterator[list[object]]:
-    """Fail any connection that would leave this machine; yields those that were tried."""
-    strays: list[object] = []
+    """Make connections other than to loopback fail; yields the addresses that were tried."""
+    attempts: list[object] = []
     connect = socket.socket.connect
     look_up = socket.getaddrinfo
 
     def guarded(self: socket.socket, address: object) -> None:
         if isinstance(address, tuple) and not str(address[0]).startswith(("127.", "::1")):
-            strays.append(address)
-            raise OSError("a test tried to leave this machine")
+            attempts.append(address)
+            raise OSError("a test tried to connect to another machine")
         connect(self, address)  # type: ignore[arg-type]
 
     def guarded_look_up(host: object, *args: object, **settings: object) -> object:
         if host not in ("127.0.0.1", "localhost", "::1"):
-            strays.append(host)
-            raise socket.gaierror(socket.EAI_NONAME, "a test tried to leave this machine")
+            attempts.append(host)
+            raise socket.gaierror(socket.EAI_NONAME, "a test tried to look up another machine")
         return look_up(host, *args, **settings)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded)
         patch.setattr(socket, "getaddrinfo", guarded_look_up)
-        yield strays
+        yield attempts

@@ -1,7 +1,7 @@
-"""TLS and a proxy on this machine, for tests of what may travel where.
+"""Local TLS server certificate and HTTP CONNECT proxy, for tests of certificates and redirects.
 
-The key below protects nothing: it is as public as this file, and only tests trust its certificate,
-which is for hub.invalid and 127.0.0.1.
+The private key below is public, like this file; only tests trust its certificate, which is for
+hub.invalid and 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ a1/uk7Rh9WLqWvJETDI+QQZHOwBCLmP4J6rI/AyHzBY=
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
-    """What a server on this machine shows; writes `certificate.pem` into the folder."""
+    """TLS context of a local server; writes `certificate.pem` and `key.pem` into the folder."""
     (folder / "certificate.pem").write_text(CERTIFICATE)
     (folder / "key.pem").write_text(KEY)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,13 +46,13 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 
 class Proxy:
-    """Passes connections to one port of this machine, whatever host they ask for."""
+    """HTTP CONNECT proxy that connects every client to one local port, for any requested host."""
 
     def __init__(self, port: int, user: str = "", password: str = "") -> None:
-        self.heads: list[str] = []  # what each client asked, as it came
+        self.heads: list[str] = []  # request head of each client, unparsed
         self._port = port
         secret = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._wanted = f"Proxy-Authorization: Basic {secret}" if user else ""
+        self._required = f"Proxy-Authorization: Basic {secret}" if user else ""
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = [self._listening]
         self._threads = [threading.Thread(target=self._accept)]
@@ -74,7 +74,7 @@ class Proxy:
         while b"\r\n\r\n" not in head and (piece := client.recv(1 << 12)):
             head += piece
         self.heads.append(head.decode("latin-1"))
-        if self._wanted and self._wanted not in self.heads[-1]:
+        if self._required and self._required not in self.heads[-1]:
             client.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
             client.close()
             return
@@ -89,7 +89,7 @@ class Proxy:
         server.close()
 
     def close(self) -> None:
-        """End everything."""
+        """Close all sockets and join the threads."""
         for one in self._open:
             try:
                 one.shutdown(socket.SHUT_RDWR)

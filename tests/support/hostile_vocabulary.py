@@ -1,4 +1,4 @@
-"""Vocabularies that make the `tokenizers` library panic."""
+"""Malformed tokenizer files that make the `tokenizers` library panic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
 
 
 def hostile(charsmap: bytes) -> str:
-    """A `tokenizer.json` that the library parses without looking into its table of characters."""
+    """A `tokenizer.json` with this Precompiled normalizer, which the library does not validate."""
     described: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],

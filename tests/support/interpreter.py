@@ -1,4 +1,7 @@
-"""A program run in plain Python over the public ops: what a recorded pass must equal, bit for bit."""
+"""Reference interpreter of recorded programs: runs each instruction with the public kernel ops.
+
+Its results equal those of the recorded forward pass bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ _TYPES = {
 
 
 class Interpreter:
-    """Carries out the instructions one by one; counts the passes."""
+    """Runs a program's instructions one by one, and counts the runs."""
 
     def __init__(self, recorded: Program) -> None:
         self.program = recorded
-        self.passes = 0  # bodies run
-        self.steps = 0  # of them as a step
+        self.passes = 0  # runs of the body
+        self.steps = 0  # of these, decode steps of one token
 
     def hidden(
         self,
@@ -49,7 +52,7 @@ class Interpreter:
         for one in self.program.head:
             match one:
                 case program.Embed() | program.Attend():
-                    raise AssertionError("a head neither looks up nor attends")
+                    raise AssertionError("a head has no embedding and no attention")
                 case _:
                     self._pointwise(one, buffers)
         return buffers[self.program.logits]
@@ -145,12 +148,12 @@ def _attend(
     return ops.attention(query, keys, values, position, one.scale, one.window, one.cap)
 
 
-def _stored(rows: Tensor, held: LayerKV, position: int) -> Tensor:
-    """Rows [T, K, C] after what is held, and then everything held: [S, K, C]."""
+def _stored(rows: Tensor, cache: LayerKV, position: int) -> Tensor:
+    """Append rows [T, K, C] to the cache at `position`; returns all cached rows [S, K, C]."""
     end = position + len(rows)
-    parts = [held.data] if held.scales is None else [held.data, held.scales]
+    parts = [cache.data] if cache.scales is None else [cache.data, cache.scales]
     for part, coded in zip(
-        parts, encoded(rows.transpose(0, 1), _TYPES[held.data.dtype]), strict=True
+        parts, encoded(rows.transpose(0, 1), _TYPES[cache.data.dtype]), strict=True
     ):
         part[:, position:end] = coded
     return attention_view([part[:, :end] for part in parts])

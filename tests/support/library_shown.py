@@ -1,4 +1,4 @@
-"""The page of models in a window, over states of the test's own: for the tests of the page."""
+"""Library page test bench: the page in a window, over view states that a test fills."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stage import flush
 
 
 class Shown:
-    """The page in a window, over states of the test's own."""
+    """The library page in a window, and the states it shows."""
 
     def __init__(self) -> None:
         self.state, self.library = State(), LibraryState()
@@ -34,7 +34,7 @@ class Shown:
         return next(row for row in rows if row.isVisible() and row.view.name == name)
 
     def texts(self) -> list[str]:
-        """What can be read, from the top."""
+        """Accessible names and descriptions of the visible rows, from the top."""
         rows = [self.page.list.row(key) for key in self.page.list.seen]
         return [
             text

@@ -1,4 +1,4 @@
-"""llama.cpp's server as a source of truth, over loopback: started for one model, asked, ended."""
+"""Runs llama.cpp's llama-server on loopback for one model, as an oracle for recorded outputs."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_PATIENCE = 60.0  # seconds until it must answer
+_START_TIMEOUT_SECONDS = 60.0
 
 
 class Refusal(Exception):
-    """What the server said instead of an answer, or how it ended."""
+    """An error response of the server, or its output when it failed to start."""
 
 
 @contextmanager
 def serving(program: str, model: Path, *options: str) -> Iterator[str]:
-    """The address of a server that has loaded `model`; raises Refusal when it does not."""
+    """Start a server for `model` and yield its URL; raises Refusal when it fails to start."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     command = [program, "-m", str(model), "--host", "127.0.0.1", "--port", port, "-t", "2"]
-    with tempfile.TemporaryFile("w+") as said:
-        running = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=said)
+    with tempfile.TemporaryFile("w+") as errors:
+        running = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=errors)
         try:
-            if not _answers(f"http://127.0.0.1:{port}", running):
-                said.seek(0)
-                raise Refusal(said.read()[:600])
+            if not _is_ready(f"http://127.0.0.1:{port}", running):
+                errors.seek(0)
+                raise Refusal(errors.read()[:600])
             yield f"http://127.0.0.1:{port}"
         finally:
             running.terminate()
             running.wait()
 
 
-def _answers(address: str, running: subprocess.Popen[bytes]) -> bool:
-    """Whether it comes to answer, rather than ending or saying nothing for long."""
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until and running.poll() is None:
+def _is_ready(address: str, running: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server is ready; False when it exits first or the time limit passes."""
+    deadline = time.monotonic() + _START_TIMEOUT_SECONDS
+    while time.monotonic() < deadline and running.poll() is None:
         try:
             ask(address, "health")
         except (Refusal, OSError):
@@ -54,7 +54,7 @@ def _answers(address: str, running: subprocess.Popen[bytes]) -> bool:
 
 
 def ask(address: str, path: str, question: dict[str, Any] | None = None) -> Any:
-    """What the server answers to a question; raises Refusal for an error of its own."""
+    """Send a request (POST when it has a body) and return the JSON response; raises Refusal."""
     request = urllib.request.Request(
         f"{address}/{path}",
         None if question is None else json.dumps(question).encode(),
@@ -68,6 +68,6 @@ def ask(address: str, path: str, question: dict[str, Any] | None = None) -> Any:
 
 
 def version(program: str) -> str:
-    """What the program says of itself."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return (said.stderr or said.stdout).splitlines()[0]
+    """The first line that `--version` prints."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return (done.stderr or done.stdout).splitlines()[0]

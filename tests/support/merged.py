@@ -1,4 +1,4 @@
-"""A decoder with an adapter merged into its weights by hand, to compare an adapted one with."""
+"""Merges LoRA adapters into a decoder's weights: the reference for adapters applied at run time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kernels.formats import by_name
 from kernels.weight import Weight
 from tiny_lora import Pairs
 
-Changes = Mapping[str, NDArray[np.float64]]  # GGUF tensor name to what is added, [out, in]
+Changes = Mapping[str, NDArray[np.float64]]  # GGUF tensor name to delta W, [out, in]
 
 
 def change(*parts: tuple[Pairs, float]) -> dict[str, NDArray[np.float64]]:
-    """The sum of factor * b a over several adapters, in double precision."""
+    """Delta W: the sum of factor * b a over several adapters, in double precision."""
     total: dict[str, NDArray[np.float64]] = {}
     for pairs, factor in parts:
         for name, (a, b) in pairs.items():
@@ -29,7 +29,7 @@ def change(*parts: tuple[Pairs, float]) -> dict[str, NDArray[np.float64]]:
 
 
 def merge(decoder: Decoder, changes: Changes) -> Decoder:
-    """The decoder with W + change as float32 in place of every W that is changed."""
+    """A copy of the decoder with every changed W replaced by W + delta W, in float32."""
     used: set[str] = set()
 
     def matrix(name: str, weight: Weight) -> Weight:

@@ -1,4 +1,7 @@
-"""What 8-bit keys and values are rotated by, made from its definition and not from sums."""
+"""Reference Hadamard matrix that rotates keys and values before 8-bit quantization.
+
+Built from Sylvester's definition, unlike `kernels.quantized_kv.hadamard`, which adds and subtracts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from torch import Tensor
 
 
 def rotation(width: int) -> Tensor:
-    """f64 [width, width]: Sylvester's matrices over their root, as wide as a power of two divides the width."""
+    """f64 [width, width]: orthonormal Hadamard blocks of the largest power of two dividing `width`.
+
+    Blocks have at most 256 rows.
+    """
     span = next(2**i for i in range(8, -1, -1) if width % 2**i == 0)
     matrix = torch.ones(1, 1, dtype=torch.float64)
     while len(matrix) < span:

@@ -1,4 +1,4 @@
-"""Sessions of tiny models that are saved, brought back or refused, for the tests of snapshots."""
+"""Helpers for snapshot tests: generate with a tiny model's session, save it, expect a refusal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def save(session: Session, path: Path, **names: str) -> Path:
 def refusal(
     model: LoadedModel, path: Path, sha256: str = SHA, session: Session | None = None
 ) -> str:
-    """The sentence a file is refused with; the session is as it was."""
+    """Restore a file that must be refused; returns the message, the session checked unchanged."""
     session = session or model.new_session()
     answer(model, session, [9, 8, 7], 2, GREEDY)
     held, logits = session.all_tokens, session.last_logits

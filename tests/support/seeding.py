@@ -1,4 +1,4 @@
-"""Random data of tests: fresh on every run, and the same again with the seed a failure shows."""
+"""Pytest plugin for random test data: a new seed per run, printed, and repeatable by `--seed`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--seed`, as failed tests show it."""
+    """Add the option `--seed`."""
     parser.addoption("--seed", type=int, help="seed of random data, as a failed test printed it")
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A fresh seed or the one given with `--seed`; pytest shows what was printed of a failed test."""
+    """A new seed, or the one given with `--seed`; printed, and shown when the test fails."""
     given = request.config.getoption("--seed")
     seed = secrets.randbits(32) if given is None else given
     print(f"random data: repeat with --seed {seed}")
@@ -27,7 +27,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def random(seed: int) -> torch.Generator:
-    """A generator of random numbers, seeded for this test alone."""
-    import torch  # not where a test of the window is all that runs
+    """A random number generator seeded for this test."""
+    import torch  # only here, so that tests of the window run without torch
 
     return torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""A bare session over a GGUF file: no tokenizer, no memory plan."""
+"""Opens a `Session` directly over a GGUF file, without a tokenizer or a memory plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.state.kv_cache import Cache
 
 
 def open_session(path: Path, context: int = 256) -> Session:
-    """An empty session; raises what the engine raises for a faulty file."""
+    """An empty session over the file's decoder and an f32 cache; raises ModelFileError."""
     with GGUFFile.open(path) as file:
         config = read_config(file)
         weights = Weights(file)

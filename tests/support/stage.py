@@ -1,4 +1,4 @@
-"""The whole window over a fake engine and a real store in a temporary folder, for tests and pictures."""
+"""Application test stage: the whole window over a fake engine and a real store."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from app.ui.window import Window
 from app.wiring import connect
 from fakes import FakeEngine
 
-TIMEOUT_SECONDS = 10.0  # seconds
+TIMEOUT_SECONDS = 10.0
 
 
 class Stage:
-    """Everything `app.__main__` wires, with an engine that does what it is told."""
+    """The objects that `app.__main__` wires together, with fake engines."""
 
     def __init__(
         self,
@@ -63,19 +63,19 @@ class Stage:
         return self.engines[0]
 
     def start(self, model: Path | None = None) -> None:
-        """Show the window and start, as after the first paint."""
+        """Show the window and start the controller, as the app does after the first paint."""
         self.window.show()
         self.controller.start(model)
         self.wait_until_idle()
 
     def ready(self, model: Path) -> None:
-        """Start, with the model loaded."""
+        """Start and load the model."""
         self.start(model)
         self.engine.finish_load()
         self.wait_until_idle()
 
     def wait_until_idle(self) -> None:
-        """Wait until the engine's events are shown, and store and files are done with their work."""
+        """Wait until engine events are processed and the store and file workers are idle."""
         until(lambda: not self.window.sidebar.typing)
         self.drain()
         wait_for_workers(self.controller)
@@ -85,17 +85,17 @@ class Stage:
         flush()
 
     def wait_for_animations(self) -> None:
-        """Wait until nothing moves any more."""
+        """Wait until every animation has ended."""
         until(lambda: not self.window.findChildren(QPropertyAnimation))
         flush()
 
     def drain(self) -> None:
-        """Show what the engine has delivered."""
+        """Process the events the engine has delivered."""
         self.controller.drain()
         flush()
 
     def close(self) -> None:
-        """End both threads and the window."""
+        """End the threads and delete the window."""
         self.controller.close()
         self.window.finish()
         self.theme.deleteLater()
@@ -113,7 +113,7 @@ class Stage:
 
 
 def wait_for_workers(owner: QObject) -> None:
-    """Wait until the workers of files have done what they were given."""
+    """Wait until the background workers below `owner` have finished their queued calls."""
     for worker in owner.findChildren(BackgroundWorker):
         done: list[bool] = []
         worker.run(lambda: True, done.append)
@@ -121,20 +121,20 @@ def wait_for_workers(owner: QObject) -> None:
 
 
 def flush() -> None:
-    """Let Qt do everything that is due, deletions too."""
+    """Process all pending Qt events, deferred deletions included."""
     QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents)
 
 
 def reraise(request: int, error: Exception) -> None:
-    """No event may be left unhandled."""
+    """Error handler that fails the test: no event may raise."""
     raise error
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Run Qt's events until something holds."""
+    """Process Qt events until the condition is true; fails after `TIMEOUT_SECONDS`."""
     limit = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < limit, "it never came"
+        assert time.monotonic() < limit, "the condition was never true"
         QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)

@@ -1,4 +1,4 @@
-"""Everything a store holds, read as the window reads it: for tests that compare whole stores."""
+"""Reads every message of a store through its public queries, to compare whole stores in tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.store.store import Message, Store
 
 
 def tree(store: Store, conversation_id: int) -> dict[int, Message]:
-    """Every message of a conversation by its number, of all branches; the shown one stays."""
+    """Every message of a conversation by id, of all branches; the selected branch is kept."""
     shown = store.branch(conversation_id)
     found: dict[int, Message] = {}
     todo = list(shown)
@@ -24,7 +24,7 @@ def tree(store: Store, conversation_id: int) -> dict[int, Message]:
 
 
 def all_messages(store: Store) -> dict[int, Message]:
-    """Every message of all conversations in the list."""
+    """Every message of all listed conversations, by id."""
     return {
         number: message
         for conversation in store.conversations()

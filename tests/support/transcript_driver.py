@@ -1,4 +1,4 @@
-"""A transcript on the screen, and the hands of a reader: for the tests of the transcript."""
+"""Transcript test driver: opens a transcript, streams text into it, and sends mouse events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def wait_for_layout(view: Transcript, qtbot: QtBot) -> None:
 
 
 def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
-    """Send text in small pieces and wait until all of it is there."""
+    """Append text in pieces of 20 characters and wait until all of it is shown."""
     index = view.stack.index_of(number)
     assert index is not None
     shown = view.stack.views[index]
@@ -96,7 +96,7 @@ def wheel(view: Transcript, pixels: int) -> None:
 
 @contextmanager
 def open_transcript(qtbot: QtBot) -> Iterator[Transcript]:
-    """A transcript in a window of its own."""
+    """A transcript as a top-level window."""
     load_fonts()
     transcript = Transcript()
     qtbot.addWidget(transcript)
