@@ -126,7 +126,7 @@ def test_a_peer_stands_still_between_its_runs(peer: Path, tmp_path: Path):
 @pytest.mark.skipif(os.name != "posix", reason="holding a process between runs needs SIGSTOP")
 def test_a_peer_that_is_not_there_is_missing(tmp_path: Path):
     runs = peer_runs.paused_llama_bench(tmp_path / "no", Path("model"), Settings(threads=1), [0])
-    with pytest.raises(Missing, match="is not there"), runs:
+    with pytest.raises(Missing, match="was not found"), runs:
         pass
 
 

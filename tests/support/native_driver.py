@@ -1,7 +1,7 @@
-"""Cases for tests/native/driver.cpp: operands and what must come out, sent to it and read back.
+"""Test cases for the native kernel driver (tests/native/driver.cpp): operands and expected results.
 
-The driver runs kernels in a process of its own: where reading too far ends it, under a sanitizer, or
-on another processor that is emulated.
+The driver runs kernels in a separate process, so that an out-of-bounds read ends only that process,
+and so that it can run under a sanitizer or an emulator of another CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rotation import rotation
 
 DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
-COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # of formats whose block is one weight
+COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # for formats whose block is one weight
 COUNTS = (1, 2, 15, 16, 17, 63, 65, 300, 5000)
 _QUANTIZED = {row.name for row in blocks.PACKED.values()} - {
     "F32",
@@ -36,12 +36,14 @@ _QUANTIZED = {row.name for row in blocks.PACKED.values()} - {
     "F8_E4M3",
     "F8_E5M2",
 }
-_ROUNDED_WIDE = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}
-# A whole layer, rounded in the same places: half of them agree to 1e-13, but a number on the edge
-# that goes to the other code has moved the logits by up to 2e-4.
+# Formats whose kernels quantize activations in groups of 32 rather than 16.
+_GROUPS_OF_32 = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}
+# Tolerances of the normalized squared error.
+# Of a whole layer with 8-bit activations: half of the cases agree to 1e-13, but a value near a
+# rounding boundary can get the neighbouring code, which moved the logits by up to 2e-4.
 _LAYER = 5e-3
-EXACT = 1e-10  # normalized squared error where only the order of additions differs
-WHOLE = 1e-6  # where queries and weights become integers, over 8-bit codes
+EXACT = 1e-10  # only the order of additions differs
+INTEGER = 1e-6  # attention over 8-bit codes: queries and weights are quantized too
 
 
 class Op(IntEnum):
@@ -55,42 +57,42 @@ class Case:
     """One call: parameters and operands as driver.cpp lists them."""
 
     op: Op
-    name: str  # what is special about it, for a failure
+    name: str  # op, format and sizes, for failure messages
     parameters: tuple[int | float, ...]
     operands: tuple[Tensor | None, ...]
-    wanted: Tensor  # f64
-    tolerance: float  # of the squared error, of `energy`
-    energy: float = 0.0  # 0: the square of what is wanted
+    expected: Tensor  # f64
+    tolerance: float  # squared error allowed, as a share of `energy`
+    energy: float = 0.0  # 0: the sum of squares of `expected`
 
     def check(self, result: bytes) -> None:
-        """Compare what the driver wrote with what is wanted."""
+        """Assert that the driver's result is within the tolerance."""
         found = torch.frombuffer(bytearray(result), dtype=torch.float32).double()
-        wanted = self.wanted.flatten()
-        assert found.shape == wanted.shape, self.name
-        energy = self.energy or float(wanted.square().sum())
-        error = float((found - wanted).square().sum())
+        expected = self.expected.flatten()
+        assert found.shape == expected.shape, self.name
+        energy = self.energy or float(expected.square().sum())
+        error = float((found - expected).square().sum())
         assert error <= self.tolerance * energy, f"{self.name}: {error / (energy or 1)}"
 
 
 def instruction_sets(program: Sequence[str | Path]) -> list[str]:
-    """The names of those the program can use, in the order of their numbers."""
-    said = subprocess.run([*program, "--names"], capture_output=True, text=True, check=True)
-    return said.stdout.split()
+    """Names of the instruction sets the driver supports on this CPU, by their number."""
+    done = subprocess.run([*program, "--names"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def run(
     program: Sequence[str | Path], isa: int, threads: int, cases: Sequence[Case], folder: Path
 ) -> list[bytes]:
-    """Run all cases in one process and check every result; returns them."""
+    """Run all cases in one process, check every result and return the results."""
     sent, received = folder / "cases", folder / "results"
     sent.write_bytes(b"".join(_encoded(case, isa, threads) for case in cases))
     ran = subprocess.run(
         [*program, sent, received], capture_output=True, text=True, errors="replace", check=False
     )
-    # How far it came says which case ended it: results are written one by one.
+    # Results are written one by one, so their number shows which case crashed the driver.
     results = list(_decoded(received.read_bytes()))
-    ended = cases[len(results)].name if len(results) < len(cases) else "the end"
-    assert ran.returncode == 0, f"status {ran.returncode} at {ended} or later: {ran.stderr}"
+    crashed = cases[len(results)].name if len(results) < len(cases) else "the end"
+    assert ran.returncode == 0, f"status {ran.returncode} at {crashed} or later: {ran.stderr}"
     assert len(results) == len(cases)
     for case, (status, result) in zip(cases, results, strict=True):
         assert status == 0, f"{case.name}: status {status}"
@@ -124,8 +126,8 @@ def _decoded(data: bytes) -> Iterator[tuple[int, bytes]]:
 # --- cases --------------------------------------------------------------------------------------
 
 
-class Maker:
-    """Makes cases from one source of random numbers."""
+class CaseGenerator:
+    """Generates random test cases from one random number generator."""
 
     def __init__(self, random: torch.Generator) -> None:
         self._random = random
@@ -151,7 +153,7 @@ class Maker:
             (format.id, rows, columns, tokens),
             (data, x),
             exact @ dense.T,
-            # A mean of few results may be several times what it is of many.
+            # The mean error of few results varies more than that of many.
             format.tolerance * (1 + 40 / (tokens * rows)),
             float((exact.square() @ dense.square().T).sum()) or 1.0,
         )
@@ -166,14 +168,14 @@ class Maker:
     def rms_norm(self) -> Case:
         tokens, width = self._pick.choice(TOKENS), self._pick.choice(COUNTS)
         x, weight = self._normal(tokens, width), self._normal(width)
-        wanted = reference.rms_norm(x.double(), weight.double(), 1e-5)
+        expected = reference.rms_norm(x.double(), weight.double(), 1e-5)
         operands = x, weight
         return Case(
             Op.RMS_NORM,
             f"rms_norm [{tokens}, {width}]",
             (tokens, width, 1e-5),
             operands,
-            wanted,
+            expected,
             EXACT,
         )
 
@@ -195,14 +197,14 @@ class Maker:
     def gated(self) -> Case:
         count, kind = self._pick.choice(COUNTS), self._pick.choice((0, 1))
         gate, up = self._normal(count), self._normal(count)
-        wanted = reference.gated(gate.double(), up.double(), list(Activation)[kind])
-        return Case(Op.GATED, f"gated [{count}]", (count, kind), (gate, up), wanted, EXACT)
+        expected = reference.gated(gate.double(), up.double(), list(Activation)[kind])
+        return Case(Op.GATED, f"gated [{count}]", (count, kind), (gate, up), expected, EXACT)
 
     def softcap(self) -> Case:
         count = self._pick.choice(COUNTS)
         x = self._normal(count) * 40
-        wanted = reference.softcap(x.double(), 30.0)
-        return Case(Op.SOFTCAP, f"softcap [{count}]", (count, 30.0), (x,), wanted, EXACT)
+        expected = reference.softcap(x.double(), 30.0)
+        return Case(Op.SOFTCAP, f"softcap [{count}]", (count, 30.0), (x,), expected, EXACT)
 
     def attention(self) -> Case:
         tokens, position = self._pick.choice((1, 2, 5, 40)), self._pick.choice((0, 1, 31, 300))
@@ -217,20 +219,20 @@ class Maker:
         capacity = positions + self._pick.choice((0, 3))
         scale = 1 / math.sqrt(width)
         sizes = tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity
-        wanted = _attended(
-            q, *(_held(rows, type) for rows in (k, v)), position, scale, window, cap, sinks
+        expected = _attention(
+            q, *(_round_trip(rows, type) for rows in (k, v)), position, scale, window, cap, sinks
         )
         return Case(
             Op.ATTENTION,
             f"attention {sizes}, sinks {sinks is not None}",
             sizes,
             (q, *_cached(k, type, capacity), *_cached(v, type, capacity), sinks),
-            wanted,
-            WHOLE if type == 2 and tokens == 1 else EXACT,
+            expected,
+            INTEGER if type == 2 and tokens == 1 else EXACT,
         )
 
     def run(self, format: Format) -> Case:
-        """A layer and its head as one recorded program: some tokens together, then one alone."""
+        """One layer and the head as a recorded program: a prefill, then a decode step."""
         width, heads, kv_heads, head_width, inner, vocabulary = 256, 4, 2, 64, 512, 80
         type, tokens = self._pick.choice((0, 1, 2)), self._pick.choice((2, 7, 14))
         query, key = heads * head_width, kv_heads * head_width
@@ -244,27 +246,27 @@ class Maker:
             decode_rows(each.view(n, -1), format, d)
             for each, (n, d) in zip(data, shapes, strict=True)
         ]
-        # Values of a few units, which a cache of halves can hold whatever the format's are.
+        # Keep values small, so that an f16 cache can store them for every weight format.
         norms = self._normal(3, width) / (float(dense[3].square().mean().sqrt()) * width**0.5)
-        # Small, so that no query is all for one key: roundings of x would then choose which.
+        # Keep scores small, so that no softmax is one-hot: rounding of x would then choose the key.
         heads_norms = [0.3 * torch.rand(head_width, generator=self._random) for _ in "qk"]
         frequencies = torch.rand(head_width // 2, generator=self._random)
         ids = torch.randint(0, vocabulary, (tokens,), generator=self._random)
-        group = 0 if format.name not in _QUANTIZED else 32 if format.name in _ROUNDED_WIDE else 16
-        wanted = _layer(dense, norms, heads_norms, frequencies, ids, type, group)
-        cap = 3 * float(wanted.square().mean().sqrt())
+        group = 0 if format.name not in _QUANTIZED else 32 if format.name in _GROUPS_OF_32 else 16
+        expected = _layer(dense, norms, heads_norms, frequencies, ids, type, group)
+        cap = 3 * float(expected.square().mean().sqrt())
         sizes = width, heads, kv_heads, head_width, inner, vocabulary, type, tokens
         return Case(
             Op.RUN,
             f"run {format.name} {tokens} tokens, cache {type}",
             (format.id, 0, 0, *sizes, cap),
             (*data, norms, *heads_norms, frequencies, ids),
-            reference.softcap(wanted, cap),
+            reference.softcap(expected, cap),
             _LAYER if type == 2 or group else 1e-6,
         )
 
     def _matrix(self, format: Format) -> tuple[int, int, Tensor, Tensor]:
-        """Rows, columns, the bytes of a file, and the weights in double precision."""
+        """A random matrix: rows, columns, packed bytes, and the decoded weights in f64."""
         rows = self._pick.choice(ROWS)
         columns = (
             self._pick.choice(COLUMNS)
@@ -274,7 +276,7 @@ class Maker:
         made = blocks.similar_scale_blocks(
             format, (rows + 1) * columns // format.block, self._random
         )
-        data = made.view(rows + 1, -1)[1:]  # the first block is all zero
+        data = made.view(rows + 1, -1)[1:]  # drop the row whose first block is all zero
         return rows, columns, data, decode_rows(data.contiguous(), format, columns).double()
 
     def _normal(self, *shape: int) -> Tensor:
@@ -292,13 +294,13 @@ def _layer(
 ) -> Tensor:
     """Logits f64 [T, V] of one layer with the matrices `dense`, as driver.cpp records it.
 
-    What goes into a product is rounded to 8 bits, `group` numbers at once; 0: not at all. Without
-    that, a layer whose softmax is near a choice would differ by any amount.
+    Inputs of matrix products are quantized to 8 bits in groups of `group`, as the kernels do; 0:
+    not at all. Without that, a softmax with nearly equal scores could differ by any amount.
     """
     table, query, key, value, output, gate, up, down = (each.double() for each in dense)
     tokens, head_width = len(ids), len(head_norms[0])
     x, positions = table[ids], torch.arange(tokens)
-    normed = _rounded(reference.rms_norm(x, norms[0].double(), 1e-5), group)
+    normed = _quantized_activations(reference.rms_norm(x, norms[0].double(), 1e-5), group)
     q, k = (
         reference.rope(
             reference.rms_norm(
@@ -312,16 +314,18 @@ def _layer(
         for weight, norm in zip((query, key), head_norms, strict=True)
     )
     v = (normed @ value.T).view(tokens, -1, head_width)
-    held = (_held(rows.float(), type) for rows in (k, v))
-    x = x + _rounded(_attended(q, *held, 0, 0.125, 0, 0.0, None), group) @ output.T
-    normed = _rounded(reference.rms_norm(x, norms[1].double(), 1e-5), group)
+    cached = (_round_trip(rows.float(), type) for rows in (k, v))
+    attended = _attention(q, *cached, 0, 0.125, 0, 0.0, None)
+    x = x + _quantized_activations(attended, group) @ output.T
+    normed = _quantized_activations(reference.rms_norm(x, norms[1].double(), 1e-5), group)
     inner = reference.gated(normed @ gate.T, normed @ up.T, Activation.SILU)
-    x = x + _rounded(inner, group) @ down.T
-    return _rounded(reference.rms_norm(x, norms[2].double(), 1e-5), group) @ table.T
+    x = x + _quantized_activations(inner, group) @ down.T
+    normed = _quantized_activations(reference.rms_norm(x, norms[2].double(), 1e-5), group)
+    return normed @ table.T
 
 
-def _rounded(x: Tensor, group: int) -> Tensor:
-    """As kernels of packed formats see activations: codes of 8 bits times a scale of each group."""
+def _quantized_activations(x: Tensor, group: int) -> Tensor:
+    """Activations after 8-bit quantization with a scale per group, f64; unchanged for group 0."""
     if not group:
         return x
     parts = x.float().unflatten(-1, (-1, group))
@@ -330,8 +334,8 @@ def _rounded(x: Tensor, group: int) -> Tensor:
     return (codes * scales).flatten(-2).double()
 
 
-def _held(rows: Tensor, type: int) -> Tensor:
-    """Keys or values [S, K, C] as a cache of that type gives them back, f64."""
+def _round_trip(rows: Tensor, type: int) -> Tensor:
+    """Keys or values [S, K, C] as a cache of that type (0 f32, 1 f16, 2 q8_0) returns them, f64."""
     if type == 0:
         return rows.double()
     if type == 1:
@@ -342,9 +346,9 @@ def _held(rows: Tensor, type: int) -> Tensor:
 
 
 def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [S, K, C] → codes of 8 bits [S, K, C] f32, and scales [S, K, ceil(C / 32)] f16."""
+    """Rows [S, K, C] → 8-bit codes [S, K, C] as f32, and scales [S, K, ceil(C / 32)] f16."""
     width = rows.shape[-1]
-    rotated = hadamard(rows)  # whose bits decide which code a number becomes
+    rotated = hadamard(rows)  # the kernels' own: codes depend on its last bit
     padded = torch.nn.functional.pad(rotated, (0, -width % 32)).unflatten(-1, (-1, 32))
     scales = (padded.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)
@@ -353,19 +357,19 @@ def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cached(rows: Tensor, type: int, capacity: int) -> tuple[Tensor, Tensor | None]:
-    """Rows [S, K, C] as a cache [K, capacity, ...] holds them; what is behind them is no number."""
+    """Rows [S, K, C] in cache layout [K, capacity, ...] with scales; unused capacity is NaN."""
     if type < 2:
         return _with_capacity(rows.to((torch.float32, torch.float16)[type]), capacity), None
     codes, scales = _quantized(rows)
     return _with_capacity(codes.to(torch.int8), capacity, -1), _with_capacity(scales, capacity)
 
 
-def _with_capacity(rows: Tensor, capacity: int, behind: float = math.nan) -> Tensor:
-    spare = rows.new_full((capacity - len(rows), *rows.shape[1:]), behind)
+def _with_capacity(rows: Tensor, capacity: int, fill: float = math.nan) -> Tensor:
+    spare = rows.new_full((capacity - len(rows), *rows.shape[1:]), fill)
     return torch.cat((rows, spare)).transpose(0, 1)
 
 
-def _attended(
+def _attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -375,15 +379,16 @@ def _attended(
     cap: float,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention by its definition, in double precision: [T, H*C]."""
+    """Attention by its definition in double precision, [T, H*C]."""
     tokens, heads = q.shape[:2]
     group = heads // k.shape[1]
-    at = torch.arange(position, position + tokens)[:, None]
+    query = torch.arange(position, position + tokens)[:, None]
     key = torch.arange(k.shape[0])
-    seen = (key <= at) & ((at - key < window) if window else torch.ones((), dtype=torch.bool))
+    in_window = (query - key < window) if window else torch.ones((), dtype=torch.bool)
+    visible = (key <= query) & in_window
     scores = torch.einsum("thc,shc->hts", q.double(), k.repeat_interleave(group, 1)) * scale
     scores = cap * torch.tanh(scores / cap) if cap else scores
-    scores = scores.masked_fill(~seen, -math.inf)
+    scores = scores.masked_fill(~visible, -math.inf)
     if sinks is not None:
         scores = torch.cat((scores, sinks.double()[:, None, None].expand(-1, tokens, 1)), dim=-1)
     weights = scores.softmax(-1)[..., : k.shape[0]]

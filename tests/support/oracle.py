@@ -1,9 +1,9 @@
-"""Tiny random models run through Hugging Face transformers in float32, and the same as GGUF.
+"""Oracle: tiny random models run through Hugging Face transformers in float32, and as GGUF files.
 
 Run as a script (in an environment with transformers) it records `golden/oracle.npz`: weights,
-tokens and logits; `python tests/support/oracle.py llama phi2` records these cases alone and keeps the
-others. The tests rebuild a GGUF file from the recorded weights and compare our logits. All weights
-are rounded to float16 first, so half the bytes hold them exactly.
+tokens and logits; `python tests/support/oracle.py llama phi2` records these cases alone and keeps
+the others. The tests rebuild a GGUF file from the recorded weights and compare the engine's logits.
+All weights are rounded to float16 first, so that float16 stores them exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One architecture at a size that shows its quirks: groups, odd widths, windows."""
+    """One architecture with its hyperparameters, small but with grouped heads and odd widths."""
 
     name: str
     family: str
@@ -40,15 +40,15 @@ class Case:
     feed_forward: int = 80
     tied: bool = False
     rope_base: float = 10_000.0
-    rotated: int = 0  # channels of a head that turn; 0: all
-    window: int = 0
-    context: int = 256  # the most a session may hold
-    scaling: dict[str, Any] = field(default_factory=dict)
-    more: dict[str, Any] = field(default_factory=dict)  # what only this family has
+    rotated: int = 0  # rotary channels of a head; 0: all
+    window: int = 0  # sliding window of attention; 0: none
+    context: int = 256  # maximum positions
+    scaling: dict[str, Any] = field(default_factory=dict)  # RoPE scaling
+    more: dict[str, Any] = field(default_factory=dict)  # hyperparameters of this family alone
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The keyword arguments every transformers configuration takes."""
+        """Keyword arguments common to all transformers configurations."""
         return {
             "vocab_size": self.vocabulary,
             "hidden_size": self.width,
@@ -149,7 +149,7 @@ CASES = {
             "command-r-plus",
             "command-r",
             width=16,
-            layers=64,  # by which llama.cpp knows it
+            layers=64,  # llama.cpp recognizes the model by this number
             heads=4,
             head_width=4,
             feed_forward=24,
@@ -182,13 +182,13 @@ def run_transformers(case: Case) -> dict[str, Array]:
 
     torch.manual_seed(sum(map(ord, case.name)))
     model = _model(case).eval()
-    one = not FAMILIES[case.family].plus_one
+    norms_near_one = not FAMILIES[case.family].plus_one
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             norm = _is_norm(name)
             spread = 0.3 if norm else 0.15
             parameter.copy_((torch.randn_like(parameter) * spread).half().float())
-            if norm and one and name.endswith("weight"):
+            if norm and norms_near_one and name.endswith("weight"):
                 parameter.copy_((parameter + 1).half().float())
         tokens = torch.randint(case.vocabulary, (TOKENS,))
         logits = model(tokens[None]).logits[0]
@@ -226,7 +226,7 @@ def _model(case: Case) -> Any:
 def write_gguf(
     case: Case, state: dict[str, Array], path: Path, words: Mapping[str, Any] | None = None
 ) -> Path:
-    """The same model as a GGUF file, every matrix in F32; `words` are a vocabulary's keys."""
+    """Write the model as a GGUF file, every matrix in F32; `words` are the tokenizer's metadata."""
     family = FAMILIES[case.family]
     writer = GGUFWriter(path, family.gguf)
     for key, value in (_keys(case) | family.keys(case)).items():
@@ -290,7 +290,7 @@ def _add(writer: GGUFWriter, key: str, value: Any) -> None:
 
 
 def _divisors(case: Case) -> dict[str, Array]:
-    """Tensors of what frequencies are divided by."""
+    """GGUF tensors of RoPE frequency divisors: Llama 3's, or LongRoPE's short and long factors."""
     if case.scaling.get("rope_type") == "llama3":
         return {"rope_freqs.weight": _llama3_divisors(case)}
     if case.scaling.get("rope_type") == "longrope":
@@ -302,7 +302,7 @@ def _divisors(case: Case) -> dict[str, Array]:
 
 
 def _llama3_divisors(case: Case) -> Array:
-    """What Llama 3 divides each frequency by.
+    """Llama 3's divisor of each RoPE frequency.
 
     Source: https://github.com/ggml-org/llama.cpp/blob/b6000/convert_hf_to_gguf.py (rope_freqs)
     """
@@ -328,7 +328,7 @@ def record(names: Sequence[str] = ()) -> None:
 
 
 def kept(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """What a record holds of cases that are not recorded anew; nothing where all of them are."""
+    """Recorded arrays of all cases except `names`; none without names, when all are re-recorded."""
     if not names:
         return {}
     with np.load(path) as before:
@@ -336,7 +336,7 @@ def kept(path: Path, names: Sequence[str]) -> dict[str, Array]:
 
 
 def save(path: Path, rows: dict[str, Array], origin: str) -> None:
-    """Write a record, and say what it came to."""
+    """Write recorded arrays to a compressed file and print its size."""
     np.savez_compressed(path, **rows | {"origin": np.array(origin)})
     print(f"{path.name}: {path.stat().st_size:,} bytes, {origin}")
 

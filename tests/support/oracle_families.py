@@ -1,7 +1,7 @@
-"""What transformers and GGUF call the parts of each architecture, and how sizes are said to either.
+"""Table of architectures: tensor names and hyperparameters in transformers and in GGUF.
 
-Facts of transformers' modelling files and of llama.cpp's converter; `oracle.py` uses them to write
-one random model in both forms.
+From transformers' modelling files and llama.cpp's converter; `oracle.py` uses it to write one
+random model in both forms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oracle import Case
 
 Array = NDArray[Any]
-Say = Callable[["Case"], dict[str, Any]]
+Hyperparameters = Callable[["Case"], dict[str, Any]]
 
 
 def _nothing(case: Case) -> dict[str, Any]:
@@ -27,18 +27,18 @@ def _nothing(case: Case) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Family:
-    """One architecture in both worlds."""
+    """One architecture in transformers and in GGUF."""
 
     gguf: str  # general.architecture
-    hf: str  # FooConfig and FooForCausalLM
-    config: Say = _nothing  # keyword arguments of the configuration beside those all have
-    keys: Say = _nothing  # of the file, without the architecture in front
-    parts: dict[str, str] = field(default_factory=dict)  # of a layer, where they are not llama's
-    tops: dict[str, str] = field(default_factory=dict)
-    pairs: bool = False  # queries and keys are stored as pairs of channels
-    plus_one: bool = False  # norms are stored with a one added
-    centred: bool = False  # layer norms
-    layers: str = "model.layers."  # in front of a layer's number
+    hf: str  # Foo of FooConfig and FooForCausalLM
+    config: Hyperparameters = _nothing  # FooConfig's arguments beside those of `Case.shared`
+    keys: Hyperparameters = _nothing  # GGUF keys, without the architecture's prefix
+    parts: dict[str, str] = field(default_factory=dict)  # tensors of a layer that differ from llama
+    tops: dict[str, str] = field(default_factory=dict)  # tensors outside the layers, likewise
+    pairs: bool = False  # RoPE of Q and K rotates interleaved pairs in GGUF
+    plus_one: bool = False  # GGUF stores norm weights with 1 added
+    centred: bool = False  # LayerNorm instead of RMSNorm
+    layers: str = "model.layers."  # prefix of a layer's number
 
 
 LLAMA = {
@@ -76,7 +76,7 @@ _AFTER = {
 }
 
 
-def _sliding(every: int) -> Say:
+def _sliding(every: int) -> Hyperparameters:
     def config(case: Case) -> dict[str, Any]:
         kinds = [
             "full_attention" if (at + 1) % every == 0 else "sliding_attention"
@@ -270,7 +270,7 @@ def tensors(case: Case, name: str, value: Array) -> dict[str, Array]:
 
 
 def _experts(index: str, rest: str, value: Array) -> dict[str, Array]:
-    """The weights of all experts: gates above the factors they are for, or what leads back."""
+    """Stacked expert weights: the down projection, or gate and up split from one tensor."""
     if rest.endswith("down_proj"):
         return {f"blk.{index}.ffn_down_exps.weight": value}
     assert rest.endswith("gate_up_proj"), rest
@@ -282,6 +282,6 @@ def _experts(index: str, rest: str, value: Array) -> dict[str, Array]:
 
 
 def _interleaved(value: Array, heads: int) -> Array:
-    """Rows of each head from halves to pairs, as llama's converter orders them."""
+    """Reorder each head's rows from RoPE halves to interleaved pairs, as llama.cpp converts."""
     parts = value.reshape(heads, 2, value.shape[0] // heads // 2, *value.shape[1:])
     return parts.swapaxes(1, 2).reshape(value.shape)

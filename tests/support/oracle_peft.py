@@ -1,4 +1,4 @@
-"""Random PEFT adapters on the oracle's tiny models, run through the peft library in float32.
+"""LoRA oracle: random PEFT adapters on the oracle's tiny models, run through peft in float32.
 
 Run as a script (in an environment with transformers and peft) it records `golden/peft.npz`: the
 two files of each folder as peft saves them, tokens and logits. The base weights are those of
@@ -68,7 +68,7 @@ CASES = {
 
 
 def run_peft(case: PeftCase) -> dict[str, Array]:
-    """Tokens, float32 logits, and the folder peft saves: `config` and `tensor/NAME`."""
+    """Tokens, float32 logits, and the content of peft's folder: `config` and `tensor/NAME`."""
     import peft
     import torch
 
@@ -83,7 +83,7 @@ def run_peft(case: PeftCase) -> dict[str, Array]:
         **case.options,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of tied embeddings, which the cases are about
+        warnings.simplefilter("ignore")  # peft warns of tied embeddings, which these cases test
         adapted = peft.get_peft_model(model, config).eval()
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
@@ -106,7 +106,7 @@ def run_peft(case: PeftCase) -> dict[str, Array]:
 
 
 def write_folder(folder: Path, state: dict[str, Array]) -> Path:
-    """The PEFT folder of a recorded case, its tensors in float32."""
+    """Write the PEFT folder of a recorded case, its tensors in float32."""
     folder.mkdir()
     (folder / "adapter_config.json").write_text(str(state["config"]))
     tensors = {

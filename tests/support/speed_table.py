@@ -1,8 +1,7 @@
-"""Tables of speeds in a text file that is also where they are kept: what is not run again stays.
+"""Reads, updates and writes the Markdown file of benchmark tables; rows not measured again stay.
 
-There is a table for each machine, in sections of lines, one for each file and each thing measured
-of it, and sections of other text. Runs of days ago and of today stand beside each other, so each
-line has its day.
+There is a table per machine. Its sections hold rows, one per model file and measurement, or other
+text. Rows of different days stand together, so each has its date.
 """
 
 from __future__ import annotations
@@ -29,39 +28,39 @@ COLUMNS = (
     "Pairs",
     "Day",
 )
-_TEXT = {"File", "Of", "Caches", "Day"}  # all else is set to the right
+_TEXT = {"File", "Of", "Caches", "Day"}  # left-aligned columns
 _MISSED = " **missed**"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One file and one thing measured of it; cells as they are written, by COLUMNS."""
+    """A row: one measurement of one model file; its cells as text, by COLUMNS."""
 
     cells: tuple[str, ...]
 
     @property
     def file(self) -> str:
-        """Which model."""
+        """The model file."""
         return self._cell("File")
 
     @property
     def of(self) -> str:
-        """What was measured of it."""
+        """The measurement: decode or prefill, and its conditions."""
         return self._cell("Of")
 
     @property
     def ratio(self) -> float:
-        """The median of ours / theirs; 0 where there is none."""
+        """The median ratio of the engine's speed to the peer's; 0 without a peer."""
         return _number(self._cell("Ratio"))
 
     @property
     def wanted(self) -> float:
-        """What it is to be; 0 where nothing is asked."""
+        """The target ratio; 0 without a target."""
         return _number(self._cell("Wanted"))
 
     @property
     def missed(self) -> bool:
-        """Whether it is below what is wanted."""
+        """Whether the ratio is below its target."""
         return bool(self._cell("Ratio")) and self.ratio < self.wanted
 
     def __str__(self) -> str:
@@ -74,14 +73,14 @@ class Line:
 def line(
     file: str, of: str, mine: Sequence[Speed], its: Sequence[Speed], wanted: float, day: str
 ) -> Line:
-    """A line of runs made in turn; `of` begins with the speed that counts, decode or prefill."""
-    what = of.split()[0].rstrip(",")
-    values = [getattr(speed, what) for speed in mine]
-    peers = [getattr(speed, what) for speed in its]
-    times = ratios(mine, its, what)
+    """A row of alternating runs; `of` begins with the speed to compare, decode or prefill."""
+    measure = of.split()[0].rstrip(",")
+    values = [getattr(speed, measure) for speed in mine]
+    peers = [getattr(speed, measure) for speed in its]
+    times = ratios(mine, its, measure)
     missed = _MISSED if times and statistics.median(times) < wanted else ""
     read = share = ""
-    if what == "decode":
+    if measure == "decode":
         read = f"{statistics.median(speed.read for speed in mine):.1f}"
         share = f"{statistics.median(speed.read / speed.bandwidth for speed in mine):.0%}"
     cells = {
@@ -101,13 +100,13 @@ def line(
     return Line(tuple(cells[column] for column in COLUMNS))
 
 
-def ratios(mine: Sequence[Speed], its: Sequence[Speed], what: str) -> list[float]:
-    """Ours / theirs of each pair."""
-    return [getattr(a, what) / getattr(b, what) for a, b in zip(mine, its, strict=False)]
+def ratios(mine: Sequence[Speed], its: Sequence[Speed], measure: str) -> list[float]:
+    """The ratio of the engine's speed to the peer's for each pair of runs."""
+    return [getattr(a, measure) / getattr(b, measure) for a, b in zip(mine, its, strict=False)]
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Median and range; empty where nothing was measured."""
+    """Median and range as text; empty without values."""
     if not values:
         return ""
     low, high = min(values), max(values)
@@ -117,19 +116,19 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 @dataclass(slots=True)
 class Table:
-    """What was measured on one machine: lines and texts by the section they belong to."""
+    """All measurements of one machine: rows and texts by section."""
 
-    versions: str = ""  # one sentence, of the last run
+    versions: str = ""  # one sentence: program versions of the last run
     lines: dict[str, dict[tuple[str, str], Line]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
 
     def put(self, section: str, line: Line) -> None:
-        """Add a line, in place of the one there was of the same thing, or of the section's text."""
+        """Add a row; it replaces the row of the same measurement, or the section's text."""
         self.texts.pop(section, None)
         self.lines.setdefault(section, {})[line.file, line.of] = line
 
     def missed(self) -> list[str]:
-        """What is below what is wanted of it, one sentence each."""
+        """The rows below their target, one sentence each."""
         return [
             f"{section}, {line.file}, {line.of}: {line.ratio:.2f}, not {line.wanted:.2f}"
             for section, lines in self.lines.items()
@@ -138,7 +137,7 @@ class Table:
         ]
 
     def written(self, sections: Iterable[str], files: Sequence[str]) -> str:
-        """Its part of the file; sections, and the files in each, in the order that is given."""
+        """The table as Markdown, with sections and files in the given order."""
         parts = [self.versions]
         for section in sections:
             heading = f"### {section[:1].upper()}{section[1:]}\n\n"
@@ -152,7 +151,7 @@ class Table:
 
 
 def read(path: Path, sections: Iterable[str]) -> dict[str, Table]:
-    """The tables of a file by machine, their sections as far as they are named."""
+    """The tables in a Markdown file, by machine; sections other than `sections` are skipped."""
     if not path.is_file():
         return {}
     _, *parts = path.read_text(encoding="utf-8").split("\n## ")
@@ -176,7 +175,7 @@ def write(
     sections: Sequence[str],
     files: Sequence[str],
 ) -> None:
-    """The whole file; `read` gives back what it was written of."""
+    """Write all tables as a Markdown file that `read` can parse."""
     parts = [head.strip()]
     parts += [f"## {name}\n\n{table.written(sections, files)}" for name, table in tables.items()]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What packed tiles mean, read from the text of layout.h, apart from the code that packs them.
+"""Independent numpy decoder of packed weight tiles, from the struct declarations in layout.h.
 
-The structs' fields come from the header itself. How codes lie in vectors and what a format does
-with its scales is written here once more, in numpy, by the header's words.
+Field offsets are parsed from the header. The order of codes in vectors and the use of scales are
+implemented a second time here, after the header's comments, not after the packing code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TILES = {
 
 @cache
 def tile_type(format: Format) -> np.dtype[Any]:
-    """The struct of one tile of a format: its fields as layout.h declares them."""
+    """The tile struct of a format as a numpy dtype, with the fields that layout.h declares."""
     if format.name in _PLAIN:
         return np.dtype([("x", _PLAIN[format.name], (16,))])
     declared = re.search(rf"struct tile_{_TILES[format.name]} {{(.*?)}};", _HEADER.read_text())
@@ -48,7 +48,7 @@ def tile_type(format: Format) -> np.dtype[Any]:
 
 
 def group_rows(format: Format) -> int:
-    """Rows that are packed together."""
+    """Rows packed into one group of tiles."""
     return 64 if format.name == "Q1_0" else 16
 
 
@@ -58,20 +58,20 @@ def tile_columns(format: Format) -> int:
 
 
 def tiles_of(format: Format, packed: Array, columns: int) -> Array:
-    """Bytes u8 [n] → tiles [groups, tiles of a row]."""
+    """Packed bytes u8 [n] → tiles [row groups, tiles per row]."""
     return packed.view(tile_type(format)).reshape(-1, columns // tile_columns(format))
 
 
 def weights(format: Format, packed: Array, columns: int) -> Array:
-    """Packed bytes u8 [n] → f32 [rows, columns], with the rows that only fill the last group."""
+    """Packed bytes u8 [n] → f32 [rows, columns], including the padding rows of the last group."""
     tiles = tiles_of(format, packed, columns)
-    values: Array = _MEANINGS[format.name](tiles.reshape(-1))  # [tiles, rows, columns of a tile]
+    values: Array = _DECODERS[format.name](tiles.reshape(-1))  # [tiles, rows, tile columns]
     values = values.reshape(*tiles.shape, *values.shape[1:]).transpose(0, 2, 1, 3)
     return values.reshape(-1, columns)
 
 
 def codes(vectors: Array, bits: int) -> Array:
-    """Vectors u8 [tiles, ..., 64] of codes of 1 to 8 bits → i32 [tiles, 16, columns]."""
+    """Unpack vectors u8 [tiles, ..., 64] of codes of 1 to 8 bits → i32 [tiles, 16, columns]."""
     vectors = vectors.reshape(len(vectors), -1, 1, 64)
     parts = vectors >> (np.arange(0, 8, bits, dtype=np.uint8)[:, None]) & (2**bits - 1)
     quads = parts.reshape(len(vectors), -1, 16, 4).transpose(0, 2, 1, 3)
@@ -88,9 +88,9 @@ def _brain(field: Array) -> Array:
 
 
 def _spread(scales: Array, columns: int = 256) -> Array:
-    """Scales [tiles, groups, 16] → f32 [tiles, 16, columns], each for its group's columns."""
-    turned = scales.astype(np.float32).transpose(0, 2, 1)
-    return np.repeat(turned, columns // scales.shape[1], axis=2)
+    """Group scales [tiles, groups, 16] → f32 [tiles, 16, columns], repeated for each column."""
+    by_row = scales.astype(np.float32).transpose(0, 2, 1)
+    return np.repeat(by_row, columns // scales.shape[1], axis=2)
 
 
 def _q1_0(t: Array) -> Array:
@@ -112,7 +112,7 @@ def _small(bits: int, offset: int) -> Callable[[Array], Array]:
 
 
 def _ternary(t: Array) -> Array:
-    """Vector v of 128 columns has quad v of their four blocks side by side."""
+    """Decode ternary tiles: vector v of 128 columns holds quad v of each of their four blocks."""
     vectors = t["q"].reshape(len(t), -1, 1, 8, 64)
     parts = vectors >> (np.arange(0, 8, 2, dtype=np.uint8)[:, None, None]) & 3
     quads = parts.reshape(len(t), -1, 16, 4).transpose(0, 2, 1, 3)  # of 128 columns, block, vector
@@ -141,7 +141,7 @@ def _looked_up(table: list[int], t: Array) -> Array:
     return np.array(table)[codes(t["q"], 4)]
 
 
-_MEANINGS: dict[str, Callable[[Array], Array]] = {
+_DECODERS: dict[str, Callable[[Array], Array]] = {
     "F32": lambda t: t["x"][:, :, None],
     "F16": lambda t: t["x"].astype(np.float32)[:, :, None],
     "BF16": lambda t: _brain(t["x"])[:, :, None],

@@ -1,8 +1,8 @@
-"""Writes tiny GGUF models from fixed seeds: real keys, real tokenizers, random weights.
+"""Writes tiny GGUF test models: complete metadata, small real tokenizers, seeded random weights.
 
-Every test that needs a model file makes one here, in a few milliseconds; the same arguments give
-the same bytes. The weights are scaled so that activations stay near one and the next token depends
-on the layers; what such a model says is noise.
+Writing one takes a few milliseconds; equal arguments give equal bytes. The weights are scaled so
+that activations stay near one and the next token depends on all layers. The generated text is
+meaningless.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FILE_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the tensors' shapes follow from."""
+    """Hyperparameters that determine the tensor shapes."""
 
     layers: int
     hidden: int
@@ -77,8 +77,8 @@ def write(
 
     Widths of 0 become 64, 16 and 128 (`hidden`, `head_dim`, `ffn`), or 256, 64 and 256 for formats
     of large blocks. `tokenizer` is "bpe", "spm" or None; "" is "spm" for gemma3, else "bpe".
-    `vocabulary` is padded up to with tokens that are never used. `metadata` replaces or adds
-    keys; None as a value removes one. gemma3 is always tied.
+    The token list is padded with unused tokens to a size of `vocabulary`. `metadata` replaces or
+    adds keys; a value of None removes one. gemma3 always has tied embeddings.
     """
     row = by_name(format)
     wide = row.block > 32
@@ -114,7 +114,7 @@ def write(
 
 
 def rewrite(source: Path, path: Path, changes: Mapping[str, Any]) -> Path:
-    """The same model with other values of some keys; None as a value removes one."""
+    """Copy a model with other values of some metadata keys; a value of None removes a key."""
     with GGUFFile.open(source) as file:
         writer = GGUFWriter(path, "")
         writer.kv_data[0].clear()
@@ -135,7 +135,7 @@ def rewrite(source: Path, path: Path, changes: Mapping[str, Any]) -> Path:
 
 
 def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict[str, Any]:
-    """The keys real files of each architecture have, in llama.cpp's spelling."""
+    """Metadata keys of each architecture, as llama.cpp's converter writes them."""
     a = architecture
     keys: dict[str, Any] = {
         "general.architecture": a,
@@ -143,7 +143,7 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
         "general.name": f"tiny {a} {format}",
         "general.file_type": _FILE_TYPES.get(format),
         "general.quantization_version": 2,
-        # The 8-bit floats' numbers mean them only in files of the program that invented them.
+        # These type numbers denote these formats only in files marked as OxiBonsai's.
         "oxibonsai.quant_format": format if format.startswith(("F8_", "TQ2_0_G")) else None,
         f"{a}.block_count": sizes.layers,
         f"{a}.context_length": sizes.context,
@@ -157,7 +157,7 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
     if a == "llama":
         keys[f"{a}.rope.dimension_count"] = sizes.head_dim
         keys[f"{a}.vocab_size"] = vocabulary
-    # A llama file names its head width only where it is not hidden / heads.
+    # llama files state the head width only where it differs from hidden / heads.
     if a != "llama" or sizes.head_dim * sizes.heads != sizes.hidden:
         keys[f"{a}.attention.key_length"] = sizes.head_dim
         keys[f"{a}.attention.value_length"] = sizes.head_dim
@@ -168,13 +168,13 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
 
 def _add(writer: GGUFWriter, key: str, value: Any) -> None:
     of = _kind(value[0]) if isinstance(value, list) else None
-    if of is GGUFValueType.UINT32:  # lists hold signed numbers: llama.cpp insists on it
+    if of is GGUFValueType.UINT32:  # llama.cpp requires arrays of signed integers
         of = GGUFValueType.INT32
     writer.add_key_value(key, value, _kind(value), of)
 
 
 def _kind(value: Any) -> GGUFValueType:
-    """As converters store it: unsigned unless negative, single precision."""
+    """GGUF type of a value as converters choose it: unsigned unless negative, float32."""
     if isinstance(value, list):
         return GGUFValueType.ARRAY
     if isinstance(value, bool):
@@ -195,7 +195,7 @@ def _vocabulary(kind: str | None, architecture: str, template: str | None) -> di
 
 
 def _padded(words: dict[str, Any], wanted: int) -> int:
-    """Pad the token lists to `wanted`; returns how many tokens there are, or rows without any."""
+    """Pad the token lists to `wanted`; returns the vocabulary size, also without a tokenizer."""
     if not words:
         return wanted or 320
     tokens = words["tokenizer.ggml.tokens"]
@@ -232,7 +232,7 @@ def bpe(architecture: str) -> dict[str, Any]:
 
 
 def _spm() -> dict[str, Any]:
-    """SentencePiece: three control tokens, every byte, letters and merges with falling scores."""
+    """SentencePiece: control tokens, byte tokens, letters and merges with decreasing scores."""
     controls = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
     words = [list("▁" + word) for word in _TEXT.split(" ")]
     merges = _learn(words)
@@ -260,14 +260,14 @@ def _spm() -> dict[str, Any]:
 
 
 def byte_letters() -> list[str]:
-    """GPT-2's printable stand-in for each byte, by the byte's number."""
+    """GPT-2's byte-to-unicode table: the printable character that stands for each byte."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return [chr(byte) if byte in shown else chr(256 + hidden.index(byte)) for byte in range(256)]
 
 
 def _learn(words: list[list[str]]) -> list[tuple[str, str]]:
-    """Merges by the usual training of BPE: the most frequent neighbours first, ties by spelling."""
+    """Train BPE merges: the most frequent pair first, ties in alphabetical order."""
     merges: list[tuple[str, str]] = []
     while len(merges) < _MERGES:
         counts: dict[tuple[str, str], int] = {}
@@ -341,7 +341,7 @@ def _add_tensor(
         return
     row_bytes = row.row_bytes(shape[-1])
     raw = _packed(random, shape, spread, row).reshape(*shape[:-1], row_bytes)
-    # A dtype of int8 keeps the writer from taking `shape` for a shape in bytes.
+    # With dtype uint8 the writer would read `shape` as a shape in bytes; int8 avoids that.
     number = 42 if row.name == "TQ2_0_G128" else row.id
     writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=number)  # type: ignore[arg-type]
 
@@ -349,7 +349,7 @@ def _add_tensor(
 def _packed(
     random: np.random.Generator, shape: tuple[int, ...], spread: float, row: Format
 ) -> NDArray[np.uint8]:
-    """Random weights about zero in the format of `row`, the bytes of all blocks in their order."""
+    """Random weights centred on zero in a weight format: the bytes of all blocks in order."""
     count = math.prod(shape) // row.block
     if row.name in _SCALES:
         return _codes_and_scales(random, count, spread, row)
@@ -367,7 +367,7 @@ def _packed(
         return np.hstack([bytes_, _halves(random, count, spread)])
     if row.name == "IQ1_M":
         return _iq1_m(random, count, spread)
-    if row.name == "NVFP4":  # codes of 4-bit floats of about 2.8 under scales of 8 bits
+    if row.name == "NVFP4":  # 4-bit float codes have a spread of about 2.8; 8-bit scales undo it
         codes = random.integers(0, 256, (count, 32), dtype=np.uint8)
         scales = torch.from_numpy(random.uniform(0.75, 1.25, (count, 4)) * spread / 2.8)
         return np.hstack([scales.to(torch.float8_e4m3fn).view(torch.uint8).numpy(), codes])
@@ -385,8 +385,8 @@ def _packed(
 
 _FLOATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 
-# Formats gguf-py cannot quantize to, but where any bytes are a valid block if the scales are: which
-# of a block's halves those are, and what they are to each other for the weights to lie about zero.
+# Formats that gguf-py cannot quantize to, and whose codes may be any bytes: index of each f16 scale
+# (and minimum) in the block, and their ratio, which centres the weights on zero.
 _SCALES = {
     "Q2_K": {-2: 1.0, -1: 1.5},
     "Q3_K": {-1: 1.0},
@@ -402,9 +402,9 @@ _SCALES = {
 def _codes_and_scales(
     random: np.random.Generator, count: int, spread: float, row: Format
 ) -> NDArray[np.uint8]:
-    """Random codes and sub-scales under half-precision scales that give the spread asked for.
+    """Random codes and sub-scales, with half-precision scales that give the requested spread.
 
-    Each block has its own scale, so that a kernel that takes a neighbour's is found out.
+    Scales differ between blocks, so that a kernel that uses a neighbour's scale fails.
     """
     blocks = random.integers(0, 256, (count, row.size), dtype=np.uint8)
     halves = blocks.view("<f2")
@@ -418,21 +418,21 @@ def _codes_and_scales(
 
 
 def _halves(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
-    """Half-precision scales about `spread`: [count, 2]."""
+    """Bytes of half-precision scales near `spread`: [count, 2]."""
     scales = random.uniform(0.75, 1.25, (count, 1)) * spread
     return scales.astype("<f2").view(np.uint8)
 
 
 def _neighbours(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Codes of two bits [n, w] → bytes of four neighbours each, lowest bits first: [n, w / 4]."""
+    """Pack 2-bit codes [n, w], four neighbours per byte, lowest bits first → [n, w / 4]."""
     four = codes.reshape(len(codes), -1, 4)
     return (four << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
 
 
 def _iq1_m(random: np.random.Generator, count: int, spread: float) -> NDArray[np.uint8]:
-    """Random codes; the scale's four bits each lie on top of the four last 16-bit numbers."""
+    """Random codes; the scale is stored in the top 4 bits of each of the last four 16-bit words."""
     blocks = random.integers(0, 256, (count, 56), dtype=np.uint8)
-    # Entries have five eighths of weights that are not zero, times an odd number up to 15.
+    # 5/8 of the weights are not zero; sub-scales are odd numbers up to 15: the spread is about 7.3.
     scale = (random.uniform(0.75, 1.25, count) * spread / 7.3).astype("<f2").view("<u2")
     numbers = blocks[:, 48:].view("<u2")
     for part in range(4):
@@ -443,7 +443,7 @@ def _iq1_m(random: np.random.Generator, count: int, spread: float) -> NDArray[np
 def _with_sums(
     random: np.random.Generator, count: int, spread: float, row: Format
 ) -> NDArray[np.uint8]:
-    """Signed bytes under a scale, with the sums that ggml's products want."""
+    """8-bit codes with a scale and the sums of codes that ggml's dot products use."""
     codes = np.clip(random.standard_normal((count, row.block)) * 40, -127, 127).astype(np.int8)
     scale = random.uniform(0.75, 1.25, (count, 1)) * spread / 40
     if row.name == "Q8_1":
@@ -454,7 +454,7 @@ def _with_sums(
 
 
 def _q1_0(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """The mean size of 128 weights as a half, then their signs, lowest bit first."""
+    """Quantize to Q1_0: the mean magnitude of 128 weights as f16, then the signs, low bit first."""
     groups = weights.reshape(-1, 128)
     scale = np.abs(groups).mean(axis=1, keepdims=True).astype("<f2").view(np.uint8)
     return np.hstack([scale, np.packbits(groups >= 0, axis=1, bitorder="little")])

@@ -1,7 +1,7 @@
-"""Writes small random adapters for a model file: GGUF as llama.cpp's converter does, and PEFT folders.
+"""Writes small random LoRA adapters for a model file, as GGUF (llama.cpp's layout) or PEFT folders.
 
-The same arguments give the same values, so a golden file needs only the seed. `size` is how large
-an adapter's change of an activation is beside the activation itself, whatever rank and alpha are.
+Equal arguments give equal values, so a golden file records only the seed. `size` is the magnitude
+of an adapter's change relative to the activation it changes, for any rank and alpha.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MODULES = {
 
 
 def shapes_of(model: Path) -> dict[str, tuple[int, int]]:
-    """Every matrix of a model file: GGUF name to (out, in)."""
+    """Shapes of all matrices of a model file: GGUF name to (out, in)."""
     with GGUFFile.open(model) as file:
         return {
             name: (info.shape[0], info.shape[1])
@@ -54,14 +54,14 @@ def pairs_for(
     size: float = 0.3,
     targets: Sequence[str] = EVERY,
 ) -> Pairs:
-    """Random pairs for the matrices of a model whose names hold one of `targets`."""
+    """Random A and B matrices for the tensors of a model whose names contain one of `targets`."""
     pairs: Pairs = {}
     for index, (name, (rows, columns)) in enumerate(shapes_of(model).items()):
         if not any(f".{target}." in f".{name}" for target in targets):
             continue
         random = np.random.default_rng([seed, index])
         spread = size / (alpha / rank * rank**0.5) if alpha else size / rank**0.5
-        if name == "token_embd.weight":  # an embedding is not near one itself
+        if name == "token_embd.weight":  # embeddings are smaller than other activations
             spread *= columns**-0.5
         a = random.standard_normal((rank, columns), np.float32) * np.float32(columns**-0.5)
         b = random.standard_normal((rows, rank), np.float32) * np.float32(spread)
@@ -82,7 +82,7 @@ def write(
     format: str = "F32",
     metadata: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A GGUF adapter for `model`; `metadata` replaces or adds keys, None as a value removes one."""
+    """Write a GGUF adapter for `model`; `metadata` replaces or adds keys, None removes one."""
     pairs = pairs_for(model, rank=rank, alpha=alpha, seed=seed, size=size, targets=targets)
     with GGUFFile.open(model) as file:
         architecture = file.string("general.architecture")
@@ -91,12 +91,12 @@ def write(
 
 
 def stored(pairs: Pairs) -> dict[str, Array]:
-    """The tensors of a GGUF adapter: the embedding's halves lie turned around."""
+    """The tensors of a GGUF adapter; those of the embedding are swapped, A transposed."""
     tensors: dict[str, Array] = {}
     for name, (a, b) in pairs.items():
-        turned = name == "token_embd.weight"
-        tensors[f"{name}.lora_a"] = b if turned else a
-        tensors[f"{name}.lora_b"] = np.ascontiguousarray(a.T) if turned else b
+        swapped = name == "token_embd.weight"
+        tensors[f"{name}.lora_a"] = b if swapped else a
+        tensors[f"{name}.lora_b"] = np.ascontiguousarray(a.T) if swapped else b
     return tensors
 
 
@@ -108,7 +108,7 @@ def write_gguf(
     format: str = "F32",
     metadata: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Any tensors and keys as the GGUF file of an adapter; rows `format` cannot hold stay F32."""
+    """Write tensors and keys as a GGUF adapter; rows that do not fit `format` stay F32."""
     keys: dict[str, Any] = {
         "general.architecture": architecture,
         "general.type": "adapter",
@@ -156,10 +156,10 @@ def write_peft(
     tensors: Mapping[str, torch.Tensor] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Path:
-    """A PEFT folder with the change that `pairs` make of a GGUF model.
+    """Write a PEFT folder equivalent to a GGUF adapter with these `pairs`.
 
-    `heads`, of queries and of keys, are given for llama models, whose rows Hugging Face has in
-    another order. `config` and `tensors` replace or add; None as a value removes a key.
+    `heads` (of queries, of keys) is given for llama models, whose Q and K rows Hugging Face stores
+    in another order. `config` and `tensors` replace or add; a value of None removes a key.
     """
     found: dict[str, torch.Tensor] = {}
     for name, (a, b) in pairs.items():
@@ -185,7 +185,7 @@ def write_peft(
 def _module_tensors(
     name: str, a: Array, b: Array, heads: tuple[int, int] | None
 ) -> dict[str, torch.Tensor]:
-    """The two tensors of one pair under the names Hugging Face's modules have."""
+    """The A and B tensors of one pair, by their PEFT names."""
     if name == "token_embd.weight":
         stem = "base_model.model.model.embed_tokens.lora_embedding_"
         return {f"{stem}A": torch.from_numpy(b.T), f"{stem}B": torch.from_numpy(a.T)}
@@ -200,7 +200,7 @@ def _module_tensors(
 
 
 def _halved(b: Array, heads: int) -> Array:
-    """Rows of each head from GGUF's pairs to Hugging Face's two halves."""
+    """Reorder the rows of each head from GGUF's interleaved pairs to Hugging Face's halves."""
     rows, rank = b.shape
     pairs = b.reshape(heads, rows // heads // 2, 2, rank)
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows, rank))

@@ -17,7 +17,7 @@ import torch
 import native_driver
 from kernels import reference
 from kernels.cpu import build, library
-from native_driver import DRIVER, EXACT, Case, Maker, Op
+from native_driver import DRIVER, EXACT, Case, CaseGenerator, Op
 
 EMULATOR = "qemu-aarch64-static"
 ANGLES = {Op.ROPE, Op.RUN}  # cosines are the C library's, and those of two may differ
@@ -44,7 +44,7 @@ def check(
     ]
     assert names <= {name for _, _, name in there}
     for threads in (1, 3):
-        cases = Maker(random).some(each)
+        cases = CaseGenerator(random).some(each)
         first: dict[tuple[int, int], bytes] = {}  # by case, and program where that counts
         for number, isa, name in there:
             results = native_driver.run(programs[number], isa, threads, cases, folder)
