@@ -1,7 +1,7 @@
-"""One GGUF file on disk: its header and tensor directory, checked whole before anything is used.
+"""One GGUF file, memory-mapped: header, metadata and tensor directory, fully validated on open.
 
-Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and for what the format leaves
-open (packed tensors, no gaps) ggml's own reader: a file it cannot read is not worth guessing at.
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Where the format is not specific
+(tensors packed without gaps), ggml's reader decides: a file it rejects is rejected here too.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ _MAX_TENSORS = 1 << 16
 _MAX_KEY_BYTES = 1_024
 _MAX_NAME_BYTES = 64
 _MAX_DIMENSIONS = 4
-_LEAST_KEY_BYTES = 14  # length, one letter, kind, one byte of value
-_LEAST_TENSOR_BYTES = 33  # length, one letter, count, one dimension, format, offset
+_MIN_KEY_BYTES = 14  # length, one character, kind, one byte of value
+_MIN_TENSOR_BYTES = 33  # length, one character, count, one dimension, format, offset
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of a model, mapped into memory."""
+    """One memory-mapped file of a model."""
 
     path: Path
     buffer: mmap.mmap
     version: int
     metadata: Metadata
-    entries: dict[str, slice]  # bytes of each key with its value, as they are stored
-    tensors: list[TensorInfo]  # in the order their bytes lie
+    entries: dict[str, slice]  # byte range of each key with its value
+    tensors: list[TensorInfo]  # in file order
     marks: Marks
-    two_bit: LayoutEvidence | None  # of its 2-bit tensors, where there are any
+    two_bit: LayoutEvidence | None  # of its 2-bit tensors; None if it has none
 
     def close(self) -> None:
-        """Unmap the file; where a view of it is still alive, the last view does so instead."""
+        """Unmap the file; if views of it are alive, it is unmapped with the last one."""
         try:
             self.buffer.close()
         except BufferError:
             return
 
     def drop_pages(self, offset: int, size_bytes: int) -> None:
-        """Drop the pages of so many bytes from this process; where that is not known, keep them."""
+        """Drop the resident pages of a byte range, where the system supports madvise."""
         if hasattr(mmap, "MADV_DONTNEED"):
             start = offset // mmap.PAGESIZE * mmap.PAGESIZE
             self.buffer.madvise(mmap.MADV_DONTNEED, start, offset + size_bytes - start)
 
 
 def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
-    """Map and check one file; raises ModelFileError or UnsupportedModel, and then holds nothing.
+    """Map and validate one file; raises ModelFileError or UnsupportedModel after unmapping it.
 
-    `marks` are those of a split model's first part: the others need not repeat its keys.
+    `marks` are those of the first part of a split model: the others need not repeat its keys.
     """
     buffer = _map(path)
     try:
         cursor = Cursor(buffer)
         version = _read_version(cursor)
-        tensor_count = cursor.count("tensors", _LEAST_TENSOR_BYTES, _MAX_TENSORS)
-        key_count = cursor.count("keys", _LEAST_KEY_BYTES, _MAX_KEYS)
+        tensor_count = cursor.count("tensors", _MIN_TENSOR_BYTES, _MAX_TENSORS)
+        key_count = cursor.count("keys", _MIN_KEY_BYTES, _MAX_KEYS)
         metadata, entries = _read_metadata(cursor, key_count)
         alignment = _alignment(metadata)
         marks = marks or marks_of(metadata)
@@ -82,7 +82,7 @@ def read_part(path: Path, index: int, marks: Marks | None = None) -> Part:
 
 
 def _map(path: Path) -> mmap.mmap:
-    """Map a file read-only; anything but a plain file could block for ever, so it is refused."""
+    """Map a file read-only; only regular files, since opening a pipe could block."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -110,19 +110,19 @@ def _map(path: Path) -> mmap.mmap:
 
 
 def _looks_like(start: bytes) -> str:
-    """What the first bytes of a file that is no GGUF say it is."""
+    """Describe a file that is not GGUF by its first bytes."""
     if not start:
         return "it is empty"
     if not start.strip(b"\0"):
-        return "it holds only zeros, like a download that never began"
+        return "it holds only zeros, like a download that has not started"
     if start.startswith(b"version https://git-lfs"):
-        return "it is a Git LFS pointer, a note that stands for the real file"
+        return "it is a Git LFS pointer instead of the file itself"
     if start.startswith(b"PK\3\4"):
         return "it looks like a ZIP archive or a PyTorch checkpoint"
     if start[8:9] == b"{":
         return "it looks like a safetensors file"
     if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        return "it looks like a web page, as a failed download leaves"
+        return "it looks like a web page, perhaps from a failed download"
     if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"algg"):
         return "it is in the GGML format that GGUF replaced in 2023"
     return f"it begins with {shown(start[:4].decode('latin-1'))} instead of 'GGUF'"
@@ -135,12 +135,12 @@ def _read_version(cursor: Cursor) -> int:
         return version
     if version & 0xFFFF == 0 and version:
         raise UnsupportedModel(
-            "The file is a big-endian GGUF, made for another kind of processor.",
-            "Choose the usual little-endian file of this model.",
+            "The file is a big-endian GGUF, which this version cannot read.",
+            "Choose the little-endian file of this model.",
         )
     if version == 1:
         raise UnsupportedModel(
-            "The file is GGUF version 1, which was in use for a few days of 2023.",
+            "The file is GGUF version 1, an obsolete format of 2023.",
             "Choose a newer file of this model.",
         )
     if version > _VERSIONS[-1]:
@@ -185,7 +185,7 @@ def _alignment(metadata: dict[str, Stored]) -> int:
 
 
 def _read_tensor(cursor: Cursor, number: int, part: int, marks: Marks) -> TensorInfo:
-    """One entry of the directory; its offset still counts from the start of the data."""
+    """Read one tensor directory entry; its offset is relative to the start of the data."""
     cursor.subject = f"tensor number {number + 1:,}"
     name = cursor.name(_MAX_NAME_BYTES)
     cursor.subject = f"the entry of the tensor {shown(name)}"

@@ -1,7 +1,7 @@
-"""A GGUF model file, whole or in parts: typed metadata and tensors as bytes, mapped, never copied.
+"""GGUF reader for whole and split models: typed metadata and memory-mapped tensor data.
 
-Everything was checked against the file's size when `GGUFFile.open` returns, so a getter can only
-fail for a key that is missing or of another kind, and `data` cannot fail for a name in `tensors`.
+`GGUFFile.open` checks everything against the file's size, so a getter can only fail for a key that
+is missing or of another type, and `data` cannot fail for a name in `tensors`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Number = TypeVar("Number", int, float)
 
 
 class GGUFFile:
-    """An open model; the mapping stays until `close` and until the last view of its data is gone.
+    """An open GGUF file; it stays mapped until `close` and until the last view of its data is gone.
 
-    `metadata` is of a split model's first part, and its texts and lists can be read until `close`.
-    The file must not be shortened while it is open: reading a page that is no more ends the
-    process, as with every memory-mapped file.
+    `metadata` is that of the first part; its strings and arrays can be read until `close`. The file
+    must not be truncated while it is open: as with every memory-mapped file, reading a page beyond
+    the end kills the process with SIGBUS.
     """
 
     def __init__(self, path: Path, parts: tuple[Part, ...]) -> None:
@@ -48,10 +48,10 @@ class GGUFFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a GGUF file of version 2 or 3; any part of a split model opens the whole.
+        """Open a GGUF file of version 2 or 3; any part of a split model opens all parts.
 
-        Raises ModelFileError for a file that is missing, damaged or no model, and UnsupportedModel
-        for a sound one that this version cannot read. A file without tensors, a vocabulary, opens.
+        Raises ModelFileError for a missing or damaged file or another format, UnsupportedModel for
+        a valid file this version cannot read. A vocabulary-only file without tensors is accepted.
         """
         given = read_part(path, 0)
         try:
@@ -65,7 +65,7 @@ class GGUFFile:
         return cls(path, _read_parts(path, count))
 
     def data(self, name: str) -> memoryview:
-        """The bytes of a tensor, read-only and not copied: [size_bytes] u8.
+        """A read-only, zero-copy view of the bytes of a tensor: [size_bytes] u8.
 
         Raises ModelFileError when the file has no such tensor.
         """
@@ -80,26 +80,26 @@ class GGUFFile:
         return view[info.offset : info.offset + info.size_bytes]
 
     def entries(self) -> dict[str, bytes]:
-        """Every key of the first part with its value, as the bytes that are stored for both."""
+        """The raw bytes of every metadata entry (key and value) of the first part, by key."""
         part = self._parts[0]
         return {key: part.buffer[where] for key, where in part.entries.items()}
 
     def drop_pages(self, name: str, start: int = 0, end: int | None = None) -> None:
-        """Say that pages of a tensor may leave memory, those of its bytes from `start` to `end`.
+        """Drop the resident pages of a tensor's bytes from `start` to `end`.
 
-        Its data is read anew if asked for again.
+        They are read from the file again on the next access.
         """
         info = self.tensors[name]
         end = info.size_bytes if end is None else end
         self._parts[info.part].drop_pages(info.offset + start, end - start)
 
     def length(self, key: str) -> int:
-        """How many elements a list has, without reading it; 0 where there is no list."""
+        """The length of an array, without decoding it; 0 if the key is missing or not an array."""
         found = self.metadata.stored.get(key)
         return found.length if isinstance(found, Array) else 0
 
     def close(self) -> None:
-        """Let go of the file; views that are alive stay valid and keep the mapping to the end."""
+        """Close the file; live views stay valid and keep it mapped."""
         self._closed = True
         for part in self._parts:
             part.close()
@@ -115,8 +115,8 @@ class GGUFFile:
     ) -> None:
         self.close()
 
-    # Each getter raises ModelFileError naming the key when it is missing and no default is given,
-    # or when it holds another kind of value or a number outside the range.
+    # Each getter raises ModelFileError naming the key if it is missing and there is no default, or
+    # if its value has another type or is out of range.
 
     def integer(
         self,
@@ -126,8 +126,8 @@ class GGUFFile:
         minimum: int | None = None,
         maximum: int | None = None,
     ) -> int:
-        """A whole number."""
-        found = _wanted(self.metadata, key, default)
+        """An integer value."""
+        found = _stored_or_default(self.metadata, key, default)
         if isinstance(found, bool) or not isinstance(found, int):
             raise _wrong_kind(key, found, "a whole number")
         return _in_range(key, found, minimum, maximum)
@@ -140,8 +140,8 @@ class GGUFFile:
         minimum: float | None = None,
         maximum: float | None = None,
     ) -> float:
-        """A finite number, whole or not."""
-        found = _wanted(self.metadata, key, default)
+        """A finite number, as float."""
+        found = _stored_or_default(self.metadata, key, default)
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise _wrong_kind(key, found, "a number")
         if not math.isfinite(found):
@@ -149,8 +149,8 @@ class GGUFFile:
         return _in_range(key, float(found), minimum, maximum)
 
     def string(self, key: str, default: str | None = None) -> str:
-        """A text."""
-        found = _wanted(self.metadata, key, default)
+        """A string value."""
+        found = _stored_or_default(self.metadata, key, default)
         if isinstance(found, Text):
             return found.read()
         if isinstance(found, str):
@@ -161,7 +161,7 @@ class GGUFFile:
 Default = TypeVar("Default", int, float, str)
 
 
-def _wanted(metadata: Metadata, key: str, default: Default | None) -> Stored | Default:
+def _stored_or_default(metadata: Metadata, key: str, default: Default | None) -> Stored | Default:
     found = metadata.stored.get(key, default)
     if found is None:
         raise ModelFileError(
@@ -194,7 +194,7 @@ def _in_range(key: str, found: Number, minimum: Number | None, maximum: Number |
 
 
 def _part_count(part: Part) -> int:
-    """How many files the model is in; 1 where the file says nothing of parts."""
+    """The number of parts (`split.count`); 1 if the file does not have the key."""
     count = part.metadata.stored.get(_COUNT_KEY, 1)
     if isinstance(count, bool) or not isinstance(count, int):
         raise _wrong_kind(_COUNT_KEY, count, "a whole number")
@@ -202,7 +202,7 @@ def _part_count(part: Part) -> int:
 
 
 def _read_parts(path: Path, count: int) -> tuple[Part, ...]:
-    """Every part of a model, found beside the one given and checked to belong together."""
+    """Open all parts of a split model from the folder of `path` and check their consistency."""
     paths = _part_paths(path, count)
     parts: list[Part] = []
     try:
@@ -221,8 +221,8 @@ def _part_paths(path: Path, count: int) -> list[Path]:
     found = _PART_NAME.search(path.name)
     if found is None or int(found[2]) != count:
         raise ModelFileError(
-            f"{shown(path.name)} is one of {count:,} parts of a model, but its name does not say so.",
-            f"Give the parts their names back: they end in -00001-of-{count:05}.gguf and so on.",
+            f"{shown(path.name)} is one of {count:,} parts of a model, but its name has no number.",
+            f"Rename the parts so that they end in -00001-of-{count:05}.gguf and so on.",
         )
     stem = path.name[: found.start()]
     paths = [
@@ -240,25 +240,25 @@ def _part_paths(path: Path, count: int) -> list[Path]:
 
 
 def _check_part(part: Part, index: int, count: int) -> None:
-    """Raise ModelFileError unless the part says itself that it is this one of so many."""
+    """Raise ModelFileError unless the part's own keys state this index and count."""
     name = shown(part.path.name)
     if _part_count(part) != count:
         raise ModelFileError(
-            f"{name} says that its model is in {_part_count(part):,} parts; the others say "
+            f"{name} states that its model is in {_part_count(part):,} parts; the others state "
             f"{count:,}.",
             "The parts belong to different models; download them again.",
         )
     number = part.metadata.stored.get(_NUMBER_KEY)
     if number != index:
-        said = "does not say which part it is" if number is None else f"says {number!r}"
+        found = "missing" if number is None else repr(number)
         raise ModelFileError(
-            f"The key '{_NUMBER_KEY}' of {name} should be {index}, but the file {said}.",
+            f"The key '{_NUMBER_KEY}' of {name} should be {index}, but is {found}.",
             "The parts were renamed or mixed up; download them again.",
         )
 
 
 def _check_together(parts: list[Part]) -> None:
-    """Raise unless the parts hold the number of tensors the first one names, each once."""
+    """Raise unless the parts agree, with unique tensors and the count the first part states."""
     names: set[str] = set()
     layouts = {part.two_bit.layout.name for part in parts if part.two_bit}
     if len(layouts) > 1:
@@ -279,10 +279,10 @@ def _check_together(parts: list[Part]) -> None:
                     f"The tensor {shown(info.name)} is in two parts of the model.", DAMAGED
                 )
             names.add(info.name)
-    promised = parts[0].metadata.stored.get(_TENSORS_KEY, len(names))
-    if promised != len(names):
+    stated = parts[0].metadata.stored.get(_TENSORS_KEY, len(names))
+    if stated != len(names):
         raise ModelFileError(
-            f"The key '{_TENSORS_KEY}' is {describe(promised)}, but the parts hold "
+            f"The key '{_TENSORS_KEY}' is {describe(stated)}, but the parts hold "
             f"{len(names):,} tensors.",
             "The parts belong to different models; download them again.",
         )

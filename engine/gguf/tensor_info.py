@@ -1,9 +1,8 @@
-"""Which format a tensor's type number means in its file, and whether the tensors lie as that says.
+"""GGUF tensor directory: type number to weight format, and validation of tensor offsets.
 
-Some numbers are used for different things by different writers, so a number alone is never
-trusted: 42 has three layouts (two_bit.py); 43 and 44 are OxiBonsai's alone, and ggml will give them
-away again. Only what the file itself proves is read: an own key of the writer, or offsets that fit
-one layout.
+Writers use some type numbers for different formats, so a number alone is not trusted: 42 has three
+layouts (two_bit.py); 43 and 44 are used only by OxiBonsai, and ggml may reassign them. A format is
+accepted only with evidence in the file: a key of the writer, or offsets that fit one layout.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from engine.gguf.values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
 from kernels import formats
 from kernels.formats import Format
 
-_OWN_NUMBERS = 1_000  # from here on formats have numbers that stand in no file
-_MARKED = frozenset({43, 44})  # numbers that mean something only in OxiBonsai's files
-_OWN_KEYS = "oxibonsai."
+_FIRST_INTERNAL_ID = 1_000  # format ids from here on are internal and occur in no file
+_OXIBONSAI_IDS = frozenset({43, 44})  # type numbers defined only by OxiBonsai
+_OXIBONSAI_KEYS = "oxibonsai."
 _FORMAT_KEY = "oxibonsai.quant_format"
-_VERSION_KEY = "general.quantization_version"  # a number everywhere but in OxiBonsai's older files
+_VERSION_KEY = "general.quantization_version"  # a string only in OxiBonsai's older files
 _TERNARY = "TQ2_0_G128"
 _ANOTHER = "Choose another quantization of this model, such as Q4_K_M or Q8_0."
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Where a tensor lies and what it is."""
+    """Name, shape, format and file location of a tensor."""
 
     name: str
     shape: tuple[int, ...]  # rows first: ggml's order reversed
@@ -39,30 +38,30 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a file says itself of who wrote it."""
+    """Metadata that identifies the program that wrote a file."""
 
-    oxibonsai: bool  # an own key of OxiBonsai's is there
-    ternary: bool  # so that the number 42 means OxiBonsai's order
+    oxibonsai: bool  # the file has a key of OxiBonsai
+    ternary: bool  # type number 42 means OxiBonsai's layout
 
 
 def marks_of(metadata: Mapping[str, Stored]) -> Marks:
-    """The marks among a file's keys; looked for once, as a file may have thousands of keys."""
+    """Find the marks among a file's keys; called once, since there may be thousands of keys."""
     version = metadata.get(_VERSION_KEY)
-    written = isinstance(version, Text)
-    ternary = written and version.size == len(_TERNARY) and version.read() == _TERNARY
+    is_text = isinstance(version, Text)
+    ternary = is_text and version.size == len(_TERNARY) and version.read() == _TERNARY
     return Marks(
-        oxibonsai=written or any(key.startswith(_OWN_KEYS) for key in metadata),
+        oxibonsai=is_text or any(key.startswith(_OXIBONSAI_KEYS) for key in metadata),
         ternary=ternary or _FORMAT_KEY in metadata,
     )
 
 
 def format_of(name: str, number: int, marks: Marks) -> Format:
-    """The format of the tensor `name`; UnsupportedModel where the number's meaning is not run.
+    """The format of the tensor `name`; raises UnsupportedModel if there is no support for it.
 
-    42 is taken for ggml's here, and looked at again when all tensors are known.
+    42 is taken as ggml's Q2_0 here; `resolve_layout` decides once all tensors are known.
     """
-    found = formats.FORMATS.get(number) if number < _OWN_NUMBERS else None
-    if found is not None and (marks.oxibonsai or number not in _MARKED):
+    found = formats.FORMATS.get(number) if number < _FIRST_INTERNAL_ID else None
+    if found is not None and (marks.oxibonsai or number not in _OXIBONSAI_IDS):
         return found
     known = formats.UNSUPPORTED.get(number)
     if known is None:
@@ -77,11 +76,11 @@ def format_of(name: str, number: int, marks: Marks) -> Format:
 
 
 def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> list[TensorInfo]:
-    """Turn offsets from `start` of the data into places in a file that ends at byte `end`.
+    """Convert offsets relative to `start` to file offsets and check them; the file ends at `end`.
 
-    Every byte of the data must belong to one tensor. A gap or an overlap is how a file shows that
-    its writer meant another layout than ggml's by a format's number: reading on would give noise.
-    Returns the tensors in the order they lie; raises ModelFileError or UnsupportedModel.
+    Tensors must be packed without gaps or overlaps: either means that the writer used another block
+    layout than ggml for a type number, and the weights would be noise. Returns the tensors in file
+    order; raises ModelFileError or UnsupportedModel.
     """
     ordered = sorted(infos, key=lambda info: info.offset)
     expected = 0
@@ -95,7 +94,7 @@ def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> 
         if info.offset != expected:
             raise ModelFileError(
                 f"The tensor {shown(info.name)} has offset {info.offset:,}, but {before} ends at "
-                f"{expected:,}: the file is damaged or lays out its formats in another way.",
+                f"{expected:,}: the file is damaged or uses another layout for its formats.",
                 "Download it again, or choose another quantization of this model.",
             )
         if start + expected + info.size_bytes > end:
@@ -111,7 +110,7 @@ def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> 
 
 
 def extent(infos: Sequence[TensorInfo], sizes: Sequence[int], alignment: int) -> int | None:
-    """Bytes up to the last tensor's end were they of these sizes; None where offsets disagree."""
+    """The end of the last tensor, given these sizes; None if the offsets do not match them."""
     end = 0
     for info, size in zip(infos, sizes, strict=True):
         if info.offset != padded(end, alignment):

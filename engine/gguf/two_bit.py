@@ -1,10 +1,10 @@
-"""Which of three layouts the 2-bit tensors of a file have: the number 42 is used for all of them.
+"""Detection of the layout of 2-bit tensors: three block layouts share the GGUF type number 42.
 
-ggml's Q2_0 packs 64 weights to a block. PrismML's files of before its number 142 pack 128, with the
-scale in front; OxiBonsai's pack 128 too, with the scale behind and another meaning of one code.
-Read as another, each is noise. What tells them apart, in this order: a key that OxiBonsai writes;
-where the tensors lie, which shows the size of a block; the scales in the blocks, which are never
-negative where they are read in the right place. Where that is not enough, nothing is guessed.
+ggml's Q2_0 has blocks of 64 weights. Older PrismML files, from before its type number 142, have
+blocks of 128 with the scale first; OxiBonsai's have 128 with the scale last and another meaning of
+one code. Decoded with the wrong layout, weights are noise. Evidence, in this order: a key written
+by OxiBonsai; the tensor offsets, which show the block size; the scales, which are never negative
+when read from the right position. A file without enough evidence is refused.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kernels.formats import Format, by_name
 
 NUMBER = 42
 OVERRIDE = "TOKONOMA_Q2_LAYOUT"
-_SAMPLE = 4_096  # blocks whose scales are looked at
+_SAMPLE_BLOCKS = 4_096  # whose scales are examined
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One meaning of the number 42."""
+    """One block layout of the type number 42."""
 
-    name: str  # as the override has it
+    name: str  # the value of the override
     format: Format
     words: str
 
@@ -44,32 +44,32 @@ LAYOUTS = {layout.name: layout for layout in (G64, G128, G128_LAST)}
 
 @dataclass(frozen=True, slots=True)
 class LayoutEvidence:
-    """What the 2-bit tensors of a file are, and how that is known."""
+    """The layout of the 2-bit tensors of a file, and the evidence for it."""
 
     layout: Layout
-    by: str  # in words, after "told by"
+    by: str  # the evidence in words, after "told by"
 
 
 def resolve_layout(
     infos: Sequence[TensorInfo], marks: Marks, data: mmap.mmap, start: int, alignment: int
 ) -> tuple[list[TensorInfo], LayoutEvidence | None]:
-    """The tensors with the layout their 2-bit ones have; their data begins at byte `start`.
+    """The tensors with the detected layout of the 2-bit ones; their data begins at byte `start`.
 
-    Raises UnsupportedModel or ModelFileError where the layout cannot be told, and where the
-    environment's choice contradicts the file.
+    Raises UnsupportedModel if the layout cannot be detected, ModelFileError if the environment
+    variable TOKONOMA_Q2_LAYOUT contradicts the file.
     """
     two_bit = [info for info in infos if info.format.id == NUMBER]
     if not two_bit:
         return list(infos), None
     with memoryview(data) as view:
-        block, whole = _block(infos, len(view) - start, alignment)
+        block, is_complete = _block_size(infos, len(view) - start, alignment)
         order = _order(two_bit, view, start) if block == G128.format.block else None
-    told = _evidence(marks, block, order)
-    chosen = _asked_for(block, order, told) or told
-    if chosen is None and not whole:
-        chosen = LayoutEvidence(G128, "nothing")  # that it is cut short will be said of it
+    detected = _evidence(marks, block, order)
+    chosen = _override(block, order, detected) or detected
+    if chosen is None and not is_complete:
+        chosen = LayoutEvidence(G128, "nothing")  # a truncated file is refused later
     if chosen is None:
-        raise _cannot_tell(two_bit[0])
+        raise _undetectable(two_bit[0])
     return [_as(info, chosen.layout) for info in infos], chosen
 
 
@@ -77,16 +77,14 @@ def _evidence(marks: Marks, block: int, order: Layout | None) -> LayoutEvidence 
     if marks.ternary:
         return LayoutEvidence(G128_LAST, "a key that OxiBonsai writes")
     if block == G64.format.block:
-        return LayoutEvidence(G64, "where its tensors lie")
-    return (
-        LayoutEvidence(order, "where its tensors lie and what their scales are") if order else None
-    )
+        return LayoutEvidence(G64, "the offsets of its tensors")
+    return LayoutEvidence(order, "the offsets and scales of its tensors") if order else None
 
 
-def _asked_for(
-    block: int, order: Layout | None, told: LayoutEvidence | None
+def _override(
+    block: int, order: Layout | None, detected: LayoutEvidence | None
 ) -> LayoutEvidence | None:
-    """What the environment asks for, if the file can be that."""
+    """The layout set in the environment; raises ModelFileError if the file contradicts it."""
     name = os.environ.get(OVERRIDE, "")
     if not name:
         return None
@@ -97,20 +95,20 @@ def _asked_for(
         )
     wanted = LAYOUTS[name]
     if wanted.format.block != block or order not in (None, wanted):
-        is_one = order or (told.layout if told else None)
+        actual = order or (detected.layout if detected else None)
         raise ModelFileError(
-            f"{OVERRIDE} asks for {wanted.words}, but the 2-bit tensors of this file are in "
-            f"{is_one.words if is_one else f'groups of {block}'}: it would answer with noise.",
-            f"Unset {OVERRIDE}, or set it to the layout the file has.",
+            f"{OVERRIDE} selects {wanted.words}, but the 2-bit tensors of this file are in "
+            f"{actual.words if actual else f'groups of {block}'}: it would answer with noise.",
+            f"Unset {OVERRIDE}, or set it to the layout of the file.",
         )
     return LayoutEvidence(wanted, OVERRIDE)
 
 
-def _cannot_tell(info: TensorInfo) -> UnsupportedModel:
+def _undetectable(info: TensorInfo) -> UnsupportedModel:
     return UnsupportedModel(
         f"The tensor {shown(info.name)} is stored in 2 bits with {G128.format.block} weights to a "
         "group, and its blocks do not show which of two layouts they have.",
-        f"If you know who made the file, set {OVERRIDE} to {G128.name} (PrismML) or "
+        f"If you know which program made the file, set {OVERRIDE} to {G128.name} (PrismML) or "
         f"{G128_LAST.name} (OxiBonsai); or choose the file whose name ends in Q2_0_g64.",
     )
 
@@ -118,10 +116,10 @@ def _cannot_tell(info: TensorInfo) -> UnsupportedModel:
 # --- the size of a block ------------------------------------------------------------------------
 
 
-def _block(infos: Sequence[TensorInfo], available: int, alignment: int) -> tuple[int, bool]:
-    """Weights of a block by where the tensors lie, and whether all of their bytes are there.
+def _block_size(infos: Sequence[TensorInfo], available: int, alignment: int) -> tuple[int, bool]:
+    """The block size in weights that fits the tensor offsets, and whether the data is complete.
 
-    ggml's size where nothing speaks against it.
+    ggml's block size unless the offsets contradict it.
     """
     ordered = sorted(infos, key=lambda info: info.offset)
     of_64, of_128 = G64.format.block, G128.format.block
@@ -133,37 +131,37 @@ def _block(infos: Sequence[TensorInfo], available: int, alignment: int) -> tuple
     wanted = extent(ordered, [_as(info, G128).size_bytes for info in ordered], alignment)
     if wanted is None:
         return of_64, True
-    # Where the last tensor alone is 2-bit, both explain the offsets: then the end decides.
+    # If only the last tensor is 2-bit, both sizes fit the offsets: the end of the file decides.
     if needed is not None and available not in (wanted, padded(wanted, alignment)):
         return of_64, True
     return of_128, wanted <= available
 
 
 def _as(info: TensorInfo, layout: Layout) -> TensorInfo:
-    """The tensor in that layout; any other than a 2-bit one as it is."""
+    """A 2-bit tensor with that layout; any other tensor unchanged."""
     if info.format.id != NUMBER:
         return info
     size = math.prod(info.shape) // layout.format.block * layout.format.size
     return replace(info, format=layout.format, size_bytes=size)
 
 
-# --- where the scale stands ---------------------------------------------------------------------
+# --- the position of the scale ------------------------------------------------------------------
 
 
 def _order(two_bit: Sequence[TensorInfo], view: memoryview, start: int) -> Layout | None:
-    """The one layout of 128 weights that the blocks themselves allow; None: both, or neither."""
+    """The layout of 128 weights that the scales fit best; None if both or neither fits."""
     blocks = _sample(two_bit, view, start)
     fits = {
-        G128: _plausible(blocks[:, :2], blocks[:, 2:]),
-        G128_LAST: _plausible(blocks[:, 32:], blocks[:, :32]),
+        G128: _plausibility(blocks[:, :2], blocks[:, 2:]),
+        G128_LAST: _plausibility(blocks[:, 32:], blocks[:, :32]),
     }
     best = max(fits.values())
-    found = [layout for layout, how_well in fits.items() if how_well == best]
+    found = [layout for layout, score in fits.items() if score == best]
     return found[0] if len(found) == 1 and best else None
 
 
-def _plausible(scales: torch.Tensor, codes: torch.Tensor) -> int:
-    """0: there are negative or endless scales; 1: the scales are right; 2: the codes ternary too."""
+def _plausibility(scales: torch.Tensor, codes: torch.Tensor) -> int:
+    """0: some scale is negative or not finite; 1: all scales are valid; 2: codes ternary too."""
     halves = scales.contiguous().view(torch.float16).to(torch.float32)
     if not bool((halves.isfinite() & (halves.signbit().logical_not())).all()):
         return 0
@@ -171,8 +169,8 @@ def _plausible(scales: torch.Tensor, codes: torch.Tensor) -> int:
 
 
 def _sample(two_bit: Sequence[TensorInfo], view: memoryview, start: int) -> torch.Tensor:
-    """Blocks spread over the 2-bit tensors that are there, u8 [n, 34]; n may be 0."""
-    size, each = G128.format.size, max(_SAMPLE // len(two_bit), 1)
+    """Sample blocks u8 [n, 34] spread over the 2-bit tensors; n is 0 if the data is missing."""
+    size, each = G128.format.size, max(_SAMPLE_BLOCKS // len(two_bit), 1)
     taken = bytearray()
     for info in two_bit:
         first = start + info.offset

@@ -1,8 +1,8 @@
-"""Numbers, texts and lists as GGUF metadata stores them, each bounded before it is read.
+"""GGUF metadata values: bounds-checked parsing of numbers, strings and arrays, decoded lazily.
 
-The file comes from a stranger. A length is compared with the bytes that are left before anything
-of that length is touched, and texts and lists stay in the file until somebody asks for them: as
-Python texts, 150,000 tokens take several times the room they take on disk.
+The file is untrusted: every length is compared with the remaining bytes before it is used. Strings
+and arrays stay in the mapped file until they are accessed, since 150,000 tokens take several times
+as much memory as Python strings.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engine.errors import ModelFileError
 
 Value = bool | int | float | str | list["Value"]
 
-MAX_ELEMENTS = 1 << 22  # of all lists together; the largest vocabularies need about 3 million
-MAX_DEPTH = 4  # lists inside lists
+MAX_ELEMENTS = 1 << 22  # of all arrays together; the largest vocabularies need about 3 million
+MAX_DEPTH = 4  # of nested arrays
 DOWNLOAD_AGAIN = "It is cut short or damaged; download it again."
 DAMAGED = "The file is damaged or made by a faulty converter; get another copy."
 
 
 class Kind(IntEnum):
-    """How a metadata value is stored."""
+    """GGUF metadata value type."""
 
     UINT8 = 0
     INT8 = 1
@@ -60,24 +60,24 @@ _SMALLEST = {**{kind: code.size for kind, code in _FIXED.items()}, Kind.STRING: 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text where it lies in the file; `read` decodes it, and keeps nothing."""
+    """A string in the mapped file; `read` decodes it without caching."""
 
     buffer: mmap
     start: int  # bytes from the start of the file
     size: int  # bytes
 
     def read(self) -> str:
-        """The whole text; bytes that are no UTF-8 become U+FFFD.
+        """Decode the string; invalid UTF-8 becomes U+FFFD.
 
-        Some vocabularies hold such bytes. Keeping them as lone surrogates would lose nothing, but
-        neither the tokenizers library, nor a terminal, nor a window takes those.
+        Some vocabularies contain such bytes. Lone surrogates would be lossless, but the tokenizers
+        library, terminals and Qt do not accept them.
         """
         return str(self.buffer[self.start : self.start + self.size], "utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list where it lies in the file; `read` decodes it, and keeps nothing."""
+    """An array in the mapped file; `read` decodes it without caching."""
 
     buffer: mmap
     start: int  # bytes from the start of the file
@@ -85,7 +85,7 @@ class Array:
     length: int
 
     def read(self) -> list[Value]:
-        """Decode the whole list; it was walked once already, so every bound is known to hold."""
+        """Decode the whole array; `Cursor.array` has already checked all bounds."""
         if self.kind is Kind.STRING:
             return list(self._texts())
         if self.kind is Kind.ARRAY:
@@ -111,9 +111,9 @@ Stored = bool | int | float | Text | Array
 
 
 class Cursor:
-    """A place in a file's header that moves on as it is read; no read passes the end of the file.
+    """A bounds-checked read position in a file's header.
 
-    `subject` says what is being read, for the sentence a reader gets when it cannot be.
+    `subject` names the item being read, for error messages.
     """
 
     __slots__ = ("buffer", "elements_left", "end", "position", "subject")
@@ -126,7 +126,7 @@ class Cursor:
         self.elements_left = MAX_ELEMENTS
 
     def value(self, number: int) -> Stored:
-        """The value of the kind with this number that starts here."""
+        """Read a value of the type with this number."""
         kind = self._kind(number)
         if kind is Kind.STRING:
             return self.text()
@@ -139,31 +139,31 @@ class Cursor:
         return stored
 
     def fixed(self, layout: struct.Struct) -> int | float:
-        """One number of a fixed layout."""
+        """Read one number of a fixed layout."""
         start = self._take(layout.size)
         return layout.unpack_from(self.buffer, start)[0]
 
     def u32(self) -> int:
-        """An unsigned number of four bytes."""
+        """Read an unsigned 32-bit integer."""
         return int(self.fixed(_FIXED[Kind.UINT32]))
 
     def u64(self) -> int:
-        """An unsigned number of eight bytes."""
+        """Read an unsigned 64-bit integer."""
         return int(self.fixed(_LENGTH))
 
     def count(self, what: str, least_bytes: int, most: int) -> int:
-        """A number of things that follow, each at least `least_bytes` long."""
+        """Read an item count; refused if above `most` or if `least_bytes` each exceed the file."""
         count = self.u64()
         if count > most or count * least_bytes > self.end - self.position:
             raise ModelFileError(
                 f"The file claims to hold {count:,} {what}, more than a model needs or its "
-                f"{self.end:,} bytes have room for.",
+                f"{self.end:,} bytes can contain.",
                 DOWNLOAD_AGAIN,
             )
         return count
 
     def name(self, longest: int) -> str:
-        """A name a program looks things up by: not empty, valid UTF-8, at most `longest` bytes."""
+        """Read a key or tensor name: not empty, valid UTF-8, at most `longest` bytes."""
         size = self.u64()
         if not 0 < size <= longest:
             raise ModelFileError(
@@ -177,19 +177,19 @@ class Cursor:
             raise ModelFileError(f"The name of {self.subject} is not text.", DAMAGED) from None
 
     def text(self) -> Text:
-        """A text, not decoded yet."""
+        """Read a string without decoding it."""
         size = self.u64()
         return Text(self.buffer, self._take(size), size)
 
     def array(self, depth: int = 1) -> Array:
-        """A list: walked to its end so that reading it later cannot fail, but not decoded."""
+        """Read an array without decoding it, checking all bounds so that decoding cannot fail."""
         start = self._take(_LIST_HEAD.size)
         number, length = _LIST_HEAD.unpack_from(self.buffer, start)
         kind = self._kind(number)
         if length > self.elements_left or length * _SMALLEST[kind] > self.end - self.position:
             raise ModelFileError(
                 f"The list in {self.subject} claims {length:,} elements, more than a model needs "
-                f"or the file's {self.end:,} bytes have room for.",
+                f"or the file's {self.end:,} bytes can contain.",
                 DOWNLOAD_AGAIN,
             )
         self.elements_left -= length
@@ -204,7 +204,7 @@ class Cursor:
 
     def _skip_texts(self, length: int) -> None:
         buffer, position, unpack = self.buffer, self.position, _LENGTH.unpack_from
-        last = self.end - 8  # where a length can still start
+        last = self.end - 8  # the last possible position of a length
         for index in range(length):
             if position > last:
                 self.position = position
@@ -216,7 +216,7 @@ class Cursor:
     def _skip_lists(self, length: int, depth: int) -> None:
         if depth == MAX_DEPTH:
             raise ModelFileError(
-                f"The value of {self.subject} has lists inside lists more than {MAX_DEPTH} deep.",
+                f"The value of {self.subject} has lists nested more than {MAX_DEPTH} deep.",
                 DAMAGED,
             )
         for _ in range(length):
@@ -244,7 +244,7 @@ class Cursor:
         return kind
 
     def _take(self, size: int) -> int:
-        """Move on by `size` bytes; returns where they start."""
+        """Advance by `size` bytes; returns their start."""
         start = self.position
         if size > self.end - start:
             raise ModelFileError(
@@ -257,7 +257,7 @@ class Cursor:
 
 
 class Metadata(Mapping[str, Value]):
-    """A file's keys and values; texts and lists are decoded anew each time they are asked for."""
+    """A file's metadata; strings and arrays are decoded on every access."""
 
     def __init__(self, stored: dict[str, Stored]) -> None:
         self.stored = stored
@@ -274,7 +274,7 @@ class Metadata(Mapping[str, Value]):
 
 
 def describe(value: Stored) -> str:
-    """A value in words, short enough for a sentence."""
+    """A short description of a value for an error message."""
     match value:
         case Text():
             start = Text(value.buffer, value.start, min(value.size, 256))
@@ -290,5 +290,5 @@ def describe(value: Stored) -> str:
 
 
 def shown(name: str) -> str:
-    """A name or text from the file in quotes, shortened, with nothing unprintable in it."""
+    """A name or string from the file for an error message: quoted, shortened, escaped."""
     return repr(name if len(name) <= 64 else name[:61] + "...")

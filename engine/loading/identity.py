@@ -1,6 +1,6 @@
-"""SHA-256 of model files, remembered as long as the files stay as they are.
+"""SHA-256 of model files, cached on disk by path, size, modification time and inode.
 
-Hashing gigabytes takes seconds, and a saved session must name the very model it belongs to.
+A snapshot stores the hash of its model; hashing gigabytes takes seconds, hence the cache.
 """
 
 from __future__ import annotations
@@ -15,57 +15,57 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_PIECE = 1 << 20  # bytes hashed between two looks at Cancel
-_MOST_FILES = 256  # remembered
-_LARGEST_MEMORY = 1 << 20  # bytes of the file that remembers
-# A file this young may change again without its time showing it.
-_SETTLED_NANOSECONDS = 3_000_000_000
+_CHUNK_BYTES = 1 << 20  # hashed between cancellation checks
+_MAX_ENTRIES = 256
+_MAX_CACHE_BYTES = 1 << 20
+# A file modified more recently may change again within the resolution of its timestamp.
+_MIN_AGE_NANOSECONDS = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What of a file changes when its contents do, as far as the system tells."""
+    """File status used as a cache key: it usually changes when the contents do."""
 
     path: str
     size_bytes: int
     modified_ns: int
-    node: int
+    inode: int
 
 
 class ModelFiles:
-    """The files of a loaded model: their hash, as long as they are those that were loaded."""
+    """The files of a loaded model, and their hash while they are unchanged since loading."""
 
-    def __init__(self, paths: Sequence[Path], loaded: tuple[Stamp, ...], memory: Path) -> None:
-        """`loaded` are the stamps from before the files were read."""
+    def __init__(self, paths: Sequence[Path], loaded: tuple[Stamp, ...], hash_cache: Path) -> None:
+        """`loaded` are the stamps taken before the files were read."""
         self._paths = tuple(paths)
         self._loaded = loaded
-        self._memory = memory
+        self._hash_cache = hash_cache
         self._sha256 = ""
 
     def sha256(self, checkpoint: Callable[[], None] = lambda: None) -> str:
-        """Computed once; "" when the files have changed or are gone. Raises what `checkpoint` does."""
+        """The hash, or "" if a file changed or is gone. Raises what `checkpoint` raises."""
         if not self._sha256:
             with suppress(OSError):
                 if stamps(self._paths) == self._loaded:
-                    found = sha256(self._paths, self._memory, checkpoint)
+                    found = sha256(self._paths, self._hash_cache, checkpoint)
                     if stamps(self._paths) == self._loaded:
                         self._sha256 = found
         return self._sha256
 
 
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
-    """The stamps of files as they are now; raises OSError for one that is gone."""
+    """The current stamps of files; raises OSError for a missing file."""
     return tuple(_stamp(path) for path in paths)
 
 
 def sha256(
-    paths: Sequence[Path], memory: Path, checkpoint: Callable[[], None] = lambda: None
+    paths: Sequence[Path], hash_cache: Path, checkpoint: Callable[[], None] = lambda: None
 ) -> str:
-    """The hash of a file in hexadecimal; of several files, the hash of their hashes in order.
+    """The SHA-256 of a file in hexadecimal; of several files, the hash of their joined hashes.
 
-    `memory` is the file that remembers. Raises OSError, and what `checkpoint` raises.
+    `hash_cache` is the JSON file of known hashes. Raises OSError, and what `checkpoint` raises.
     """
-    found = [_one(path, memory, checkpoint) for path in paths]
+    found = [_hash_file(path, hash_cache, checkpoint) for path in paths]
     return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
 
 
@@ -74,33 +74,33 @@ def _stamp(path: Path) -> Stamp:
     return Stamp(str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _one(path: Path, memory: Path, checkpoint: Callable[[], None]) -> str:
+def _hash_file(path: Path, hash_cache: Path, checkpoint: Callable[[], None]) -> str:
     before = _stamp(path)
-    known = _remembered(memory).get(before.path)
-    if known and known[:3] == [before.size_bytes, before.modified_ns, before.node]:
+    known = _read_cache(hash_cache).get(before.path)
+    if known and known[:3] == [before.size_bytes, before.modified_ns, before.inode]:
         return str(known[3])
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
+        while chunk := file.read(_CHUNK_BYTES):
             checkpoint()
-            digest.update(piece)
-    settled = time.time_ns() - before.modified_ns > _SETTLED_NANOSECONDS
-    if settled and _stamp(path) == before:
-        _remember(memory, before, digest.hexdigest())
+            digest.update(chunk)
+    is_old_enough = time.time_ns() - before.modified_ns > _MIN_AGE_NANOSECONDS
+    if is_old_enough and _stamp(path) == before:
+        _add_to_cache(hash_cache, before, digest.hexdigest())
     return digest.hexdigest()
 
 
-def _remembered(memory: Path) -> dict[str, list[int | str]]:
-    """What is remembered, the latest last; nothing where the file is missing or spoiled."""
+def _read_cache(hash_cache: Path) -> dict[str, list[int | str]]:
+    """The cached entries by path, newest last; empty if the cache file is missing or damaged."""
     try:
-        with memory.open("rb") as file:
-            found = json.loads(file.read(_LARGEST_MEMORY))
-        return {path: known for path, known in found.items() if _is_sound(known)}
+        with hash_cache.open("rb") as file:
+            found = json.loads(file.read(_MAX_CACHE_BYTES))
+        return {path: known for path, known in found.items() if _is_valid(known)}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 
-def _is_sound(known: object) -> bool:
+def _is_valid(known: object) -> bool:
     return (
         isinstance(known, list)
         and [type(part) for part in known] == [int, int, int, str]
@@ -108,17 +108,17 @@ def _is_sound(known: object) -> bool:
     )
 
 
-def _remember(memory: Path, stamp: Stamp, digest: str) -> None:
-    """Add one file; a disk that takes nothing only costs the time to hash it again."""
-    files = _remembered(memory)
+def _add_to_cache(hash_cache: Path, stamp: Stamp, digest: str) -> None:
+    """Add one file by atomic replace; a failed write is ignored, the file is then hashed again."""
+    files = _read_cache(hash_cache)
     files.pop(stamp.path, None)
-    files[stamp.path] = [stamp.size_bytes, stamp.modified_ns, stamp.node, digest]
-    kept = dict(list(files.items())[-_MOST_FILES:])
-    temporary = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}.tmp")
+    files[stamp.path] = [stamp.size_bytes, stamp.modified_ns, stamp.inode, digest]
+    kept = dict(list(files.items())[-_MAX_ENTRIES:])
+    temporary = hash_cache.with_name(f".{hash_cache.name}.{secrets.token_hex(4)}.tmp")
     with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        hash_cache.parent.mkdir(parents=True, exist_ok=True)
         try:
             temporary.write_text(json.dumps(kept), encoding="utf-8")
-            os.replace(temporary, memory)
+            os.replace(temporary, hash_cache)
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
-"""Facts of models for the page that lists them, found without loading or disturbing anything.
+"""Model inspection for the library page: metadata and memory prediction without loading weights.
 
-Both functions are for a thread beside the window and the engine: the first call imports torch,
-which is why that is done inside them.
+Call both functions on a worker thread: their first call imports torch, hence the local imports.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model file; whatever a faulty file does not tell stays empty."""
+    """Metadata and predicted memory of a model file; fields a faulty file lacks stay empty."""
 
-    path: Path  # of the first part, where there are several
+    path: Path  # of the first part of a split model
     name: str
     architecture: str = ""
-    layout: str = ""  # the main format in words
+    layout: str = ""  # description of the main weight format
     format: str = ""  # its name, such as "Q4_1"
     parameters: int = 0
     file_bytes: int = 0  # of all parts
-    context_model: int = 0  # tokens it was trained for
-    context: int = 0  # tokens the figures below are for
-    memory_bytes: int = 0  # predicted peak: the three below together
-    weights_bytes: int = 0  # with the vocabulary
+    context_model: int = 0  # tokens: the training context
+    context: int = 0  # tokens assumed by the memory figures below
+    memory_bytes: int = 0  # predicted peak: sum of the next three
+    weights_bytes: int = 0  # including the vocabulary
     cache_bytes: int = 0
     scratch_bytes: int = 0
     available_bytes: int = 0
-    most_context: int = 0  # tokens that would fit, up to the model's own
+    most_context: int = 0  # tokens that fit in memory, up to the training context
     fits: bool = False
-    problem: str = ""  # one sentence: why it cannot be run; empty: it can
+    problem: str = ""  # one sentence why the model cannot run; "" if it can
     remedy: str = ""
     has_template: bool = False
 
@@ -47,19 +46,19 @@ class ModelFacts:
 def inspect_model(
     path: Path, context: int = 0, cache: CacheType = DEFAULT_CACHE, *, reclaimable: int = 0
 ) -> ModelFacts:
-    """What a file is and would take with `context` tokens; 0: as many of the model's own as fit.
+    """Facts of a model file with `context` tokens; 0: the training context or what fits of it.
 
-    Reads the header only, some milliseconds of work, and raises nothing for a bad file: `problem`
-    says what is wrong. Any part of a split model stands for the whole. `reclaimable` bytes are in
-    use by the model that is loaded now, and would be free.
+    Reads only the header, which takes milliseconds. A bad file raises nothing: `problem` describes
+    the error. `path` may be any part of a split model. `reclaimable` bytes are in use by the
+    currently loaded model and would be freed.
     """
     from engine.gguf.reader import GGUFFile
 
     facts = ModelFacts(path, model_name(path), file_bytes=_size_bytes(path))
     try:
         with GGUFFile.open(path) as file:
-            facts = _described(facts, file)
-            return _planned(facts, file, context, cache, reclaimable)
+            facts = _with_metadata(facts, file)
+            return _with_plan(facts, file, context, cache, reclaimable)
     except EngineError as error:
         return replace(facts, problem=str(error), remedy=error.remedy)
 
@@ -67,17 +66,17 @@ def inspect_model(
 def predict_memory(
     shape: ModelShape, context: int = 0, cache: CacheType = DEFAULT_CACHE, *, reclaimable: int = 0
 ) -> MemoryPlan:
-    """What a model that is not on this machine would take, by the arithmetic of `inspect_model`.
+    """Memory plan for a model that is not downloaded, computed as in `inspect_model`.
 
-    All its weights count as of `shape.format`, a format or a recipe such as "Q4_K_M".
+    All weights count as `shape.format`, a format or a quantization mix such as "Q4_K_M".
     """
     from engine.loading.preflight import predict_shape
 
     return predict_shape(shape, context, cache, reclaimable)
 
 
-def _described(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
-    """What even a file that cannot be run says of itself."""
+def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
+    """Facts that are also available for a file that cannot be run."""
     from engine.chat.template import has_template
     from engine.loading.preflight import main_format, parameters
 
@@ -94,7 +93,7 @@ def _described(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
     )
 
 
-def _planned(
+def _with_plan(
     facts: ModelFacts, file: GGUFFile, context: int, cache: CacheType, reclaimable: int
 ) -> ModelFacts:
     from engine.loading.preflight import check, identify, predict
@@ -116,7 +115,7 @@ def _planned(
     )
     try:
         check(file, config, build, find(file))
-    except EngineError as error:  # more to the point than that it is too large as well
+    except EngineError as error:  # takes precedence over a lack of memory
         return replace(facts, problem=str(error), remedy=error.remedy)
     refused = refusal(plan, context)
     return replace(facts, problem=str(refused), remedy=refused.remedy) if refused else facts

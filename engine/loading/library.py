@@ -1,6 +1,6 @@
-"""Where model files live on this machine, and how a name becomes a path.
+"""Installed model files: folders, discovery by file name, and resolving a name to a path.
 
-It knows file names only and opens nothing, so the window can list models before torch is loaded.
+No file is opened and torch is not imported, so the window can list models at startup.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import platformdirs
 
 from engine.errors import RequestError
 
-# What a file name says of its layout: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
-_LAYOUT = re.compile(r"[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE)
+# The quantization suffix of a file name: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
+_QUANTIZATION = re.compile(r"[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
-_DEEPEST = 6  # folders below one that is looked through; a cache of the hub is five deep
-_MOST_PARTS = 1000  # of one model; a name may claim any number
+_MAX_DEPTH = 6  # nested folders searched; a Hugging Face hub cache has five levels
+_MAX_PARTS = 1000  # of one split model; a file name may state any number
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """The model every installation begins with."""
+    """The starter model that comes with every installation."""
 
     file: str
     size_bytes: int
@@ -40,7 +40,7 @@ STARTER = Starter(
 
 
 def data_folder() -> Path:
-    """The user's data folder; the variable TOKONOMA_HOME moves everything into one place."""
+    """The user's data folder; the environment variable TOKONOMA_HOME overrides its location."""
     home = os.environ.get("TOKONOMA_HOME")
     if home:
         return Path(home) / "data"
@@ -48,28 +48,28 @@ def data_folder() -> Path:
 
 
 def models_folder() -> Path:
-    """The folder that holds installed models; it may not exist yet."""
+    """The folder of installed models; it may not exist yet."""
     return data_folder() / "models"
 
 
 def bundled_models_folder() -> Path | None:
-    """The folder of models inside a bundled app, which nobody may change; None outside of one."""
+    """The read-only models folder inside a bundled app; None when not running from a bundle."""
     inside = getattr(sys, "_MEIPASS", None)
     return Path(inside) / "models" if inside else None
 
 
 def starter_path() -> Path:
-    """Where the starter model is installed, or belongs; the bundled one when no other is."""
+    """The path of the starter model, installed or not; the bundled copy if none is installed."""
     installed, bundled = models_folder() / STARTER.file, bundled_models_folder()
     return installed if bundled is None or installed.is_file() else bundled / STARTER.file
 
 
 def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
-    """Every model by name, the starter first; a split model is its first part.
+    """All installed models sorted by name, the starter first; a split model as its first part.
 
-    Looks in the app's own folder and in `folders`, which may be missing or unreadable, and in what
-    lies below them. A file that is reached twice is listed once, hidden files and folders never.
-    A bundled starter is listed unless another one is installed.
+    Searches the models folder and `folders` recursively; missing or unreadable folders are skipped.
+    A file reached through several links is listed once; hidden files and folders are skipped. A
+    bundled starter is listed unless it is also installed.
     """
     found: dict[Path, Path] = {}
     starter = starter_path()
@@ -85,19 +85,19 @@ def installed_models(folders: Sequence[Path] = ()) -> list[Path]:
 
 
 def model_parts(path: Path) -> list[Path]:
-    """The files that make up a model, in order; parts that are missing are left out."""
+    """The files of a possibly split model, in order; missing parts are left out."""
     part = _PART.search(path.name)
     if part is None:
         return [path]
     wanted = (
         path.with_name(f"{path.name[: part.start()]}-{number:05}-of-{part[2]}{path.name[-5:]}")
-        for number in range(1, min(int(part[2]), _MOST_PARTS) + 1)
+        for number in range(1, min(int(part[2]), _MAX_PARTS) + 1)
     )
     return [each for each in wanted if each == path or each.is_file()]
 
 
 def find_model(name: str) -> Path:
-    """The path of a model given as a path, as an installed model's name, or as `starter`."""
+    """Resolve a path, the name of an installed model, or `starter`; raises RequestError."""
     if name == "starter":
         path = starter_path()
         if not path.is_file():
@@ -119,20 +119,20 @@ def find_model(name: str) -> Path:
 
 
 def model_name(path: Path) -> str:
-    """What to call a model: its file's name without part, layout and hyphens.
+    """Display name of a model: its file name without part number, quantization and hyphens.
 
-    A file's own `general.name` is often the name of a training run.
+    The metadata key `general.name` is often the name of a training run.
     """
     stem = _PART.sub("", path.name).removesuffix(path.suffix)
-    return _LAYOUT.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
+    return _QUANTIZATION.sub("", stem).replace("-", " ").replace("_", " ").strip() or path.name
 
 
 def _models_below(folder: Path) -> Iterator[Path]:
-    """Model files in a folder and below it, links to files included, links to folders not."""
-    for place, folders, files in os.walk(folder):  # what cannot be read is passed over
-        here = Path(place)
-        deep = len(here.relative_to(folder).parts) >= _DEEPEST
-        folders[:] = [] if deep else [name for name in folders if not name.startswith(".")]
+    """Model files below a folder, following links to files but not links to folders."""
+    for parent, folders, files in os.walk(folder):  # skips unreadable folders
+        here = Path(parent)
+        is_deepest = len(here.relative_to(folder).parts) >= _MAX_DEPTH
+        folders[:] = [] if is_deepest else [name for name in folders if not name.startswith(".")]
         for name in files:
             path = here / name
             if path.suffix.lower() == ".gguf" and name[0] != "." and _is_first_part(path):
@@ -140,14 +140,14 @@ def _models_below(folder: Path) -> Iterator[Path]:
 
 
 def _real(path: Path) -> Path:
-    """The file itself, whatever links lead to it."""
+    """The path with links resolved."""
     try:
         return path.resolve()
-    except (OSError, RuntimeError):  # a circle of links
+    except (OSError, RuntimeError):  # links in a loop
         return path
 
 
 def _is_first_part(path: Path) -> bool:
-    """Whether the file stands alone or is part 1 of a split model."""
+    """Whether the file is a whole model or part 1 of a split one."""
     part = _PART.search(path.name)
     return part is None or int(part[1]) == 1

@@ -1,4 +1,4 @@
-"""GGUF path to a model that can answer: checks first, memory planned, then weights and tokenizer."""
+"""Model loader: checks a GGUF file, plans memory, loads weights and tokenizer, checks kernels."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from kernels import ops
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """Everything a session needs, and what a window wants to say about it."""
+    """A loaded model: decoder, tokenizer and chat template, and facts for display."""
 
     path: Path
     name: str
     config: Config
     decoder: Decoder
     tokenizer: Tokenizer
-    vocabulary: str  # where its words come from; "": the file's own keys
+    vocabulary: str  # its source; "": the metadata of the GGUF file
     template: ChatTemplate
     plan: MemoryPlan
     cache: CacheType
-    layout: str  # the main weight format in words
+    layout: str  # description of the main weight format
     parameters: int
     file_bytes: int
     kernels: dict[str, str]  # op and format to the backend that runs it
-    slow: tuple[SlowPart, ...]  # what runs slower than these kernels could
+    slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
 
     @property
@@ -62,7 +62,7 @@ class LoadedModel:
         return " + ".join(sorted(set(self.kernels.values())))
 
     def new_cache(self) -> Cache:
-        """An empty cache of the type and context that were planned for."""
+        """An empty KV cache of the planned type and context."""
         config, context = self.config, self.plan.context
         return Cache(config.layers, config.kv_heads, config.head_width, context, self.cache)
 
@@ -85,14 +85,13 @@ def load(
 ) -> LoadedModel:
     """Load a model; raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
 
-    `before_weights` is called once the file is known to be sound and to fit, and before memory is
-    taken: the moment to drop a model that is to be replaced. `reclaimable` counts the bytes that
-    gives back. The cache is exact where the caller does not choose. `tokenizer_file` is a
-    `tokenizer.json` to be used instead of the file's own vocabulary; see `engine.tokenizer.vocabulary`.
+    `before_weights` is called after all checks, before memory is allocated: unload a model that is
+    being replaced there. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
+    `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
     """
     started = time.perf_counter()
     set_threads(threads)
-    # Weights are copied out while they are decoded: nothing needs the file afterwards.
+    # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file)
         memory = plan(file, config, context, cache, reclaimable)
@@ -102,12 +101,12 @@ def load(
         before_weights()
         tokenizer = BackgroundTask(vocabulary.tokenizer, "tokenizer")
 
-        def look() -> None:
+        def check_both() -> None:
             checkpoint()
             if tokenizer.failed:
-                raise tokenizer.failed  # a faulty vocabulary ends the load at once
+                raise tokenizer.failed  # stop at once on a faulty vocabulary
 
-        weights = Weights(file, progress, look)
+        weights = Weights(file, progress, check_both)
         decoder = build(file, weights, memory.context)
         weights.refuse_unused_tensors()
         faults = find_faults(config, decoder, weights)
@@ -115,7 +114,7 @@ def load(
             with ops.without(faults.ops):
                 formats = faults.formats
                 memory, storage = plan_without(file, config, context, cache, memory, formats)
-            del decoder  # before other storage is taken for its weights
+            del decoder  # free its weights before they are loaded in another storage
             decoder = build(file, weights.reread(storage), memory.context)
             decoder = replace(decoder, refused=faults.ops)
         kernels = kernels_in_use(file)
@@ -141,15 +140,15 @@ def load(
 
 
 def set_threads(threads: int) -> None:
-    """Run everything on so many threads; 0: one per physical core. Raises RequestError."""
+    """Set the number of kernel threads; 0: one per physical core. Raises RequestError."""
     if threads < 0 or threads > 1024:
         raise RequestError(
-            f"{threads} threads were asked for.", "Give 0 for automatic, or up to 1024."
+            f"The number of threads is {threads}.", "Give 0 for automatic, or up to 1024."
         )
     wanted = threads or physical_cores()
     try:
         ops.set_threads(wanted)
     except RuntimeError as error:
         raise RequestError(
-            f"The system refused {wanted} threads.", "Ask for fewer, or end other programs."
+            f"The system could not start {wanted} threads.", "Use fewer, or close other programs."
         ) from error

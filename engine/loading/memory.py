@@ -1,8 +1,7 @@
-"""What a model takes of memory, predicted from its sizes, and the context that leaves room for.
+"""Memory plan: predicts a model's peak memory from its sizes, and the context that fits.
 
-One arithmetic for every figure a person sees: of a file before it is loaded, of a catalog's row
-before it is downloaded, of a model in use. `tests/benchmarks/memory.py` holds it against measured
-peaks.
+All memory figures the user sees come from here: of a file before loading, of a catalog entry before
+download, of the loaded model. `tests/benchmarks/memory.py` compares them with measured peaks.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from dataclasses import dataclass
 
 from engine.errors import OutOfMemory
 
-_SHARE = 0.9  # of the available memory that a model may fill; the rest is for everything else
-_LEAST_CONTEXT = 512  # tokens; below this a conversation is not one
+_USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
+_MIN_CONTEXT = 512  # tokens: the least that is useful for a conversation
 _GB = 1e9
 
-# Measured: what libraries keep once they have multiplied, sampled and rendered for the first time.
+# Measured: memory libraries keep after the first product, sampling and template rendering.
 _RUNTIME_BYTES = 20_000_000
 
-# Measured: bytes the allocator's heap takes for each byte of a pass, for want of fitting holes.
-_HEAP_SHARE = 1.3
+# Measured: heap bytes per byte of activations, because of fragmentation.
+_HEAP_FACTOR = 1.3
 
 # Measured: one token or merge as Python objects and in the tokenizers library.
 _BYTE_LEVEL_TOKEN_BYTES, _MERGE_BYTES = 320, 180
@@ -29,7 +28,7 @@ _SENTENCEPIECE_TOKEN_BYTES = 220
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes of a model, as its file states them or a catalog knows them."""
+    """The sizes of a model, from its file or from the catalog."""
 
     architecture: str
     layers: int
@@ -39,27 +38,27 @@ class ModelShape:
     head_width: int
     feed_forward: int
     vocabulary: int  # tokens
-    context: int  # tokens it was trained for
-    format: str  # of most weights, such as "Q4_K"
+    context: int  # tokens: the training context
+    format: str  # the main weight format, such as "Q4_K"
     parameters: int
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one layer's products."""
+        """Weights in the linear layers of one block."""
         attention = 2 * self.width * self.head_width * (self.heads + self.kv_heads)
         return attention + 3 * self.width * self.feed_forward
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model takes, in bytes."""
+    """Memory requirements of a model, in bytes."""
 
-    weights_bytes: int  # with the vocabulary
+    weights_bytes: int  # including the vocabulary
     cache_bytes_per_token: int
-    scratch_bytes: Callable[[int], int]  # of a context of so many tokens; never falls with them
+    scratch_bytes: Callable[[int], int]  # by context in tokens; monotonic
 
     def total(self, context: int) -> int:
-        """Everything, with a context of so many tokens that is full."""
+        """The total with a full context of `context` tokens."""
         return (
             self.weights_bytes + self.cache_bytes_per_token * context + self.scratch_bytes(context)
         )
@@ -67,36 +66,36 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a model will hold at its peak, in bytes, with a context that is full."""
+    """Predicted peak memory of a model, in bytes, with a full context."""
 
-    weights_bytes: int  # with the vocabulary
+    weights_bytes: int  # including the vocabulary
     cache_bytes: int
     scratch_bytes: int
     total_bytes: int
     available_bytes: int
     context: int  # tokens
-    most_context: int  # tokens that would fit, up to the model's own; 0: not even the weights fit
+    most_context: int  # tokens that fit, up to the training context; 0: weights do not fit
 
     @property
     def fits(self) -> bool:
-        """Whether the total is at most nine tenths of what is available."""
-        return self.total_bytes <= int(self.available_bytes * _SHARE)
+        """Whether the total is at most nine tenths of the available memory."""
+        return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
 
 
 def plan_memory(
     needs: Needs, *, context_wanted: int, context_model: int, available: int
 ) -> MemoryPlan:
-    """Choose the context and add up what the model needs with it, whether or not that fits.
+    """Choose the context and compute the memory needed with it, whether or not that fits.
 
-    `context_wanted` 0 takes the model's own, halved until everything fits into nine tenths of
-    `available`, but never below 512 tokens. A context that is asked for is kept, also beyond the
-    model's own.
+    `context_wanted` 0 means the training context, halved until the total fits into nine tenths of
+    `available`, but not below 512 tokens. Any other value is used as given, even beyond the
+    training context.
     """
     assert context_wanted >= 0, context_wanted
     assert context_model > 0, context_model
-    budget = int(available * _SHARE)
+    budget = int(available * _USABLE_SHARE)
     context = context_wanted or context_model
-    least = context if context_wanted else min(_LEAST_CONTEXT, context_model)
+    least = context if context_wanted else min(_MIN_CONTEXT, context_model)
     while needs.total(context) > budget and context > least:
         context = max(context // 2, least)
     return MemoryPlan(
@@ -111,12 +110,12 @@ def plan_memory(
 
 
 def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
-    """What to tell a person when the plan does not fit; None when it does."""
+    """The error for a plan that does not fit in memory; None if it fits."""
     if plan.fits:
         return None
     available = f"{plan.available_bytes / _GB:.1f} GB of memory are free."
     total = f"{plan.total_bytes / _GB:.1f} GB"
-    if context_wanted and plan.most_context >= _LEAST_CONTEXT:
+    if context_wanted and plan.most_context >= _MIN_CONTEXT:
         return OutOfMemory(
             f"A context of {plan.context:,} tokens needs {total} with this model; {available}",
             f"Ask for at most {plan.most_context:,} tokens, or close other programs.",
@@ -128,7 +127,7 @@ def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
 
 
 def vocabulary_bytes(tokens: int, merges: int, sentencepiece: bool) -> int:
-    """What a tokenizer takes: its texts and tables are far larger than in the file."""
+    """Memory of a tokenizer: in Python it is several times the size in the file."""
     if sentencepiece:
         return tokens * _SENTENCEPIECE_TOKEN_BYTES
     return tokens * _BYTE_LEVEL_TOKEN_BYTES + merges * _MERGE_BYTES
@@ -137,23 +136,28 @@ def vocabulary_bytes(tokens: int, merges: int, sentencepiece: bool) -> int:
 def scratch_bytes(
     shape: ModelShape, tokens: int, attention_bytes: int, cache_layer_bytes: int
 ) -> int:
-    """What a pass over `tokens` takes at most beside weights and cache.
+    """Peak memory of a forward pass over `tokens` in addition to weights and KV cache.
 
-    That is the activations of one layer, what attention makes for itself, the logits of one token
-    and what sampling makes of them, and one layer of the full cache: its outgrown buffers while it
-    grows, which a session that is being saved may hold a little longer.
+    The sum of the activations of one layer, the scratch of attention, the logits of one token and
+    their copies in sampling, and one layer of the full cache: while the cache grows, and while it
+    is leased for saving, the old buffers of one layer stay allocated.
     """
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
-    # What is alive at once: around the rotation of queries and keys, and around the activation.
-    attending = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
-    feeding = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
+    # Peaks of live activations: at RoPE of queries and keys, and at the MLP activation.
+    attention_peak = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
+    mlp_peak = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
     logits = 4 * 8 * shape.vocabulary
-    return _RUNTIME_BYTES + cache_layer_bytes + logits + int(_HEAP_SHARE * max(attending, feeding))
+    return (
+        _RUNTIME_BYTES
+        + cache_layer_bytes
+        + logits
+        + int(_HEAP_FACTOR * max(attention_peak, mlp_peak))
+    )
 
 
 def _most_context(needs: Needs, budget: int, limit: int) -> int:
-    """The largest context up to `limit` that fits, by bisection."""
+    """The largest context up to `limit` that fits, by binary search."""
     fitting, too_many = 0, limit + 1
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2

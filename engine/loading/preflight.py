@@ -1,7 +1,7 @@
-"""What a model file is and needs, found out before any of its tensors is read.
+"""Preflight: checks of architecture, tensor shapes and memory before any tensor data is read.
 
-Loading begins with it, and the page of models and the command line show it, so that a file is
-refused everywhere in the same words.
+Used by the loader, the library page and the command line, so that all of them report the same
+error for the same file.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ from kernels import ops
 from kernels.formats import Format, by_name
 from kernels.weight import Storage
 
-_BLOCK = 256  # weights: whole blocks of every format
+_BLOCK = 256  # weights: a multiple of every format's block size
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
-_SENTENCEPIECE_ARCHITECTURES = ("gemma",)  # their names begin so; all others are byte-level
+_SENTENCEPIECE_ARCHITECTURES = ("gemma",)  # name prefixes; all others are byte-level
 
-# What a GGUF file that is no model calls itself, and what to do with it.
+# `general.type` of GGUF files that are not models: description and remedy.
 _OTHER_KINDS = {
     "adapter": ("an adapter, which changes a model", "Open its model, then add it as an adapter."),
     "mmproj": (
-        "the part of a model that sees pictures or hears sound, without the part that writes",
+        "the image or audio encoder of a model (mmproj), without its language model",
         "Choose the file of the model itself.",
     ),
-    "imatrix": ("a table that was used to make smaller models", "Choose the file of a model."),
+    "imatrix": ("an importance matrix, used to quantize models", "Choose the file of a model."),
 }
 
 
 def identify(file: GGUFFile) -> tuple[Build, Config]:
-    """What builds the model, and its sizes.
+    """The builder and the configuration of the model.
 
-    Raises ModelFileError or UnsupportedModel for a file that is no model, or none of ours.
+    Raises ModelFileError for a file that is not a model, UnsupportedModel for an unknown one.
     """
     _refuse_other_kinds(file)
     return architecture(file), read_config(file)
 
 
 def check(file: GGUFFile, config: Config, build: Build, vocabulary: Vocabulary) -> None:
-    """Check everything but the values of tensors and the texts of the vocabulary.
+    """Check everything except tensor values and token texts.
 
-    Raises ModelFileError or UnsupportedModel, naming the key or tensor at fault.
+    Raises ModelFileError or UnsupportedModel naming the faulty key or tensor.
     """
     vocabulary.check(config)
     outline(file, config, build)
 
 
 def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
-    """The model without the values of its weights; raises as `check` does."""
+    """Build the model with placeholder weights to check all shapes; raises as `check` does."""
     weights = Weights(file, read=False)
     decoder = build(file, weights, config.context)
     weights.refuse_unused_tensors()
@@ -79,7 +79,7 @@ def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
 def plan(
     file: GGUFFile, config: Config, context: int, cache: CacheType, reclaimable: int = 0
 ) -> MemoryPlan:
-    """What the model will hold in memory; raises OutOfMemory when that is more than there is."""
+    """The memory plan of the model; raises OutOfMemory if it does not fit."""
     found = predict(file, config, context, cache, reclaimable)
     if refused := refusal(found, context):
         raise refused
@@ -94,10 +94,11 @@ def plan_without(
     before: MemoryPlan,
     formats: Collection[str],
 ) -> tuple[MemoryPlan, dict[str, Storage]]:
-    """A plan for a model whose weights of `formats` are to do without their kernels.
+    """The plan and storage for a model whose weights of `formats` cannot use their kernels.
 
-    The memory is that of the plan `before`. Decoded weights are faster but up to 28 times as large:
-    where they do not fit, the file's bytes are held. Raises OutOfMemory where these do not either.
+    The available memory is that of the plan `before`. Weights decoded to float32 are faster but up
+    to 28 times as large: if they do not fit, they are kept in the file format. Raises OutOfMemory
+    if that does not fit either.
     """
     available = before.available_bytes
     decoded = dict.fromkeys(formats, Storage.FLOAT32)
@@ -121,11 +122,11 @@ def predict(
     available: int | None = None,
     storage: Mapping[str, Storage] | None = None,
 ) -> MemoryPlan:
-    """The same whether or not it fits; `context` 0 takes what does, as far as that helps.
+    """The memory plan, whether or not it fits; `context` 0 chooses one that fits if possible.
 
-    `reclaimable` bytes are in use now but will be free by then. `available` bytes are measured
-    where they are not given; `storage` is that of formats held in another way than their kernels
-    want. Raises RequestError for a context below 0.
+    `reclaimable` bytes are in use now but will be freed before the load. `available` is measured
+    if None; `storage` overrides how weights are stored, by format. Raises RequestError for a
+    context below 0.
     """
     storage = storage or {}
     if context < 0:
@@ -153,7 +154,7 @@ def predict(
 def predict_shape(
     model: ModelShape, context: int, cache: CacheType, reclaimable: int = 0
 ) -> MemoryPlan:
-    """The same for a model that is not here: all weights count as of its one format."""
+    """The memory plan for a model that is not downloaded, as if all weights had one format."""
     rows = -(-model.parameters // _BLOCK)
     weights = ops.held_bytes(_format(model.format), (rows, _BLOCK))
     sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
@@ -167,7 +168,7 @@ def predict_shape(
 
 
 def shape(file: GGUFFile, config: Config) -> ModelShape:
-    """The sizes memory follows from."""
+    """The sizes that determine memory use."""
     main = main_format(file)
     return ModelShape(
         architecture=config.architecture,
@@ -185,29 +186,30 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
 
 
 def main_format(file: GGUFFile) -> Format | None:
-    """The format that most bytes of the blocks' matrices are in; None where there are none."""
-    held: Counter[str] = Counter()
+    """The format of most bytes in the matrices of the blocks; None if there are none."""
+    sizes: Counter[str] = Counter()
     for info in file.tensors.values():
         if len(info.shape) > 1 and info.name.startswith("blk."):
-            held[info.format.name] += info.size_bytes
-    return by_name(held.most_common(1)[0][0]) if held else None
+            sizes[info.format.name] += info.size_bytes
+    return by_name(sizes.most_common(1)[0][0]) if sizes else None
 
 
 def layout(file: GGUFFile) -> str:
-    """The main format in words."""
+    """Description of the main format."""
     main = main_format(file)
     return main.words if main else ""
 
 
 def kernels_in_use(file: GGUFFile) -> dict[str, str]:
-    """Which backend runs each op on the formats of this file."""
+    """The backend that runs each op on the formats of this file."""
     return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
 
 
 def slow_parts(decoder: Decoder, kernels: Mapping[str, str]) -> tuple[SlowPart, ...]:
-    """What of a model is slower than `kernels`, as found by `kernels_in_use`, could run it.
+    """Parts of a model that run on the reference although `kernels` has faster backends.
 
-    Nothing where all of it runs on the reference: that is a choice, or there is nothing faster.
+    `kernels` is the result of `kernels_in_use`. Empty if everything runs on the reference: then it
+    was selected, or there is no other backend.
     """
     missing = [op for op, backend in kernels.items() if backend == "reference"]
     if len(missing) == len(kernels):
@@ -216,12 +218,14 @@ def slow_parts(decoder: Decoder, kernels: Mapping[str, str]) -> tuple[SlowPart, 
 
 
 def parameters(file: GGUFFile) -> int:
-    """How many numbers the file's tensors hold."""
+    """The parameter count: elements of all tensors."""
     return sum(math.prod(info.shape) for info in file.tensors.values())
 
 
-def _needs(model: ModelShape, held: int, cache: CacheType, decoding: int = 0) -> Needs:
-    """What a model takes whose weights and vocabulary take `held` bytes, and products `decoding`."""
+def _needs(
+    model: ModelShape, weights_bytes: int, cache: CacheType, decoding_bytes: int = 0
+) -> Needs:
+    """Memory requirements of a model; `decoding_bytes` is scratch to decode weights on the fly."""
     tokens = chunk_size(model.layer_weights)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
 
@@ -235,13 +239,15 @@ def _needs(model: ModelShape, held: int, cache: CacheType, decoding: int = 0) ->
             Cache.storage_dtype(cache),
         )
         layer = per_token * context // model.layers
-        return scratch_bytes(model, tokens, attention, layer) + decoding
+        return scratch_bytes(model, tokens, attention, layer) + decoding_bytes
 
-    return Needs(weights_bytes=held, cache_bytes_per_token=per_token, scratch_bytes=scratch)
+    return Needs(
+        weights_bytes=weights_bytes, cache_bytes_per_token=per_token, scratch_bytes=scratch
+    )
 
 
 def _format(name: str) -> Format:
-    """The format a recipe such as Q4_K_M is named for; one this version lacks counts as float32."""
+    """The format in the name of a quantization mix such as Q4_K_M; F32 if unknown."""
     for known in (name, name.rpartition("_")[0]):
         try:
             return by_name(known)
@@ -251,15 +257,15 @@ def _format(name: str) -> Format:
 
 
 def _refuse_other_kinds(file: GGUFFile) -> None:
-    """Raise ModelFileError for a file that says of itself that it is no model."""
+    """Raise ModelFileError for a GGUF file whose `general.type` is not a model."""
     kind = file.string("general.type", "model")
     if kind == "model" and file.string("general.architecture", "") == "clip":
-        kind = "mmproj"  # as they were written before files named their type
+        kind = "mmproj"  # in files older than the key general.type
     if kind in _OTHER_KINDS:
         what, remedy = _OTHER_KINDS[kind]
         raise ModelFileError(f"The file is {what}.", remedy)
     if not file.tensors:
         raise ModelFileError(
-            "The file holds a vocabulary and no model: it can cut text into tokens, but not answer.",
+            "The file holds a vocabulary and no model: it has no tensors.",
             "Choose the file of a complete model.",
         )

@@ -1,8 +1,8 @@
-"""Check of a model's kernels at load: a few tokens through its first, middle and last layer.
+"""Kernel self-check at load: runs a few tokens through the first, middle and last layer.
 
-Twice: op by op, each op held against its definition on the weights as the file stores them, experts
-included; then as the recorded program that makes every token in use, which must give the same bits.
-What fails is not used for this model; other models are checked when they are loaded.
+It runs twice: op by op, comparing each op with the reference on the weights as stored in the file,
+experts included; then as the recorded program used for decoding, which must give the same bits.
+Ops that fail are not used for this model; every model is checked when it is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.state.kv_cache import Cache
 from kernels import ops
 from kernels.selfcheck import KernelChecker
 
-# Kernels go other ways from 2, 5 and 8 tokens on; the step after them is of one.
+# Kernels take different code paths from 2, 5 and 8 tokens on; the decode step covers 1 token.
 _TOKENS = 9
 _WEIGHT_OPS = ("linear", "embed")
 
@@ -32,23 +32,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Kernels that are wrong for a model on this machine: op and format to the error."""
+    """Kernels that failed the check for a model on this machine: (op, format) to error."""
 
-    errors: Mapping[tuple[str, str], float]  # normalized and squared; infinite: not the same bits
+    errors: Mapping[tuple[str, str], float]  # normalized squared error; infinite: bits differ
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Formats whose weights need another storage, which the reference reads."""
+        """Formats whose weights must be stored in a form that the reference reads."""
         return tuple(dict.fromkeys(format for op, format in self.errors if op in _WEIGHT_OPS))
 
     @property
     def ops(self) -> frozenset[str]:
-        """Ops that read no weight, and "record" where the recorded program is wrong."""
+        """Failed ops that read no weight, and "record" if the recorded program failed."""
         return frozenset(op for op, _ in self.errors if op not in _WEIGHT_OPS)
 
     @property
     def slow(self) -> tuple[SlowPart, ...]:
-        """What the model is slower by."""
+        """The failed kernels as slow parts of the model."""
         return tuple(
             SlowPart(SlowReason.WRONG_PROGRAM, "program")
             if op == "record"
@@ -63,7 +63,7 @@ class Faults:
 
 
 def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
-    """Try the kernels of a model whose weights were just read."""
+    """Check the kernels of a model whose weights were just loaded."""
     count = len(decoder.blocks)
     layers = sorted({0, count // 2, count - 1})
     sample = replace(decoder, blocks=tuple(decoder.blocks[layer] for layer in layers))
@@ -71,11 +71,11 @@ def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
     cache = Cache(len(layers), config.kv_heads, config.head_width, len(tokens))
     checker = KernelChecker(weights.stored_rows)
     with torch.inference_mode(), ops.watched(checker):
-        one_by_one = _run_ops(sample, cache, tokens)
+        expected = _run_ops(sample, cache, tokens)
     errors = dict(checker.faults)
-    if not errors:  # else no program is recorded for this model
+    if not errors:  # otherwise no program is recorded for this model
         session = Session(sample, cache.fresh())
-        if session.is_recorded and not _same(_run_program(session, tokens), one_by_one):
+        if session.is_recorded and not _same(_run_program(session, tokens), expected):
             errors["record", "F32"] = float("inf")
     for (op, format), error in errors.items():
         log.warning(
@@ -88,20 +88,20 @@ def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
 
 
 def _run_ops(sample: Decoder, cache: Cache, tokens: list[int]) -> list[Tensor]:
-    """Hidden states of all tokens but the last, and the logits after that."""
+    """Hidden states of all tokens but the last, and the logits of the last."""
     hidden = sample.hidden(torch.tensor(tokens[:_TOKENS]), cache)
     last = sample.hidden(torch.tensor(tokens[_TOKENS:]), cache)
     return [hidden, sample.logits(last)[0]]
 
 
 def _run_program(session: Session, tokens: list[int]) -> list[Tensor]:
-    """The same as a session reads a prompt and then steps."""
+    """The same by a session: prefill, then one decode step with the recorded program."""
     (hidden,) = session.prefill(tokens[:_TOKENS])
     return [hidden, session.step(tokens[_TOKENS])]
 
 
 def _same(some: list[Tensor], others: list[Tensor]) -> bool:
-    """Whether all numbers are equal, those that are none included."""
+    """Whether all values are equal, counting NaN as equal to NaN."""
     pairs = zip(some, others, strict=True)
     return all(
         torch.equal(a, b) or torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs

@@ -1,7 +1,7 @@
-"""The change an adapter makes to one matrix, and the checks every file of adapters goes through.
+"""LoRA pairs: the low-rank factors A and B of one matrix, and checks against the base model.
 
-A low-rank change of a matrix W [out, in] is scale * b a, with a [R, in] and b [out, R]. Files
-differ in how they name, order and scale the two halves; what leaves a reader is always this.
+The delta of a matrix W [out, in] is scale * b a, with a [R, in] and b [out, R]. File formats differ
+in how they name, transpose and scale the factors; every reader returns this form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DAMAGED = "The adapter is damaged or made by a faulty converter; get another cop
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a tensor that holds several products."""
+    """A range of rows of a fused tensor."""
 
     start: int
     end: int
@@ -33,47 +33,47 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """What an adapter must fit: the model that is loaded, as far as its matrices go."""
+    """The loaded model as seen by adapters: architecture, head counts and matrix shapes."""
 
     architecture: str
     heads: int  # H
     kv_heads: int  # K
-    shapes: Mapping[str, tuple[int, int]]  # GGUF tensor name to (out, in); a tied head included
+    shapes: Mapping[str, tuple[int, int]]  # GGUF tensor name to (out, in), including a tied head
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The change of one matrix [out, in] at strength 1: scale * b a."""
+    """LoRA factors of one matrix [out, in]; the delta at strength 1 is scale * b a."""
 
     a: Tensor  # [R, in] f32
     b: Tensor  # [out, R] f32
-    scale: float  # alpha / R, or what the file's own rule makes of alpha
+    scale: float  # alpha / R, or alpha / sqrt(R) for rsLoRA
 
     @property
     def rank(self) -> int:
-        """R, from the tensors: keys that name a rank are often wrong."""
+        """R, from the tensors: metadata keys for the rank are often wrong."""
         return self.a.shape[0]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held."""
+        """Bytes of both factors."""
         return 4 * (self.a.numel() + self.b.numel())
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a reader found in a file of adapters."""
+    """The contents of an adapter file."""
 
     pairs: Mapping[str, Pair]  # by GGUF tensor name
-    notes: tuple[str, ...]  # sentences on what in the file was left aside
+    notes: tuple[str, ...]  # sentences on ignored parts of the file
 
 
 def check_halves(
     name: str, a: Sequence[int], b: Sequence[int], base: BaseModel, made_for: str = ""
 ) -> None:
-    """Raise AdapterError unless a [R, in] and b [out, R] fit the model's tensor `name`.
+    """Raise AdapterError unless a [R, in] and b [out, R] match the model's tensor `name`.
 
-    `made_for` is the base model the adapter itself names, for the remedy.
+    `made_for` is the base model stated by the adapter, for the remedy.
     """
     remedy = f"The adapter names {made_for!r} as its base. {OTHER_ADAPTER}" if made_for else ""
     wanted = base.shapes.get(name)
@@ -103,8 +103,8 @@ def check_halves(
         )
 
 
-def check_room(values: int) -> None:
-    """Raise OutOfMemory when so many float32 values do not fit the memory that is free."""
+def check_memory(values: int) -> None:
+    """Raise OutOfMemory if `values` float32 numbers do not fit in the available memory."""
     needed, free = 4 * values, available_memory()
     if needed > free:
         raise OutOfMemory(
@@ -114,9 +114,9 @@ def check_room(values: int) -> None:
 
 
 def finite_pair(name: str, a: Tensor, b: Tensor, scale: float) -> Pair:
-    """The pair; raises AdapterError when a value is infinite or not a number."""
+    """A `Pair`; raises AdapterError if a value is infinite or NaN."""
     for half in (a, b):
-        # A sum is finite only if its parts are, but may overflow: look closer only then.
+        # A finite sum proves finite values; otherwise the sum may have overflowed: check each.
         if not torch.isfinite(half.sum()) and not bool(torch.isfinite(half).all()):
             raise AdapterError(
                 f"The adapter's change of {shown(name)} holds values that are no finite numbers.",

@@ -1,8 +1,8 @@
-"""GGUF adapters, as llama.cpp's converter writes them, and OxiLLaMa's spellings of the same.
+"""Reader of GGUF LoRA adapters as written by llama.cpp's converter, and of OxiLLaMa's variants.
 
-For each tensor of the base there are two: `NAME.lora_a` [R, in] and `NAME.lora_b` [out, R]. The
-embedding's are stored turned around, [V, R] and [D, R], because its rows are looked up. The rank
-is that of the tensors: the usual files do not name it, and one that does may be wrong.
+Each adapted tensor has two: `NAME.lora_a` [R, in] and `NAME.lora_b` [out, R]. Those of the
+embedding are transposed, [V, R] and [D, R], because its rows are looked up. The rank is taken from
+the tensors: most files do not state it, and a stated rank may be wrong.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/b6000/src/llama-adapter.cpp
 """
@@ -26,7 +26,7 @@ from engine.lora.delta import (
     Contents,
     Pair,
     check_halves,
-    check_room,
+    check_memory,
     finite_pair,
 )
 from kernels.weight import Weight
@@ -37,14 +37,14 @@ _RANK_KEYS = ("adapter.lora.r", "lora.r", "adapter.lora.rank")
 _ALPHA_KEYS = ("adapter.lora.alpha", "lora.alpha")
 _ACTIVATED_KEY = "adapter.alora.invocation_tokens"
 _LARGEST_ALPHA = 1e6
-_PIECE = 1 << 20  # weights decoded between two looks at Cancel
+_CHUNK_WEIGHTS = 1 << 20  # decoded between cancellation checks
 _ANOTHER = "Choose a GGUF adapter or a PEFT folder, or get another copy of this one."
 
 Halves = dict[str, tuple[TensorInfo, TensorInfo]]
 
 
 def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Contents:
-    """Every pair of a file, decoded to float32; raises AdapterError, OutOfMemory."""
+    """Read all pairs of a file as float32; raises AdapterError or OutOfMemory."""
     try:
         with GGUFFile.open(path) as file:
             _refuse_other_kinds(file)
@@ -53,7 +53,7 @@ def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Content
             for name, (a, b) in halves.items():
                 check_halves(name, *_oriented(name, _matrix(a), _matrix(b)), base)
             ranks = {_matrix(b)[1] for _, b in halves.values()}
-            check_room(sum(_size(a) + _size(b) for a, b in halves.values()))
+            check_memory(sum(_size(a) + _size(b) for a, b in halves.values()))
             pairs = {
                 name: _read_pair(file, name, *both, checkpoint) for name, both in halves.items()
             }
@@ -63,11 +63,11 @@ def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Content
 
 
 def _refuse_other_kinds(file: GGUFFile) -> None:
-    """Raise unless the file is an adapter of the one kind there is: it says so, or looks like one."""
-    looks = any(name.endswith(_HALVES) for name in file.tensors)
-    kind = file.string("general.type", "adapter" if looks else "model")
+    """Raise AdapterError unless the file is a plain LoRA adapter, by its keys or tensor names."""
+    has_halves = any(name.endswith(_HALVES) for name in file.tensors)
+    kind = file.string("general.type", "adapter" if has_halves else "model")
     if kind != "adapter":
-        what = "a complete model" if kind == "model" else f"of the kind {shown(kind)}"
+        what = "a complete model" if kind == "model" else f"of the type {shown(kind)}"
         raise AdapterError(
             f"{shown(file.path.name)} is {what}, not an adapter.",
             "Open a model with Open model; choose a GGUF adapter or a PEFT folder here.",
@@ -80,19 +80,19 @@ def _refuse_other_kinds(file: GGUFFile) -> None:
     method = file.string("adapter.type", "lora")
     if method != "lora":
         raise AdapterError(
-            f"The adapter is of the type {shown(method)}; this version can use 'lora' alone.",
+            f"The adapter is of the type {shown(method)}; this version supports only 'lora'.",
             "Choose a LoRA adapter.",
         )
     if _ACTIVATED_KEY in file.metadata.stored:
         raise AdapterError(
-            f"The adapter waits for certain words before it acts ('{_ACTIVATED_KEY}'), which this "
-            "version cannot do.",
+            f"The file is an activated LoRA (the key '{_ACTIVATED_KEY}'), which this version does "
+            "not support.",
             "Choose a plain LoRA adapter.",
         )
 
 
 def _refuse_other_bases(file: GGUFFile, base: BaseModel) -> None:
-    """Raise for another architecture; a file that names none is judged by its shapes."""
+    """Raise for another architecture; a file that states none is checked by its shapes."""
     wanted = file.string("general.architecture", base.architecture)
     if wanted != base.architecture:
         raise AdapterError(
@@ -102,15 +102,15 @@ def _refuse_other_bases(file: GGUFFile, base: BaseModel) -> None:
 
 
 def _halves(file: GGUFFile) -> Halves:
-    """The two tensors of every pair by the base tensor's name; raises where one is alone."""
+    """Both tensors of each pair by base tensor name; raises AdapterError for an unpaired one."""
     halves: Halves = {}
     for name, info in file.tensors.items():
         stem, half = name[:-7], name[-7:]
         if half not in _HALVES:
             if name.endswith(_NORM):
-                continue  # llama.cpp leaves them out as well; `_notes` says so
+                continue  # llama.cpp ignores them too; `_notes` reports it
             raise AdapterError(
-                f"The file holds the tensor {shown(name)}, which is no half of a LoRA pair.",
+                f"The file holds the tensor {shown(name)}, which is not part of a LoRA pair.",
                 DAMAGED,
             )
         other = stem + _HALVES[half == _HALVES[0]]
@@ -126,14 +126,14 @@ def _halves(file: GGUFFile) -> Halves:
 
 
 def _matrix(info: TensorInfo) -> tuple[int, ...]:
-    """A tensor's shape; some writers drop the one row of a matrix of rank 1."""
+    """A tensor's shape as a matrix; some writers drop the dimension of rank 1."""
     return info.shape if len(info.shape) > 1 else (1, *info.shape)
 
 
 def _oriented(
     name: str, a: tuple[int, ...], b: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of a and b as a pair has them: the embedding's halves change places."""
+    """The shapes of a and b of a `Pair`; the embedding's factors are swapped and transposed."""
     return (b[::-1], a) if name == EMBEDDING else (a, b)
 
 
@@ -151,11 +151,11 @@ def _read_pair(
 
 
 def _read(file: GGUFFile, info: TensorInfo, checkpoint: Callable[[], None]) -> Tensor:
-    """A tensor of any format, f32 [rows, columns], copied out of the file."""
+    """Decode a tensor of any format to f32 [rows, columns]."""
     shape = _matrix(info)
     weight = Weight.from_bytes(file.data(info.name), info.format, shape)
     values = torch.empty(shape)
-    step = max(_PIECE // shape[1], 1)
+    step = max(_CHUNK_WEIGHTS // shape[1], 1)
     for start in range(0, shape[0], step):
         checkpoint()
         end = min(start + step, shape[0])
@@ -164,7 +164,7 @@ def _read(file: GGUFFile, info: TensorInfo, checkpoint: Callable[[], None]) -> T
 
 
 def _scale(file: GGUFFile, rank: int) -> float:
-    """alpha / rank; a file without alpha, or with 0, means the product as it is."""
+    """alpha / rank; 1 if alpha is missing or 0."""
     for key in _ALPHA_KEYS:
         alpha = file.number(key, 0.0, minimum=-_LARGEST_ALPHA, maximum=_LARGEST_ALPHA)
         if alpha:
@@ -181,10 +181,10 @@ def _notes(file: GGUFFile, ranks: set[int]) -> tuple[str, ...]:
     notes: list[str] = []
     norms = [name for name in file.tensors if name.endswith(_NORM)]
     if norms:
-        notes.append(f"{len(norms)} norm tensors, such as {shown(norms[0])}, are left out.")
+        notes.append(f"{len(norms)} norm tensors, such as {shown(norms[0])}, are ignored.")
     for key in _RANK_KEYS:
         stated = file.metadata.stored.get(key)
         if isinstance(stated, int) and ranks != {stated}:
             found = ", ".join(str(rank) for rank in sorted(ranks))
-            notes.append(f"The key '{key}' says {stated}; the tensors have the rank {found}.")
+            notes.append(f"The key '{key}' is {stated}; the tensors have the rank {found}.")
     return tuple(notes)

@@ -1,8 +1,8 @@
-"""PEFT adapters: a folder with adapter_config.json and adapter_model.safetensors.
+"""Reader of PEFT adapters: a folder with adapter_config.json and adapter_model.safetensors.
 
-Tensors carry the names of Hugging Face's modules and are mapped to GGUF's. A GGUF of the llama
-kind has the rows of queries and keys in another order than Hugging Face, so the same rows of an
-adapter are moved in the same way. Nothing is ever unpickled: adapter_model.bin is refused.
+Hugging Face module names are mapped to GGUF tensor names. GGUF llama files permute the rows of
+query and key matrices for interleaved RoPE, so the same permutation is applied to the adapter.
+Nothing is unpickled: adapter_model.bin is refused.
 
 Source: https://github.com/huggingface/peft/blob/v0.18.0/src/peft/tuners/lora/layer.py
 """
@@ -30,7 +30,7 @@ from engine.lora.delta import (
     Contents,
     Pair,
     check_halves,
-    check_room,
+    check_memory,
     finite_pair,
 )
 from engine.lora.peft_config import CONFIG, PeftConfig, read_config
@@ -46,10 +46,10 @@ _HALF = re.compile(r"(.+)\.lora_(?:embedding_)?([AB])(?:\.\w+)??(?:\.weight)?")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How the modules of one architecture are called, and which have their rows in pairs."""
+    """Module names of one architecture, and the modules with permuted rows."""
 
-    layer: Mapping[str, str]  # module inside a layer to the middle of GGUF's name
-    paired: tuple[str, ...] = ()  # modules whose rows GGUF orders for interleaved rotation
+    layer: Mapping[str, str]  # module inside a layer to the middle of the GGUF name
+    permuted: tuple[str, ...] = ()  # modules whose rows GGUF permutes for interleaved RoPE
 
 
 _GATED = {
@@ -61,8 +61,8 @@ _GATED = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-_PAIRED = ("self_attn.q_proj", "self_attn.k_proj")
-_PLAIN = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+_PERMUTED = ("self_attn.q_proj", "self_attn.k_proj")
+_UNGATED = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 _PHI2 = {"self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
 _FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 FAMILIES = {
@@ -71,28 +71,28 @@ FAMILIES = {
         for name in ("cohere2", "command-r", "gemma", "gemma2", "gemma3", "olmo2")
     },
     **{name: Family(_GATED) for name in ("qwen2", "qwen3", "qwen3moe")},
-    **{name: Family(_GATED, _PAIRED) for name in ("granite", "llama")},
+    **{name: Family(_GATED, _PERMUTED) for name in ("granite", "llama")},
     "phi2": Family(_GATED | _PHI2),
     "phi3": Family(_GATED | _FUSED),
-    "starcoder2": Family(_GATED | _PLAIN),
+    "starcoder2": Family(_GATED | _UNGATED),
 }
 _TOP = {"embed_tokens": EMBEDDING, "lm_head": HEAD}
 
 
 @dataclass(frozen=True, slots=True)
 class _Halves:
-    """Where in the file the two halves of one pair are."""
+    """The tensor names of the two halves of one pair."""
 
     name: str  # of the base tensor, GGUF
-    module: str  # Hugging Face, as the file spells it
+    module: str  # Hugging Face module name in the file
     a: str
     b: str
 
 
 def find_folder(path: Path) -> Path | None:
-    """The PEFT folder that `path` is or belongs to; None for a file of another kind.
+    """The PEFT folder that `path` is or belongs to; None for other files.
 
-    Raises AdapterError for a folder that is none, and for weights saved as a pickle.
+    Raises AdapterError for any other folder and for pickled weights.
     """
     if path.name in _PICKLED:
         raise _pickled(path.name)
@@ -122,13 +122,13 @@ def _missing(folder: Path, name: str) -> AdapterError:
 
 def _pickled(name: str) -> AdapterError:
     return AdapterError(
-        f"The adapter is saved as '{name}', a kind of file that can run programs when it is read.",
+        f"The adapter is saved as the pickle '{name}', which could run code when it is loaded.",
         f"Save it again as {TENSORS}, or choose another copy.",
     )
 
 
 def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Contents:
-    """Every pair of a folder as float32; raises AdapterError, OutOfMemory, OSError."""
+    """Read all pairs of a folder as float32; raises AdapterError, OutOfMemory or OSError."""
     family = FAMILIES.get(base.architecture)
     if family is None:
         raise AdapterError(
@@ -141,16 +141,14 @@ def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Conte
             found = _find_halves(file, family)
             for halves in found:
                 _check(file, halves, base, config)
-            check_room(sum(prod(_shape(file, key)) for half in found for key in (half.a, half.b)))
+            check_memory(sum(prod(_shape(file, key)) for half in found for key in (half.a, half.b)))
             pairs: dict[str, Pair] = {}
             for halves in found:
                 checkpoint()
                 pairs[halves.name] = _read_pair(file, halves, base, family, config)
             return Contents(pairs, _notes(file, config, pairs))
     except SafetensorError as error:
-        raise AdapterError(
-            f"'{TENSORS}' is no safetensors file, or a damaged one.", DAMAGED
-        ) from error
+        raise AdapterError(f"'{TENSORS}' is not a valid safetensors file.", DAMAGED) from error
 
 
 class _Slice(Protocol):
@@ -160,7 +158,7 @@ class _Slice(Protocol):
 
 
 class _File(Protocol):
-    """The part of safetensors' reader that is used here."""
+    """The part of the safetensors reader used here."""
 
     def keys(self) -> list[str]: ...
 
@@ -170,7 +168,7 @@ class _File(Protocol):
 
 
 def _find_halves(file: _File, family: Family) -> list[_Halves]:
-    """Every pair of the file; raises AdapterError for a tensor that belongs to none."""
+    """Find all pairs of the file; raises AdapterError for any other tensor."""
     modules: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
     for key in sorted(file.keys()):
@@ -179,7 +177,7 @@ def _find_halves(file: _File, family: Family) -> list[_Halves]:
         match = _HALF.fullmatch(key)
         if match is None:
             raise AdapterError(
-                f"The adapter holds the tensor {_short(key)}, which is no half of a LoRA pair.",
+                f"The adapter holds the tensor {_short(key)}, which is not part of a LoRA pair.",
                 "Choose an adapter that was trained as plain LoRA, without other modules.",
             )
         module, half = match.groups()
@@ -203,17 +201,17 @@ def _find_halves(file: _File, family: Family) -> list[_Halves]:
 
 
 def _short(name: str) -> str:
-    """A tensor or module as a sentence names it."""
+    """A tensor or module name for an error message."""
     return shown(name.removeprefix("base_model.model."))
 
 
 def _is_copy(key: str) -> bool:
-    """Whether a tensor is the base model's own, which PEFT saves beside a changed embedding."""
+    """Whether a tensor is a copy of a base weight, which PEFT saves with an adapted embedding."""
     return key.endswith(".base_layer.weight")
 
 
 def _gguf_name(module: str, family: Family) -> str:
-    """GGUF's name of a module's matrix; raises AdapterError for one no model here has."""
+    """The GGUF tensor name of a module; raises AdapterError for an unknown module."""
     inner = _OUTSIDE.sub("", module, count=1)
     if inner in _TOP:
         return _TOP[inner]
@@ -227,13 +225,13 @@ def _gguf_name(module: str, family: Family) -> str:
 
 
 def _check(file: _File, halves: _Halves, base: BaseModel, config: PeftConfig) -> None:
-    """Raise AdapterError unless both halves are plain numbers that fit the model."""
+    """Raise AdapterError unless both halves are floats whose shapes match the model."""
     for key in (halves.a, halves.b):
         stored = file.get_slice(key).get_dtype()
         if stored not in _TYPES:
             raise AdapterError(
-                f"The tensor {_short(key)} is stored as {stored}, which an adapter cannot be.",
-                f"Choose one that is stored as {', '.join(_TYPES[1:])}.",
+                f"The tensor {_short(key)} has the type {stored}, which is not supported.",
+                f"Choose an adapter stored as {', '.join(_TYPES[1:])}.",
             )
     a, b = _shape(file, halves.a), _shape(file, halves.b)
     if halves.name == EMBEDDING:  # stored as [R, V] and [D, R]
@@ -252,28 +250,28 @@ def _read_pair(
     if halves.name == EMBEDDING:
         a, b = b.T.contiguous(), a.T.contiguous()
     inside = ".".join(halves.module.split(".")[-2:])
-    if inside in family.paired:
+    if inside in family.permuted:
         b = _interleaved(b, base.heads if inside.endswith("q_proj") else base.kv_heads)
     module = halves.module.removeprefix("base_model.model.")
     return finite_pair(halves.name, a, b, config.scale(module, a.shape[0]))
 
 
 def _floats(values: Tensor) -> Tensor:
-    """A copy, f32: what the reader hands out may be a view of the file."""
+    """An f32 copy: the reader may return a view of the file."""
     return torch.empty(values.shape, dtype=torch.float32).copy_(values)
 
 
 def _interleaved(b: Tensor, heads: int) -> Tensor:
-    """Rows of b [heads*C, R] with the two halves of each head shuffled into pairs."""
+    """Permute the rows of b [heads*C, R] from half-split to interleaved RoPE order per head."""
     rows, rank = b.shape
     return b.view(heads, 2, rows // heads // 2, rank).swapaxes(1, 2).reshape(rows, rank)
 
 
 def _notes(file: _File, config: PeftConfig, pairs: Mapping[str, Pair]) -> tuple[str, ...]:
     copies = [key for key in sorted(file.keys()) if _is_copy(key)]
-    notes = [f"The tensor {_short(key)} is the base model's and left out." for key in copies]
+    notes = [f"The tensor {_short(key)} is a copy of a base weight and ignored." for key in copies]
     ranks = {pair.rank for pair in pairs.values()}
     if config.ranks and not ranks <= config.ranks:
         stated, found = (", ".join(map(str, sorted(these))) for these in (config.ranks, ranks))
-        notes.append(f"The file names the rank {stated}; the tensors have the rank {found}.")
+        notes.append(f"The file states the rank {stated}; the tensors have the rank {found}.")
     return tuple(notes)

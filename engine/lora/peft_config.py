@@ -1,7 +1,7 @@
-"""adapter_config.json of a PEFT folder: what scales each pair, and what refuses the whole.
+"""Reader of PEFT's adapter_config.json: the scale of each pair, and unsupported features.
 
-Everything PEFT can do besides plain LoRA changes answers, so each is refused by its own name.
-Keys that only matter for training are passed over. Defaults are PEFT's own.
+PEFT features other than plain LoRA change the model's output, so each is refused by name. Keys that
+only matter for training are ignored. Defaults are those of PEFT.
 
 Source: https://github.com/huggingface/peft/blob/v0.18.0/src/peft/tuners/lora/config.py
 """
@@ -20,12 +20,12 @@ from engine.errors import AdapterError
 
 CONFIG = "adapter_config.json"
 
-_LARGEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _LARGEST_ALPHA = 1e6
-_MOST_PATTERNS = 1_024
-_LONGEST_PATTERN = 256
+_MAX_PATTERNS = 1_024
+_MAX_PATTERN_LENGTH = 256
 _PLAIN = "Choose an adapter that was trained as plain LoRA."
-_IN_FULL = "Name the modules in full, or choose another adapter."
+_NAME_MODULES = "Name the modules in full, or choose another adapter."
 _DAMAGED = "The folder is damaged or incomplete; get another copy."
 
 _REFUSED = {
@@ -36,57 +36,57 @@ _REFUSED = {
     "monteclora_config": "MonteCLoRA",
     "arrow_config": "Arrow routing",
     "alora_invocation_tokens": "activated LoRA",
-    "lora_bias": "biases of its own",
-    "modules_to_save": "whole modules beside the pairs",
-    "trainable_token_indices": "tokens of its own",
-    "target_parameters": "changes of bare parameters",
+    "lora_bias": "LoRA biases",
+    "modules_to_save": "fully trained modules",
+    "trainable_token_indices": "trained token embeddings",
+    "target_parameters": "LoRA on bare parameters",
     "layer_replication": "repeated layers",
-    "ensure_weight_tying": "one pair for embedding and head together",
+    "ensure_weight_tying": "a shared pair for embedding and head",
 }
-# These begin by changing the base model, so the pairs alone do not give what was trained.
+# These initializations change the base weights, so the pairs alone do not give the trained model.
 _CHANGED_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
-# A pattern is a stranger's and is tried on hundreds of names: none may take for ever on one.
+# Patterns are untrusted regular expressions: exclude those prone to catastrophic backtracking.
 _RISKY = re.compile(r"\(\?|\)[*+?{]|\{|\\\d|\[\[|--|&&|\|\||~~")
-_INVOLVED = re.compile(r"[*+?(]")
-_MOST_INVOLVED = 2  # repeats and groups of one pattern
-_MOST_PATTERNS_INVOLVED = 16
+_COMPLEX = re.compile(r"[*+?(]")
+_MAX_COMPLEX_PARTS = 2  # repeats and groups in one pattern
+_MAX_COMPLEX_PATTERNS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PeftConfig:
-    """The part of the file that scales follow from."""
+    """The configuration keys that determine scales."""
 
     alpha: float
-    alphas: Mapping[re.Pattern[str], float]  # for the modules a pattern matches, the first wins
+    alphas: Mapping[re.Pattern[str], float]  # by module name pattern; the first match wins
     stabilized: bool  # rsLoRA: alpha / sqrt(R) in place of alpha / R
-    ranks: frozenset[int]  # those the file names
-    base_model: str  # "" where it names none
+    ranks: frozenset[int]  # ranks stated in the file
+    base_model: str  # "" if not stated
 
     def scale(self, module: str, rank: int) -> float:
-        """What the product of a module's pair is multiplied by."""
+        """The scale of a module's pair: alpha / R, or alpha / sqrt(R) for rsLoRA."""
         matching = (alpha for pattern, alpha in self.alphas.items() if pattern.match(module))
         alpha = next(matching, self.alpha)
         return alpha / (math.sqrt(rank) if self.stabilized else rank)
 
 
 def read_config(path: Path) -> PeftConfig:
-    """Read and check the file; raises AdapterError naming the key, OSError."""
+    """Read and check the file; raises AdapterError naming the faulty key, or OSError."""
     keys = _read_keys(path)
     kind = keys.get("peft_type")
     if not isinstance(kind, str) or kind.upper() != "LORA":
         raise AdapterError(
-            f"The key 'peft_type' of {CONFIG} is {_shown(kind)}; this version can use 'LORA' alone.",
+            f"The key 'peft_type' of {CONFIG} is {_shown(kind)}; only 'LORA' is supported.",
             "Choose a LoRA adapter.",
         )
     _refuse_variants(keys)
     if "lora_alpha" not in keys:
         raise AdapterError(f"The key 'lora_alpha' is missing from {CONFIG}.", _DAMAGED)
     alphas = _mapping(keys, "alpha_pattern")
-    if sum(bool(_INVOLVED.search(text)) for text in alphas) > _MOST_PATTERNS_INVOLVED:
+    if sum(bool(_COMPLEX.search(text)) for text in alphas) > _MAX_COMPLEX_PATTERNS:
         raise AdapterError(
-            f"The key 'alpha_pattern' of {CONFIG} holds more than {_MOST_PATTERNS_INVOLVED} "
+            f"The key 'alpha_pattern' of {CONFIG} holds more than {_MAX_COMPLEX_PATTERNS} "
             "patterns with repeats or groups.",
-            _IN_FULL,
+            _NAME_MODULES,
         )
     ranks = [keys["r"]] if "r" in keys else []
     ranks += _mapping(keys, "rank_pattern").values()
@@ -102,15 +102,15 @@ def read_config(path: Path) -> PeftConfig:
 
 def _read_keys(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        stored = file.read(_LARGEST_BYTES + 1)
-    if len(stored) > _LARGEST_BYTES:
-        raise AdapterError(f"'{CONFIG}' is larger than {_LARGEST_BYTES:,} bytes.", _DAMAGED)
+        stored = file.read(_MAX_BYTES + 1)
+    if len(stored) > _MAX_BYTES:
+        raise AdapterError(f"'{CONFIG}' is larger than {_MAX_BYTES:,} bytes.", _DAMAGED)
     try:
         keys = json.loads(stored)
     except (ValueError, RecursionError):
         raise AdapterError(f"'{CONFIG}' is not JSON.", _DAMAGED) from None
     if not isinstance(keys, dict):
-        raise AdapterError(f"'{CONFIG}' holds {_shown(keys)} in place of keys.", _DAMAGED)
+        raise AdapterError(f"'{CONFIG}' holds {_shown(keys)} instead of a JSON object.", _DAMAGED)
     return keys
 
 
@@ -119,7 +119,7 @@ def _refuse_variants(keys: Mapping[str, Any]) -> None:
         if keys.get(key):
             raise AdapterError(
                 f"The adapter uses {what} (the key '{key}' of {CONFIG}), which this version "
-                "cannot do.",
+                "does not support.",
                 _PLAIN,
             )
     bias = keys.get("bias", "none")
@@ -129,20 +129,20 @@ def _refuse_variants(keys: Mapping[str, Any]) -> None:
             "'none' is wanted.",
             _PLAIN,
         )
-    begun = keys.get("init_lora_weights")
-    if isinstance(begun, str) and _CHANGED_BASE.fullmatch(begun):
+    initialization = keys.get("init_lora_weights")
+    if isinstance(initialization, str) and _CHANGED_BASE.fullmatch(initialization):
         raise AdapterError(
             f"The adapter was trained on a changed base model: the key 'init_lora_weights' of "
-            f"{CONFIG} is {begun!r}.",
+            f"{CONFIG} is {initialization!r}.",
             "Convert it to plain LoRA with PEFT, or choose another.",
         )
 
 
 def _mapping(keys: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = keys.get(key) or {}
-    if not isinstance(found, dict) or len(found) > _MOST_PATTERNS:
+    if not isinstance(found, dict) or len(found) > _MAX_PATTERNS:
         raise AdapterError(
-            f"The key '{key}' of {CONFIG} holds {_shown(found)}; up to {_MOST_PATTERNS:,} patterns "
+            f"The key '{key}' of {CONFIG} holds {_shown(found)}; up to {_MAX_PATTERNS:,} patterns "
             "are wanted.",
             _DAMAGED,
         )
@@ -165,22 +165,22 @@ def _number(key: str, value: object) -> float:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """A pattern as PEFT applies it: to the end of a module's name, from its start or after a dot."""
-    involved = len(_INVOLVED.findall(text))
-    if len(text) <= _LONGEST_PATTERN and involved <= _MOST_INVOLVED and not _RISKY.search(text):
+    """A pattern as PEFT applies it: matches a whole module name or its part after a dot."""
+    parts = len(_COMPLEX.findall(text))
+    if len(text) <= _MAX_PATTERN_LENGTH and parts <= _MAX_COMPLEX_PARTS and not _RISKY.search(text):
         try:
             return re.compile(rf"(.*\.)?({text})$")
         except re.error:
             pass
     raise AdapterError(
-        f"The key 'alpha_pattern' of {CONFIG} holds the pattern {_shown(text)}, which is faulty or "
-        "too involved.",
-        _IN_FULL,
+        f"The key 'alpha_pattern' of {CONFIG} holds the pattern {_shown(text)}, which is "
+        "invalid or too complex.",
+        _NAME_MODULES,
     )
 
 
 def _shown(value: object) -> str:
-    """A value in few words."""
+    """A value shortened for an error message."""
     match value:
         case None:
             return "nothing"

@@ -1,11 +1,11 @@
-"""Adapters: low-rank changes of a model's matrices, and the stack of them that is in use.
+"""LoRA adapters and the active stack: loading, merging by strength, applying to matrix products.
 
-`load_adapter(path, base)` wants the `BaseModel` that every decoder carries: `decoder.base`. The
-base weights are never touched. A stack adds to each product what its adapters change of it, so it
-can be replaced between two tokens, at any strength, whatever format the weights are in.
+`load_adapter(path, base)` takes the `BaseModel` of a decoder, `decoder.base`. Base weights are not
+modified: a stack adds its deltas to each product, so it can be replaced between two tokens, at any
+strength and for any weight format.
 
-The order of a stack is for people: the changes add up, and they are summed in an order of their
-own, so that reordering a stack, or splitting a strength over two entries, changes no bit.
+Deltas are summed in the order of their fingerprints, not of the stack, so reordering a stack or
+splitting a strength over two entries changes no bit.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ __all__ = [
     "load_adapter",
 ]
 
-STRONGEST = 2.0  # strengths go from -2 to 2
-_PIECE = 1 << 20  # bytes hashed between two looks at Cancel
+STRONGEST = 2.0  # strengths range from -2 to 2
+_CHUNK_BYTES = 1 << 20  # hashed between cancellation checks
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that was read and fits the model it was read for."""
+    """A loaded adapter that matches the base model."""
 
-    path: Path  # as it was asked for: a file or a folder
+    path: Path  # as given: a file or a folder
     name: str
     sha256: str  # of the file that holds the tensors
     kind: str  # "GGUF" or "PEFT"
     pairs: Mapping[str, Pair]  # by GGUF tensor name
-    notes: tuple[str, ...] = ()  # sentences on what in the file was left aside
+    notes: tuple[str, ...] = ()  # sentences on ignored parts of the file
 
     @property
     def rank(self) -> int:
@@ -64,12 +64,12 @@ class Adapter:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held in memory."""
+        """Bytes in memory."""
         return sum(pair.size_bytes for pair in self.pairs.values())
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal effects: the tensors and, as a PEFT folder keeps them apart, the scales."""
+        """Equal for adapters of equal effect: a hash of the tensors and scales."""
         scales = [f"{name} {self.pairs[name].scale.hex()}" for name in sorted(self.pairs)]
         return hashlib.sha256("\n".join([self.sha256, *scales]).encode()).hexdigest()
 
@@ -79,9 +79,8 @@ def load_adapter(
 ) -> Adapter:
     """Read a GGUF adapter, or a PEFT folder given as itself or as either of its two files.
 
-    Raises AdapterError for what is no adapter, is damaged or does not fit `base`, OutOfMemory when
-    it does not fit the machine, and what `checkpoint` raises, which is called every few
-    milliseconds.
+    Raises AdapterError if it is no adapter, damaged or does not match `base`, OutOfMemory if it
+    does not fit in memory, and what `checkpoint` raises, which is called every few milliseconds.
     """
     try:
         folder = lora_peft.find_folder(path)
@@ -94,7 +93,7 @@ def load_adapter(
     except OSError as error:
         raise AdapterError(
             f"{path.name!r} cannot be read: {error.strerror or error}.",
-            "Check the file's permissions and the disk it lies on.",
+            "Check the file's permissions and its disk.",
         ) from error
     name = path.stem if folder is None else folder.name
     for note in contents.notes:
@@ -106,17 +105,17 @@ def load_adapter(
 def _hash(path: Path, checkpoint: Callable[[], None]) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while chunk := file.read(_CHUNK_BYTES):
             checkpoint()
-            digest.update(piece)
+            digest.update(chunk)
     return digest.hexdigest()
 
 
 class Stack:
-    """Adapters in use, each with a strength; never changed once built.
+    """An immutable list of adapters with strengths, and their combined deltas.
 
-    Raises RequestError for a strength outside -2 to 2. A stack whose strengths are all 0 is the
-    same as an empty one, down to the bits of every answer.
+    Raises RequestError for a strength outside -2 to 2. A stack whose strengths are all 0 gives
+    the same bits as an empty one.
     """
 
     def __init__(self, entries: Iterable[tuple[Adapter, float]] = ()) -> None:
@@ -124,42 +123,42 @@ class Stack:
         for adapter, strength in self.entries:
             _check_strength(adapter, strength)
         effective = _summed(self.entries)
-        # Equal for stacks of equal effect; "" where the stack changes nothing.
+        # Equal for stacks of equal effect; "" for one without effect.
         self.key = _key(effective)
         terms = _terms(effective.values())
-        # One joined pair per tensor, so that the cost of a token does not grow with the stack.
-        self._changes = {name: _join(name, pairs) for name, pairs in terms.items()}
+        # One concatenated pair per tensor: two products per token, however many adapters there are.
+        self._deltas = {name: _join(name, pairs) for name, pairs in terms.items()}
         self._joined = [name for name, pairs in terms.items() if len(pairs) > 1]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held by the adapters, each counted once, and by what the stack joined of them."""
+        """Bytes of the adapters, each counted once, and of the concatenated copies."""
         adapters = {id(adapter): adapter for adapter, _ in self.entries}
-        joined = [self._changes[name] for name in self._joined]
-        copied = sum(change.down.size_bytes + change.up.size_bytes for change in joined)
+        joined = [self._deltas[name] for name in self._joined]
+        copied = sum(delta.down.size_bytes + delta.up.size_bytes for delta in joined)
         return sum(adapter.size_bytes for adapter in adapters.values()) + copied
 
     def delta_for(self, name: str, part: Part | None = None) -> LoraDelta | None:
-        """All that the adapters add to the product with tensor `name`; None where they do not."""
-        change = self._changes.get(name)
-        if change is None or part is None:
-            return change
-        up = change.up.data[part.start : part.end]  # of dense rows
-        return LoraDelta(change.down, _weight(up), change.scales)
+        """The combined delta of all adapters for tensor `name`; None if there is none."""
+        delta = self._deltas.get(name)
+        if delta is None or part is None:
+            return delta
+        up = delta.up.data[part.start : part.end]  # F32 rows
+        return LoraDelta(delta.down, _weight(up), delta.scales)
 
     def apply(self, name: str, x: Tensor, y: Tensor, part: Part | None = None) -> Tensor:
-        """The product y [T, out] f32 of x [T, in] f32 with tensor `name`, as the adapters change it."""
-        change = self.delta_for(name, part)
-        if change is None:
+        """y [T, out] f32, the product of x [T, in] f32 with tensor `name`, plus the delta."""
+        delta = self.delta_for(name, part)
+        if delta is None:
             return y
-        return y + ops.linear(ops.linear(x, change.down) * change.scales, change.up)
+        return y + ops.linear(ops.linear(x, delta.down) * delta.scales, delta.up)
 
     def embed(self, tokens: Tensor, y: Tensor) -> Tensor:
-        """The embeddings y [T, D] f32 of tokens [T] i64, as the adapters change them."""
-        change = self._changes.get(EMBEDDING)
-        if change is None:
+        """The embeddings y [T, D] f32 of tokens [T] i64, plus the delta."""
+        delta = self._deltas.get(EMBEDDING)
+        if delta is None:
             return y
-        return y + ops.linear(ops.embed(tokens, change.down) * change.scales, change.up)
+        return y + ops.linear(ops.embed(tokens, delta.down) * delta.scales, delta.up)
 
 
 def _check_strength(adapter: Adapter, strength: float) -> None:
@@ -172,7 +171,7 @@ def _check_strength(adapter: Adapter, strength: float) -> None:
 
 
 def _summed(entries: Iterable[tuple[Adapter, float]]) -> dict[str, tuple[Adapter, float]]:
-    """By fingerprint in its order, each adapter that has an effect and its strengths' sum."""
+    """Adapters with an effect and their summed strengths, sorted by fingerprint."""
     found: dict[str, tuple[Adapter, list[float]]] = {}
     for adapter, strength in entries:
         found.setdefault(adapter.fingerprint, (adapter, []))[1].append(strength)
@@ -190,7 +189,7 @@ def _key(effective: Mapping[str, tuple[Adapter, float]]) -> str:
 
 
 def _terms(effective: Iterable[tuple[Adapter, float]]) -> dict[str, list[tuple[Pair, float]]]:
-    """By tensor, the pairs that change it, each with all it is to be multiplied by."""
+    """Tensor name to its pairs, each with strength times scale."""
     terms: dict[str, list[tuple[Pair, float]]] = {}
     for adapter, strength in effective:
         for name, pair in adapter.pairs.items():
@@ -200,12 +199,12 @@ def _terms(effective: Iterable[tuple[Adapter, float]]) -> dict[str, list[tuple[P
 
 
 def _join(name: str, terms: list[tuple[Pair, float]]) -> LoraDelta:
-    """A lone pair is used where it lies; several are laid side by side, R their ranks' sum."""
-    alone = len(terms) == 1
-    a = terms[0][0].a if alone else torch.cat([pair.a for pair, _ in terms])  # [R, in]
-    b = terms[0][0].b if alone else torch.cat([pair.b for pair, _ in terms], dim=1)  # [out, R]
+    """The delta of all pairs of a tensor: concatenated along R; a single pair is not copied."""
+    is_single = len(terms) == 1
+    a = terms[0][0].a if is_single else torch.cat([pair.a for pair, _ in terms])  # [R, in]
+    b = terms[0][0].b if is_single else torch.cat([pair.b for pair, _ in terms], dim=1)  # [out, R]
     scales = torch.cat([torch.full((pair.rank,), scale) for pair, scale in terms])
-    if name == EMBEDDING:  # a row of b is looked up, and a leads back to the model's width
+    if name == EMBEDDING:  # rows of b are looked up, a projects to the model width
         a, b = b, a.T.contiguous()
     return LoraDelta(_weight(a), _weight(b), scales)
 

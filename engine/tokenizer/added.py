@@ -1,7 +1,7 @@
-"""Where the `tokenizers` library finds added tokens in a text: leftmost first, the longest there.
+"""Splits added tokens out of a text as the `tokenizers` library does: leftmost-longest match.
 
-That differs from ggml's way (`engine.tokenizer.special`) where texts overlap, and each token has habits
-of its own. Source: https://huggingface.co/docs/tokenizers/api/added-tokens
+ggml's order (`engine.tokenizer.special`) differs for overlapping texts, without options per token.
+Source: https://huggingface.co/docs/tokenizers/api/added-tokens
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ _LETTERS_IN_CIRCLES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AddedTokenOptions:
-    """What an added token does beside standing for its text."""
+    """Matching options of an added token, named as in the `tokenizers` library."""
 
-    takes_space_before: bool = False
-    takes_space_after: bool = False
-    whole_word: bool = False  # it is no token where a letter or a digit touches it
-    late: bool = False  # it is looked for in what the others leave
+    lstrip: bool = False  # the match includes whitespace before it
+    rstrip: bool = False  # the match includes whitespace after it
+    single_word: bool = False  # no match next to a word character
+    normalized: bool = False  # matched after all tokens without this option
 
 
-_NONE = AddedTokenOptions()
-Specials = dict[str, list[tuple[str, int]]]  # as `by_prefix` makes them
+_NO_OPTIONS = AddedTokenOptions()
+Specials = dict[str, list[tuple[str, int]]]  # as returned by `by_prefix`
 
 
 class AddedTokens:
-    """Cuts added tokens out of a prompt as the library does."""
+    """Splits a prompt at added tokens as the library does."""
 
     def __init__(
         self,
         user_defined: Iterable[tuple[str, int]],
         control: Iterable[tuple[str, int]],
-        habits: Mapping[int, AddedTokenOptions],
+        options: Mapping[int, AddedTokenOptions],
     ) -> None:
-        """`control` texts are cut only on request; `habits` are those of tokens that have some."""
-        self._habits = habits
+        """`control` texts are split only on request; `options` are by token id."""
+        self._options = options
         plain = list(user_defined)
-        self._plain = self._rounds(plain)
-        self._all = self._rounds(plain + list(control))
+        self._plain = self._passes(plain)
+        self._all = self._passes(plain + list(control))
 
     def split(self, text: str, *, parse_control: bool) -> list[str | int]:
         """Text and token ids in order; no piece of text is empty."""
@@ -64,11 +64,16 @@ class AddedTokens:
             ]
         return parts
 
-    def _rounds(self, specials: Sequence[tuple[str, int]]) -> list[Specials]:
-        rounds = (False, True)
+    def _passes(self, specials: Sequence[tuple[str, int]]) -> list[Specials]:
         return [
-            by_prefix([special for special in specials if self._of(special[1]).late == late])
-            for late in rounds
+            by_prefix(
+                [
+                    special
+                    for special in specials
+                    if self._options_of(special[1]).normalized == normalized
+                ]
+            )
+            for normalized in (False, True)
         ]
 
     def _cut(self, text: str, specials: Specials) -> list[str | int]:
@@ -79,23 +84,23 @@ class AddedTokens:
         spans: list[tuple[int, int, int]] = []  # start, stop, token
         for match in re.finditer("|".join(map(re.escape, longest_first)), text):
             token = found[match[0]]
-            habits = self._of(token)
+            options = self._options_of(token)
             start, stop = match.span()
-            if habits.whole_word and _touches_a_word(text, start, stop):
+            if options.single_word and _touches_a_word(text, start, stop):
                 continue
-            if habits.takes_space_before:
+            if options.lstrip:
                 end = spans[-1][1] if spans else 0
                 while start > end and text[start - 1] in _SPACE:
                     start -= 1
-            if habits.takes_space_after:
+            if options.rstrip:
                 while stop < len(text) and text[stop] in _SPACE:
                     stop += 1
-            # One that begins within space another has taken is found all the same.
+            # A match may begin within whitespace that the one before has included.
             spans.append((start, stop, token))
         return pieces(text, spans)
 
-    def _of(self, token: int) -> AddedTokenOptions:
-        return self._habits.get(token, _NONE)
+    def _options_of(self, token: int) -> AddedTokenOptions:
+        return self._options.get(token, _NO_OPTIONS)
 
 
 def _touches_a_word(text: str, start: int, stop: int) -> bool:

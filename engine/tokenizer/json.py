@@ -1,9 +1,9 @@
-"""A vocabulary from a `tokenizer.json`, the format of the `tokenizers` library.
+"""Reader of `tokenizer.json`, the vocabulary format of the `tokenizers` library.
 
-The library cuts and merges the words as the file says; everything around them - control tokens,
-begin and end, bytes of a token - is done by `engine.tokenizer.tokenizer` as for any other model, so that a
-control text somebody types stays text where it must. For that the file's added tokens are taken out
-of it and told apart as ggml would have told them.
+The library does pre-tokenization and merging; control tokens, BOS and EOS, and token bytes are
+handled by `engine.tokenizer.tokenizer` as for GGUF vocabularies, so that control text typed by the
+user is not parsed as control tokens. For that, added tokens are removed from the configuration
+passed to the library and classified by ggml's token types.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ _PREFIX = "tokenizer.ggml."
 
 @dataclass(frozen=True, slots=True)
 class SubwordModel:
-    """How text between control tokens becomes ids.
+    """Subword encoding of the text between control tokens.
 
-    first, later: of what a text begins with, and of what follows a control token. strips_space:
-    decoding drops the space that encoding put first. habits: what added tokens of the library do
-    beside standing for their text; None where they are found ggml's way.
+    first, later: encode the start of a text, and text after a control token. strips_space: decoding
+    removes the space that encoding prepends. added_options: options of added tokens by id; None:
+    added tokens are matched in ggml's order.
     """
 
     first: Callable[[str], list[int]]
     later: Callable[[str], list[int]]
     strips_space: bool
-    habits: Mapping[int, AddedTokenOptions] | None = None
+    added_options: Mapping[int, AddedTokenOptions] | None = None
 
 
 def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], SubwordModel]:
-    """The `tokenizer.ggml.*` keys that say the same as a `tokenizer.json`, and its words.
+    """Convert a `tokenizer.json` to equivalent `tokenizer.ggml.*` keys and a subword model.
 
-    `name` is what to call it in a refusal; `config` the text of the `tokenizer_config.json` that
-    came with it, if any. Raises ModelFileError for a damaged one, UnsupportedModel for a kind of
-    vocabulary other than merged bytes or pieces.
+    `name` identifies the file in errors; `config` is the text of its `tokenizer_config.json`, if
+    any. Raises ModelFileError for a damaged file, UnsupportedModel for a vocabulary that is neither
+    byte-level nor SentencePiece.
     """
     described = _object(text, name)
     model = _part(described, "model", name)
-    tokens, bytes_too = _model_tokens(model, name), bool(model.get("byte_fallback"))
+    tokens, byte_fallback = _model_tokens(model, name), bool(model.get("byte_fallback"))
     added = _added_tokens(described, name)
     texts = _texts(tokens, added, name)
-    merged_bytes = "ByteLevel" in _kinds(described)
-    if not merged_bytes and not {"Metaspace", "Prepend", "Replace"} & _kinds(described):
+    byte_level = "ByteLevel" in _kinds(described)
+    if not byte_level and not {"Metaspace", "Prepend", "Replace"} & _kinds(described):
         raise UnsupportedModel(
-            f"{name} describes a vocabulary of another kind than byte-level or SentencePiece.",
+            f"{name} holds a vocabulary that is neither byte-level nor SentencePiece.",
             "Choose a model with one of these.",
         )
     kinds = [int(TokenKind.NORMAL) if text else int(TokenKind.UNUSED) for text in texts]
     for token, text in enumerate(texts):
-        if bytes_too and len(text) == 6 and text.startswith("<0x"):
+        if byte_fallback and len(text) == 6 and text.startswith("<0x"):
             kinds[token] = TokenKind.BYTE
     for entry in added:
         kinds[entry["id"]] = TokenKind.CONTROL if entry["special"] else TokenKind.USER_DEFINED
@@ -66,22 +66,22 @@ def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Subwor
     if isinstance(unknown, str) and unknown in tokens:
         kinds[tokens[unknown]] = TokenKind.UNKNOWN
     keys: dict[str, object] = {
-        "model": "gpt2" if merged_bytes else "llama",
+        "model": "gpt2" if byte_level else "llama",
         "tokens": texts,
         "token_type": kinds,
     } | _begin_and_end(described, _object(config, name) if config else {}, texts)
     later = _without_first_space(described)
     encode = _encoder(described, name)
-    words = SubwordModel(
+    subwords = SubwordModel(
         encode,
-        encode if later == described else _encoder(later, name),  # reading it takes a second
+        encode if later == described else _encoder(later, name),  # parsing takes a second
         strips_space=_strips_space(described.get("decoder")),
-        habits={entry["id"]: entry["habits"] for entry in added},
+        added_options={entry["id"]: entry["options"] for entry in added},
     )
-    return {f"{_PREFIX}{key}": value for key, value in keys.items()}, words
+    return {f"{_PREFIX}{key}": value for key, value in keys.items()}, subwords
 
 
-# --- the library --------------------------------------------------------------------------------
+# --- encoders of the library --------------------------------------------------------------------
 
 
 def _encoder(described: dict[str, Any], name: str) -> Callable[[str], list[int]]:
@@ -95,7 +95,7 @@ def _encoder(described: dict[str, Any], name: str) -> Callable[[str], list[int]]
 
 
 def _without_first_space(part: Any) -> Any:
-    """The same, but no space before words that follow a control token, where only a text gets one."""
+    """A copy without Metaspace's prepended space if that applies only to the start of a text."""
     if isinstance(part, list):
         return [_without_first_space(each) for each in cast("list[Any]", part)]
     if not isinstance(part, dict):
@@ -103,7 +103,7 @@ def _without_first_space(part: Any) -> Any:
     fields = cast("dict[str, Any]", part)
     if fields.get("type") == "Metaspace" and fields.get("prepend_scheme") == "first":
         return fields | {"prepend_scheme": "never"}
-    if "vocab" in fields:  # the model: nothing in it, and it is large
+    if "vocab" in fields:  # the model: large, and without such steps
         return fields
     return {key: _without_first_space(value) for key, value in fields.items()}
 
@@ -131,7 +131,7 @@ def _part(described: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 
 def _model_tokens(model: dict[str, Any], name: str) -> dict[str, int]:
-    """Token texts to ids, of merges or of scored pieces."""
+    """Token texts to ids, of a BPE or Unigram model."""
     vocabulary: Any = model.get("vocab")
     kind = model.get("type", "BPE")
     try:
@@ -140,9 +140,9 @@ def _model_tokens(model: dict[str, Any], name: str) -> dict[str, int]:
         if kind == "BPE":
             return {str(text): _id(token) for text, token in vocabulary.items()}
     except (AttributeError, TypeError, ValueError):
-        raise _damaged(name, "its vocabulary is not one") from None
+        raise _damaged(name, "its vocabulary is malformed") from None
     raise UnsupportedModel(
-        f"{name} describes a {str(kind)[:40]!r} vocabulary.",
+        f"{name} holds a {str(kind)[:40]!r} vocabulary, which is not supported.",
         "Choose a model with a byte-level or SentencePiece vocabulary.",
     )
 
@@ -155,11 +155,11 @@ def _added_tokens(described: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 "id": _id(entry["id"]),
                 "content": str(entry["content"]),
                 "special": bool(entry.get("special")),
-                "habits": AddedTokenOptions(
-                    takes_space_before=bool(entry.get("lstrip")),
-                    takes_space_after=bool(entry.get("rstrip")),
-                    whole_word=bool(entry.get("single_word")),
-                    late=bool(entry.get("normalized")),
+                "options": AddedTokenOptions(
+                    lstrip=bool(entry.get("lstrip")),
+                    rstrip=bool(entry.get("rstrip")),
+                    single_word=bool(entry.get("single_word")),
+                    normalized=bool(entry.get("normalized")),
                 ),
             }
             for entry in entries
@@ -175,7 +175,7 @@ def _id(value: Any) -> int:
 
 
 def _texts(tokens: dict[str, int], added: list[dict[str, Any]], name: str) -> list[str]:
-    """Token texts by id; "" where there is no token."""
+    """Token texts by id; "" for unused ids."""
     by_id = {token: text for text, token in tokens.items()}
     by_id |= {entry["id"]: entry["content"] for entry in added}
     if not by_id:
@@ -186,13 +186,13 @@ def _texts(tokens: dict[str, int], added: list[dict[str, Any]], name: str) -> li
 def _begin_and_end(
     described: dict[str, Any], config: dict[str, Any], texts: list[str]
 ) -> dict[str, object]:
-    """Which tokens begin and end a text, and whether they are put there."""
+    """The keys for the BOS and EOS tokens, and whether `encode` adds them."""
     before, after = _template(described.get("post_processor"))
     keys: dict[str, object] = {"add_bos_token": bool(before), "add_eos_token": bool(after)}
-    for key, put in (("bos", before), ("eos", after)):
+    for key, added in (("bos", before), ("eos", after)):
         named: Any = config.get(f"{key}_token")
         text = named.get("content") if isinstance(named, dict) else named
-        for wanted in (put, text):
+        for wanted in (added, text):
             if isinstance(wanted, str) and wanted in texts:
                 keys[f"{key}_token_id"] = texts.index(wanted)
                 break
@@ -200,7 +200,7 @@ def _begin_and_end(
 
 
 def _template(processor: Any) -> tuple[str, str]:
-    """The control texts a post-processor puts before and after a single text."""
+    """The control tokens that the post-processor adds before and after a single text."""
     for part in _parts(processor):
         if part.get("type") == "TemplateProcessing":
             pieces: Any = part.get("single") or []
@@ -225,13 +225,13 @@ def _strips_space(decoder: Any) -> bool:
 
 
 def _kinds(described: dict[str, Any]) -> set[str]:
-    """What its normalizer, its pre-tokenizer and its decoder are made of."""
+    """The step types of its normalizer, pre-tokenizer and decoder."""
     parts = (described.get(key) for key in ("normalizer", "pre_tokenizer", "decoder"))
     return {str(step.get("type")) for part in parts for step in _parts(part)}
 
 
 def _parts(part: Any) -> Iterator[dict[str, Any]]:
-    """A step and, of a sequence, each of its steps."""
+    """Yield a step and all steps nested in it."""
     if isinstance(part, dict):
         fields = cast("dict[str, Any]", part)
         yield fields

@@ -1,7 +1,7 @@
-"""Subword encoders of the `tokenizers` library, whose every fault is a ModelFileError.
+"""Subword encoders of the `tokenizers` library, with all its errors raised as ModelFileError.
 
-The library is written in Rust and panics at some files and texts. A panic reaches Python as a
-`BaseException` that no `except Exception` stops, so nothing else may call the library.
+The library is written in Rust and panics on some files and texts. A panic reaches Python as a
+`BaseException`, which `except Exception` does not catch, so no other module may call the library.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from engine.errors import ModelFileError
 
-_NOT_OURS = (KeyboardInterrupt, SystemExit, MemoryError)
-_MOST_LETTERS = 200  # of the library's own words in a sentence
+_PASSED_ON = (KeyboardInterrupt, SystemExit, MemoryError)
+_MAX_REASON_LENGTH = 200  # characters of the library's message
 
 
 class SubwordEncoder:
@@ -30,13 +30,13 @@ class SubwordEncoder:
 
     @classmethod
     def from_json(cls, text: str, name: str) -> SubwordEncoder:
-        """An encoder from the text of a `tokenizer.json` called `name`. Raises ModelFileError."""
+        """An encoder from the text of the `tokenizer.json` `name`; raises ModelFileError."""
         remedy = "Get the tokenizer.json that belongs to the model."
-        what = f"{name} is not a vocabulary the tokenizers library reads"
+        what = f"{name} is not a vocabulary the tokenizers library can load"
         with _faults_as(what, remedy):
             library = LibraryTokenizer.from_str(text)
-            # Some tables are first used, and found to be damaged, when a text is encoded.
-            with suppress(Exception):  # a letter that has no token is no damage
+            # Some damaged tables only fail when a text is encoded.
+            with suppress(Exception):  # a character without a token is no damage
                 library.encode("a", add_special_tokens=False)
         return cls(library, name, remedy)
 
@@ -51,13 +51,13 @@ class SubwordEncoder:
         whole_words: bool,
         remedy: str,
     ) -> SubwordEncoder:
-        """A byte-level encoder: `patterns` cut text one after the other, `merges` join its bytes.
+        """A byte-level BPE encoder: `patterns` split text in sequence, `merges` join its bytes.
 
-        unknown: the token of a byte that has none. whole_words: a word that is a token is not
-        merged. Raises ModelFileError.
+        unknown: the token for bytes without one. whole_words: a word that is a token is not merged
+        (`ignore_merges`). Raises ModelFileError.
         """
         name = "The vocabulary of the file"
-        with _faults_as(f"{name} is not one the tokenizers library reads", remedy):
+        with _faults_as(f"{name} is not one the tokenizers library can load", remedy):
             library = LibraryTokenizer(
                 models.BPE(
                     dict(vocabulary), list(merges), unk_token=unknown, ignore_merges=whole_words
@@ -71,18 +71,18 @@ class SubwordEncoder:
         return cls(library, name, remedy)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`. Raises ModelFileError."""
+        """The token ids of `text`; raises ModelFileError."""
         with _faults_as(f"{self._name} makes the tokenizers library fail", self._remedy):
             return cast("list[int]", self._library.encode(text, add_special_tokens=False).ids)
 
 
 @contextmanager
 def _faults_as(what: str, remedy: str) -> Iterator[None]:
-    """Raise ModelFileError for whatever the library raises, panics included."""
+    """Convert all exceptions of the library, panics included, to ModelFileError."""
     try:
         yield
-    except _NOT_OURS:
+    except _PASSED_ON:
         raise
-    except BaseException as fault:  # noqa: BLE001  a panic is no Exception
-        words = " ".join(str(fault).split())[:_MOST_LETTERS]
-        raise ModelFileError(f"{what}: {words}.", remedy) from None
+    except BaseException as fault:  # noqa: BLE001  a panic is not an Exception
+        reason = " ".join(str(fault).split())[:_MAX_REASON_LENGTH]
+        raise ModelFileError(f"{what}: {reason}.", remedy) from None

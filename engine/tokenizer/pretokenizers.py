@@ -1,9 +1,9 @@
-r"""How a byte-level vocabulary cuts text into words before it merges: one table.
+r"""Pre-tokenizers of byte-level BPE vocabularies: the split patterns by name, as in ggml.
 
-A file names its rule in `tokenizer.ggml.pre`. A rule is a sequence of patterns; each cuts the pieces
-the one before it left, and keeps both what matched and what lay between. Patterns are written for
-Oniguruma, which the `tokenizers` library uses. Where ggml's table says `(?=\p{L})[^a-z]`, this one
-intersects the classes, which matches the same and never backtracks.
+A file names its rule in `tokenizer.ggml.pre`. A rule is a sequence of patterns; each splits the
+pieces left by the one before, keeping both matches and the text between them. Patterns use the
+syntax of Oniguruma, the engine of the `tokenizers` library. Where ggml has `(?=\p{L})[^a-z]`, these
+intersect character classes, which matches the same without backtracking.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _BAILING = (
 _SEED_CODER = rf"{_CONTRACTION}|{_WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_LINES_AND_SPACES}"
 _MINICPM5 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_MARKS}|{_LINES_AND_SPACES}"
 _BLOOM = r" ?[^(\s|.,!?)\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C}]+"
-# Without the wide spaces in that range, which ggml reads as narrow ones.
+# Without the wide spaces in that range, which ggml treats as ASCII spaces.
 _CJK = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}&&[^\s]]+"
-# Letters with two cases, as of the Unicode release the model was made with; hexadecimal.
+# Cased letters of the Unicode version the model was trained with; hexadecimal.
 _DEEPSEEK_LETTERS = (
     "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 "
     "388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD "
@@ -59,7 +59,7 @@ _DEEPSEEK_LETTERS = (
 
 
 def _character_class(ranges: str) -> str:
-    """`41-5A B5` as the inside of a character class."""
+    """Convert ranges such as `41-5A B5` to the inside of a character class."""
     return "".join(
         "-".join(rf"\x{{{code}}}" for code in part.split("-")) for part in ranges.split()
     )
@@ -67,10 +67,10 @@ def _character_class(ranges: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """One rule: patterns in order, and what comes with the name.
+    """One rule: split patterns in order, and defaults implied by its name.
 
-    whole_words: a word that is itself a token is taken without merging. add_bos: what the file
-    means when it does not say.
+    whole_words: a word that is a token is not merged. add_bos: the default when the file does not
+    state it.
     """
 
     patterns: tuple[str, ...]

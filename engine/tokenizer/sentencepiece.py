@@ -1,8 +1,8 @@
-"""SentencePiece merging: the pair with the best score first, the leftmost among equals.
+"""SentencePiece BPE encoder: merges the pair with the best score, the leftmost among equals.
 
-The merge rule of the `tokenizers` library ranks pairs, so it cannot say "equal, then leftmost", and
-gemma alone has 6,400 tokens of one score. Hence the queue is written out here. Merges never cross a
-word boundary, so words are merged one by one and remembered: text costs time linear in its length.
+The `tokenizers` library ranks merges, so it cannot express ties broken by position, and gemma has
+6,400 tokens of equal score. Hence this implementation with a priority queue. Merges do not cross
+word boundaries, so words are encoded separately and cached: time is linear in the text length.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 SPACE = "\u2581"  # how a space is written in the vocabulary
-_REMEMBERED_WORDS = 50_000
-_REMEMBERED_CHARACTERS = 64  # longer words hardly come twice
+_CACHED_WORDS = 50_000
+_CACHED_LENGTH = 64  # characters; longer words are rarely repeated
 
 
 class SentencePieceEncoder:
-    """Text to ids by scores, with a fallback to the bytes of a character nobody knows."""
+    """Text to token ids by scores, with byte fallback for unknown characters."""
 
     def __init__(
         self, ids: Mapping[str, int], scores: Sequence[float], unknown: int | None
     ) -> None:
-        """`ids` maps token texts to ids, `scores` is by id; `unknown` stands for lost bytes."""
+        """`ids`: by token text; `scores`: by id; `unknown` replaces bytes without a token."""
         self._ids = ids
         self._scores = scores
         self._unknown = unknown
         self._words = _word_pattern(ids)
-        self._remembered: dict[str, list[int]] = {}
+        self._cache: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, in which spaces are still spaces; adds none before it."""
+        """Token ids of `text` with ordinary spaces; no space is prepended."""
         ids: list[int] = []
-        remembered = self._remembered
+        cache = self._cache
         for word in self._words.findall(text.replace(" ", SPACE)):
-            found = remembered.get(word)
+            found = cache.get(word)
             if found is None:
                 found = self._merge(word)
-                if len(word) <= _REMEMBERED_CHARACTERS:
-                    if len(remembered) >= _REMEMBERED_WORDS:
-                        remembered.clear()
-                    remembered[word] = found
+                if len(word) <= _CACHED_LENGTH:
+                    if len(cache) >= _CACHED_WORDS:
+                        cache.clear()
+                    cache[word] = found
             ids += found
         return ids
 
     def _merge(self, word: str) -> list[int]:
-        parts = list(word)  # a part swallowed by its left neighbour becomes ""
+        parts = list(word)  # a part merged into its left neighbour becomes ""
         before = list(range(-1, len(parts) - 1))
         after = [*range(1, len(parts)), -1]
         ids, scores = self._ids, self._scores
@@ -62,7 +62,7 @@ class SentencePieceEncoder:
                 return self._ids_of_parts(parts)
             _, left, right, length = heappop(queue)
             fresh = []
-            # A pair is stale when either side has grown or gone since it was offered.
+            # An entry is stale if either part was merged since it was queued.
             if parts[left] and parts[right] and len(parts[left]) + len(parts[right]) == length:
                 parts[left] += parts[right]
                 parts[right] = ""
@@ -93,12 +93,12 @@ class SentencePieceEncoder:
 
 
 def _word_pattern(ids: Mapping[str, int]) -> re.Pattern[str]:
-    """Words that merges cannot cross: a run of spaces and what follows, up to the next.
+    """A pattern for words, the units of merging: a run of spaces and the text up to the next.
 
-    Some vocabularies hold tokens with a space inside (`>▁</`); a space after such a character
-    starts no word.
+    Some vocabularies have tokens with an inner space (`>▁</`): a space after a character that
+    precedes one there does not start a word.
     """
-    holding = "".join(
+    inner_space_after = "".join(
         text[at - 1]
         for text in ids
         if SPACE in text.lstrip(SPACE)
@@ -106,6 +106,6 @@ def _word_pattern(ids: Mapping[str, int]) -> re.Pattern[str]:
         if text[at] == SPACE and text[at - 1] != SPACE
     )
     inner = f"[^{SPACE}]+"
-    if holding:
-        inner = f"(?:{inner}|(?<=[{re.escape(holding)}]){SPACE}+)+"
+    if inner_space_after:
+        inner = f"(?:{inner}|(?<=[{re.escape(inner_space_after)}]){SPACE}+)+"
     return re.compile(f"{SPACE}*{inner}|{SPACE}+")

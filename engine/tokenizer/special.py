@@ -1,8 +1,8 @@
-"""Token texts that stand outside ordinary text: where they are cut out, and which of them end a reply.
+"""Special tokens: splitting them out of a prompt as ggml does, and which of them end a reply.
 
-A file marks tokens as control or user-defined, and sometimes forgets to: the well-known texts below
-are control tokens whatever it says, as in ggml. The one exception is `</s>`, which some vocabularies
-hold as an HTML tag: it is shown and ends nothing unless the file calls it a control token.
+Files mark tokens as control or user-defined, but not reliably: as in ggml, the well-known texts
+below are control tokens regardless of their type. The exception is `</s>`, which some vocabularies
+contain as an HTML tag: it is shown and ends nothing unless its type is control.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
-STRIKE_OR_STOP = "</s>"
+EOS_OR_HTML_TAG = "</s>"
 END_TEXTS = (
     "<|im_end|>", "<|eot_id|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
     "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]",
     "[EOS]", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
     "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
 )  # fmt: skip
-# Fill-in-the-middle texts by the key that may name them instead; the last three end a reply.
-FILL_TEXTS: dict[str, tuple[str, ...]] = {
+# Fill-in-the-middle tokens by the metadata key that may name them; the last three end a reply.
+FIM_TEXTS: dict[str, tuple[str, ...]] = {
     "fim_pre": (
         "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>", "\u2581<PRE>",
         "<|code_prefix|>", "<|prefix|>",
@@ -35,14 +35,14 @@ FILL_TEXTS: dict[str, tuple[str, ...]] = {
     "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
     "fim_sep": ("<|file_sep|>",),
 }  # fmt: skip
-FILL_ENDS = ("fim_pad", "fim_rep", "fim_sep")
+FIM_END_KEYS = ("fim_pad", "fim_rep", "fim_sep")
 SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 _SPACE = " \t\n\v\f\r"
-_PREFIX = 4  # characters; texts that begin alike are looked for together
+_PREFIX = 4  # characters: texts with the same prefix are searched together
 
 
 class TokenKind(IntEnum):
-    """What the file says a token is (`tokenizer.ggml.token_type`)."""
+    """Token type (`tokenizer.ggml.token_type`)."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -53,9 +53,9 @@ class TokenKind(IntEnum):
 
 
 def end_ids(ids: Mapping[str, int]) -> set[int]:
-    """Tokens that end a reply by their text, `</s>` left to the caller.
+    """Tokens that end a reply by their text, except `</s>`.
 
-    Vocabularies with channels close a message with `<|end|>` and go on; there it ends nothing.
+    In vocabularies with channels, `<|end|>` only closes a message and does not end the reply.
     """
     found = {text: ids[text] for text in END_TEXTS if text in ids}
     calls = "<|call|>" in found or "<|calls|>" in found
@@ -65,17 +65,17 @@ def end_ids(ids: Mapping[str, int]) -> set[int]:
 
 
 class SpecialTokens:
-    """Cuts special texts out of a prompt as ggml does: the longest first, each from the left."""
+    """Splits a prompt at special tokens as ggml does: longest first, each from the left."""
 
     def __init__(
         self,
         user_defined: Iterable[tuple[str, int]],
         control: Iterable[tuple[str, int]],
-        swallow: frozenset[int] = frozenset(),
+        rstrip: frozenset[int] = frozenset(),
     ) -> None:
-        """`control` texts are cut only on request; `swallow` tokens take the space after them."""
+        """`control` texts are split on request; `rstrip` tokens include whitespace after them."""
         plain = list(user_defined)
-        self._swallow = swallow
+        self._rstrip = rstrip
         self._plain = by_prefix(plain)
         self._all = by_prefix(plain + list(control))
 
@@ -90,9 +90,9 @@ class SpecialTokens:
         taken = bytearray(len(text))
         spans: list[tuple[int, int, int]] = []  # start, stop, token
         for _, token, special in sorted(found):
-            for start in _free_places(text, special, taken):
+            for start in _free_matches(text, special, taken):
                 stop = start + len(special)
-                if token in self._swallow:
+                if token in self._rstrip:
                     while stop < len(text) and text[stop] in _SPACE and not taken[stop]:
                         stop += 1
                 taken[start:stop] = b"\1" * (stop - start)
@@ -101,7 +101,7 @@ class SpecialTokens:
 
 
 def by_prefix(specials: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
-    """Texts and their tokens by the text's first characters, for `present`; "" is in no text."""
+    """Group special texts by prefix, for `present`; empty texts are left out."""
     groups: dict[str, list[tuple[str, int]]] = {}
     for special, token in specials:
         if special:
@@ -110,14 +110,14 @@ def by_prefix(specials: Sequence[tuple[str, int]]) -> dict[str, list[tuple[str, 
 
 
 def present(text: str, groups: Mapping[str, list[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
-    """Those special texts, with their tokens, that occur in `text` at all."""
+    """Yield the special texts that occur in `text`, with their tokens."""
     for prefix, members in groups.items():
         if prefix in text:
             yield from (member for member in members if member[0] in text)
 
 
-def _free_places(text: str, special: str, taken: bytearray) -> Iterable[int]:
-    """Places of `special` in what is free; the caller marks each before asking for the next."""
+def _free_matches(text: str, special: str, taken: bytearray) -> Iterable[int]:
+    """Positions of `special` that do not overlap `taken`; the caller marks each as taken."""
     at = text.find(special)
     while at >= 0:
         blocked = taken.find(1, at, at + len(special))
@@ -129,7 +129,7 @@ def _free_places(text: str, special: str, taken: bytearray) -> Iterable[int]:
 
 
 def pieces(text: str, spans: Sequence[tuple[int, int, int]]) -> list[str | int]:
-    """What `spans` (start, stop, token), from the left, make of `text`: what lies between stays."""
+    """Replace sorted `spans` (start, stop, token) of `text` by tokens, keeping the text between."""
     parts: list[str | int] = []
     end = 0
     for start, stop, token in spans:

@@ -1,8 +1,8 @@
-"""Text to token ids and back, from what the model file says about its own vocabulary.
+"""Tokenizer: text to token ids and back, from the vocabulary in GGUF metadata.
 
-The ids must be the ones the model was trained on, to the last one, so every rule here is ggml's:
-special texts are cut out first, longest first; what is left goes through byte-level merges (the
-`tokenizers` library) or through SentencePiece scores. Unicode classes are the library's.
+Ids must match those used in training exactly, so all rules follow ggml: special tokens are split
+out first, longest first; the remaining text is encoded by byte-level BPE (the `tokenizers` library)
+or SentencePiece scores. Unicode classes are those of the library.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from engine.tokenizer.library import SubwordEncoder
 from engine.tokenizer.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from engine.tokenizer.sentencepiece import SPACE, SentencePieceEncoder
 from engine.tokenizer.special import (
-    FILL_ENDS,
-    FILL_TEXTS,
+    EOS_OR_HTML_TAG,
+    FIM_END_KEYS,
+    FIM_TEXTS,
     SHOWN_TEXTS,
-    STRIKE_OR_STOP,
     SpecialTokens,
     TokenKind,
     end_ids,
@@ -36,34 +36,34 @@ _BYTE_TEXT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class Tokenizer:
-    """One model's vocabulary. `from_metadata` makes it; it never changes after that."""
+    """The tokenizer of one model, immutable; made by `from_metadata`."""
 
     bos: int | None
     eos: int | None
     add_bos: bool  # `encode` puts `bos` first
     add_eos: bool
     end_tokens: frozenset[int]  # any of these ends a reply
-    sentencepiece: bool  # the vocabulary is of pieces with scores, not of merged bytes
+    sentencepiece: bool  # SentencePiece scores; otherwise byte-level BPE
 
     @classmethod
     def from_metadata(cls, metadata: Metadata) -> Tokenizer:
-        """The tokenizer a GGUF file describes in its `tokenizer.ggml.*` keys.
+        """The tokenizer for the `tokenizer.ggml.*` keys of a GGUF file.
 
-        Raises ModelFileError for a key that is missing or malformed, UnsupportedModel for a kind
-        of vocabulary or a pre-tokenizer this engine does not have.
+        Raises ModelFileError for a missing or malformed key, UnsupportedModel for an unsupported
+        vocabulary or pre-tokenizer.
         """
         return cls(metadata)
 
-    def __init__(self, metadata: Metadata, words: SubwordModel | None = None) -> None:
-        """Use `from_metadata`, or `engine.tokenizer.vocabulary`, which finds `words` of other origin."""
-        rule = None if words else vocabulary_rule(metadata)
+    def __init__(self, metadata: Metadata, subwords: SubwordModel | None = None) -> None:
+        """Use `from_metadata`, or `engine.tokenizer.vocabulary` for a `tokenizer.json`."""
+        rule = None if subwords else vocabulary_rule(metadata)
         self.sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
         self._texts = _token_texts(metadata)
         self._ids = {text: token for token, text in enumerate(self._texts)}
         self._kinds = _numbers(metadata, "token_type", len(self._texts), TokenKind.NORMAL)
         self._byte_of = {character: byte for byte, character in enumerate(_byte_alphabet())}
 
-        implied = self.sentencepiece and words is None  # what ggml takes for granted
+        implied = self.sentencepiece and subwords is None  # ggml's defaults
         self.bos = self._named("bos", metadata, 1 if implied else None)
         self.eos = self._named("eos", metadata, 2 if implied else None)
         default_bos = rule.add_bos if rule else implied
@@ -71,7 +71,7 @@ class Tokenizer:
         self.add_eos = _flag(metadata, "add_eos_token", False) and self.eos is not None
 
         self.end_tokens = self._mark_control_tokens(metadata)
-        self._words = words or self._own_words(metadata, rule)
+        self._subwords = subwords or self._subword_model(metadata, rule)
         self._specials = self._special_tokens(metadata)
 
     # --- text to ids ----------------------------------------------------------------------------
@@ -81,43 +81,42 @@ class Tokenizer:
     ) -> list[int]:
         """Token ids of `text`.
 
-        add_special adds the begin and end tokens the file asks for. parse_special reads control
-        texts such as `<|im_end|>` as tokens; without it they are plain text. A lone surrogate
-        counts as U+FFFD.
+        add_special adds BOS and EOS as the file specifies. parse_special parses control texts such
+        as `<|im_end|>` as tokens; otherwise they are plain text. A lone surrogate becomes U+FFFD.
         """
         ids = [cast(int, self.bos)] if add_special and self.add_bos else []
-        encode = self._words.first
+        encode = self._subwords.first
         for piece in self._specials.split(_well_formed(text), parse_control=parse_special):
             ids += [piece] if isinstance(piece, int) else encode(piece)
-            encode = self._words.later
+            encode = self._subwords.later
         if add_special and self.add_eos:
             ids.append(cast(int, self.eos))
         return ids
 
     def token_id(self, text: str) -> int | None:
-        """The token with exactly this text in the vocabulary, if there is one."""
+        """The token with exactly this text; None if there is none."""
         return self._ids.get(text)
 
     # --- ids to text ----------------------------------------------------------------------------
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """Text of `ids`, without the space `encode` puts first; U+FFFD for broken characters.
+        """Text of `ids`, without the space `encode` prepends; invalid UTF-8 becomes U+FFFD.
 
         Control tokens are left out unless `special`.
         """
         shown = ids if special else [token for token in ids if not self.is_control(token)]
         text = b"".join(map(self.piece, shown)).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self._words.strips_space else text
+        return text.removeprefix(" ") if self._subwords.strips_space else text
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for, control tokens included; none for an id without text."""
+        """The bytes of a token, control tokens included; empty for an id without text."""
         if not 0 <= token < len(self._texts):
             return b""
         text, kind = self._texts[token], self._kinds[token]
         if kind == TokenKind.NORMAL:
             if self.sentencepiece:
                 return text.replace(SPACE, " ").encode("utf-8")
-            return _unmapped(text, self._byte_of)
+            return _to_bytes(text, self._byte_of)
         if kind == TokenKind.BYTE:
             found = _BYTE_TEXT.fullmatch(text)
             return bytes([int(found[1], 16)]) if found else text.encode("utf-8")
@@ -126,24 +125,24 @@ class Tokenizer:
         return b""
 
     def stream(self) -> TextStream:
-        """A decoder for one reply, token by token; control tokens show nothing."""
+        """An incremental decoder for one reply; control tokens are not shown."""
         return TextStream(lambda token: b"" if self.is_control(token) else self.piece(token))
 
     def is_control(self, token: int) -> bool:
-        """Whether the token steers the model and is not shown."""
+        """Whether the token is a control token, which is not shown."""
         if not 0 <= token < len(self._texts):
             return False
         return self._kinds[token] in (TokenKind.CONTROL, TokenKind.UNKNOWN)
 
     @property
     def size(self) -> int:
-        """How many tokens the vocabulary has."""
+        """The number of tokens."""
         return len(self._texts)
 
     # --- reading the file -----------------------------------------------------------------------
 
     def _named(self, name: str, metadata: Metadata, default: int | None = None) -> int | None:
-        """A token the file names by id; ids outside the vocabulary mean "none", as in ggml."""
+        """A token id from the metadata; ids outside the vocabulary count as missing, as in ggml."""
         key = f"tokenizer.ggml.{name}_token_id"
         value = metadata.get(key)
         if value is None:
@@ -153,8 +152,8 @@ class Tokenizer:
             token = token if 0 <= token < len(self._texts) else default
         return token if token is None or token < len(self._texts) else None
 
-    def _own_words(self, metadata: Metadata, rule: PreTokenizer | None) -> SubwordModel:
-        """How the file's own keys have text merged."""
+    def _subword_model(self, metadata: Metadata, rule: PreTokenizer | None) -> SubwordModel:
+        """The subword model from the GGUF metadata."""
         if rule is not None:
             encode = _byte_level_encoder(metadata, self._ids, rule)
             return SubwordModel(encode, encode, strips_space=False)
@@ -165,22 +164,22 @@ class Tokenizer:
         return SubwordModel(encode, encode, strips_space=add_space)
 
     def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
-        """Put right what the file forgot to mark; the tokens that end a reply."""
+        """Correct the types of well-known control tokens; returns the tokens that end a reply."""
         ends = end_ids(self._ids)
         marked = set(ends)
-        for name, texts in FILL_TEXTS.items():
+        for name, texts in FIM_TEXTS.items():
             token = self._named(name, metadata)
             if token is None:
                 token = next((self._ids[text] for text in texts if text in self._ids), None)
                 marked |= set() if token is None else {token}
-            if token is not None and name in FILL_ENDS:
+            if token is not None and name in FIM_END_KEYS:
                 ends.add(token)
         for token in marked:
             self._kinds[token] = TokenKind.CONTROL
         for text in SHOWN_TEXTS:
             if text in self._ids:
                 self._kinds[self._ids[text]] = TokenKind.USER_DEFINED
-        stop = self._ids.get(STRIKE_OR_STOP)
+        stop = self._ids.get(EOS_OR_HTML_TAG)
         if stop is not None and self._kinds[stop] == TokenKind.CONTROL:
             ends.add(stop)
         named = (self.eos, self._named("eot", metadata), self._named("eom", metadata))
@@ -191,17 +190,17 @@ class Tokenizer:
         control: list[tuple[str, int]] = []
         for token, kind in enumerate(self._kinds):
             text = self._texts[token]
-            # ggml takes every `</s>` for a control text when it reads a prompt.
-            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or text == STRIKE_OR_STOP:
+            # ggml treats every `</s>` in a prompt as a control token.
+            if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN) or text == EOS_OR_HTML_TAG:
                 control.append((text, token))
             elif kind == TokenKind.USER_DEFINED:
                 user_defined.append((text, token))
-        if self._words.habits is not None:
-            return AddedTokens(user_defined, control, self._words.habits)
-        return SpecialTokens(user_defined, control, self._swallowing(metadata))
+        if self._subwords.added_options is not None:
+            return AddedTokens(user_defined, control, self._subwords.added_options)
+        return SpecialTokens(user_defined, control, self._rstrip_tokens(metadata))
 
-    def _swallowing(self, metadata: Metadata) -> frozenset[int]:
-        """The tokens ggml has take the space after them: its keys cannot say which do."""
+    def _rstrip_tokens(self, metadata: Metadata) -> frozenset[int]:
+        """Tokens whose match includes following whitespace: hard-coded for Phi-3, as in ggml."""
         name = str(metadata.get("general.name", "")).lower()
         if "phi-3" not in name and "phi3" not in name:
             return frozenset()
@@ -211,14 +210,14 @@ class Tokenizer:
             token
             for token, kind in enumerate(self._kinds)
             if self._texts[token] not in keep
-            and (kind in special or self._texts[token] == STRIKE_OR_STOP)
+            and (kind in special or self._texts[token] == EOS_OR_HTML_TAG)
         )
 
 
 def vocabulary_rule(metadata: Metadata) -> PreTokenizer | None:
-    """How text is cut before it is merged; None for SentencePiece, which does not cut.
+    """The pre-tokenizer of a byte-level vocabulary; None for SentencePiece.
 
-    Raises ModelFileError or UnsupportedModel for a vocabulary of a kind this engine does not have.
+    Raises ModelFileError or UnsupportedModel for a missing or unsupported kind of vocabulary.
     """
     model = metadata.get("tokenizer.ggml.model")
     if model is None:
@@ -237,16 +236,16 @@ def _well_formed(text: str) -> str:
 
 
 def _byte_alphabet() -> list[str]:
-    """The printable character byte-level vocabularies write for each byte, by byte."""
+    """The printable character that stands for each byte in byte-level vocabularies (GPT-2)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(rest)) for byte in range(256)]
 
 
-def _unmapped(text: str, byte_of: Mapping[str, int]) -> bytes:
+def _to_bytes(text: str, byte_of: Mapping[str, int]) -> bytes:
     try:
         return bytes([byte_of[character] for character in text])
-    except KeyError:  # not written in the byte alphabet after all: shown as it is
+    except KeyError:  # not in the byte alphabet: use the text itself
         return text.encode("utf-8")
 
 
@@ -255,22 +254,22 @@ def _byte_level_encoder(
 ) -> Callable[[str], list[int]]:
     merges = _strings(metadata, "merges")
     pairs: list[tuple[str, str]] = []
-    for merge in dict.fromkeys(merges):  # of two equal merges the first counts
+    for merge in dict.fromkeys(merges):  # duplicates keep the first rank
         left, _, right = merge.partition(" ")
         if left in ids and right in ids and left + right in ids:
             pairs.append((left, right))
     vocabulary = dict(ids)
     size = max(vocabulary.values()) + 1
     complete = all(character in ids for character in _byte_alphabet())
-    absent = None
-    if not complete:  # a byte without a token keeps its neighbours apart, then is dropped
-        absent = "\0"  # never in text: the byte alphabet has no control characters
-        vocabulary[absent] = size
+    placeholder = None
+    if not complete:  # bytes without a token block merges and are then dropped
+        placeholder = "\0"  # occurs in no text: the byte alphabet has no control characters
+        vocabulary[placeholder] = size
     encode_all = SubwordEncoder.from_merges(
         vocabulary,
         pairs,
         rule.patterns,
-        unknown=absent,
+        unknown=placeholder,
         whole_words=rule.whole_words,
         remedy=_AGAIN,
     ).encode
@@ -307,12 +306,12 @@ def _strings(metadata: Metadata, name: str) -> list[str]:
     try:
         "".join(values).encode("utf-8")
     except (TypeError, UnicodeEncodeError):
-        raise ModelFileError(f"{key} does not hold text in every place.", _AGAIN) from None
+        raise ModelFileError(f"{key} holds elements that are not text.", _AGAIN) from None
     return values
 
 
 def _numbers(metadata: Metadata, name: str, size: int, otherwise: float) -> list[Any]:
-    """Numbers by token; `otherwise` for every token when the key is missing."""
+    """An array of numbers by token; `otherwise` for every token if the key is missing."""
     key = f"tokenizer.ggml.{name}"
     values = _sequence(metadata, key)
     if values is None:
@@ -320,7 +319,7 @@ def _numbers(metadata: Metadata, name: str, size: int, otherwise: float) -> list
     if len(values) < size:
         raise ModelFileError(f"{key} is too short for {size} tokens: {len(values)}.", _AGAIN)
     if not all(isinstance(value, int | float) for value in values):
-        raise ModelFileError(f"{key} does not hold a number in every place.", _AGAIN)
+        raise ModelFileError(f"{key} holds elements that are not numbers.", _AGAIN)
     return values[:size]
 
 
@@ -339,7 +338,7 @@ def _flag(metadata: Metadata, name: str, otherwise: bool) -> bool:
     if value is None:
         return otherwise
     if value not in (True, False):
-        raise ModelFileError(f"{key} is not true or false but {_short(value)}.", _AGAIN)
+        raise ModelFileError(f"{key} is {_short(value)}; it must be true or false.", _AGAIN)
     return bool(value)
 
 
@@ -351,6 +350,6 @@ def _integer(key: str, value: object) -> int:
 
 
 def _short(value: object) -> str:
-    """A value from the file, not longer than a sentence can bear."""
+    """A value from the file, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= 64 else text[:61] + "..."

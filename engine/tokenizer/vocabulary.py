@@ -1,13 +1,13 @@
-"""Which vocabulary a model is read with: the first there is of these.
+"""Vocabulary lookup: finds the vocabulary of a model, in this order of precedence.
 
-1. The `tokenizer.json` somebody names.
-2. The file's own keys, `tokenizer.ggml.*`.
-3. A `tokenizer.json` inside the file, under `tokenizer.huggingface.json`.
-4. A `tokenizer.json` beside the file: first `<the file's stem>.tokenizer.json`, for folders that
-   hold several models, then `tokenizer.json`.
+1. A `tokenizer.json` given explicitly.
+2. The metadata keys `tokenizer.ggml.*` of the file.
+3. A `tokenizer.json` embedded in the metadata key `tokenizer.huggingface.json`.
+4. A `tokenizer.json` next to the file: first `<stem of the file>.tokenizer.json`, for folders with
+   several models, then `tokenizer.json`.
 
-A file made for others may lack the second, and may hold both: ggml's keys are what it was checked
-with. Begin and end tokens the file names hold whatever its words come from.
+Files may have 2, 3 or both; ggml uses its own keys, so these come first. BOS and EOS settings in
+the metadata apply to every source.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ _REMEDY = "Put the model's tokenizer.json beside it, or download the file again.
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A vocabulary that was found. `origin` says where, in words; "" for the file's own keys."""
+    """A vocabulary. `origin` describes its source; "" for the metadata keys of the file."""
 
     origin: str
     size: int  # tokens
     _metadata: Metadata
-    _words: tokenizer_json.SubwordModel | None = None
+    _subwords: tokenizer_json.SubwordModel | None = None
 
     def check(self, config: Config) -> None:
-        """Raise ModelFileError or UnsupportedModel for one the model cannot be read with."""
-        if self._words is None:
+        """Raise ModelFileError or UnsupportedModel if the model cannot use the vocabulary."""
+        if self._subwords is None:
             vocabulary_rule(self._metadata)
         if self.size > config.vocabulary:
             what = f"The vocabulary of {self.origin}" if self.origin else "The vocabulary"
             raise ModelFileError(
                 f"{what} has {self.size:,} tokens, but the tensor 'token_embd.weight' only "
                 f"{config.vocabulary:,} rows.",
-                "It belongs to another model; give the right one."
+                "It belongs to another model; choose the vocabulary of this one."
                 if self.origin
                 else "The file is damaged or made by a faulty converter; get another copy.",
             )
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; half a second of work for a large vocabulary."""
-        return Tokenizer(self._metadata, self._words)
+        """Build the tokenizer; takes half a second for a large vocabulary."""
+        return Tokenizer(self._metadata, self._subwords)
 
 
 def find(file: GGUFFile, named: Path | None = None) -> Vocabulary:
-    """The vocabulary of a model; `named` is the `tokenizer.json` somebody chose, or its folder.
+    """Find the vocabulary of a model; `named` is an explicit `tokenizer.json` or its folder.
 
-    Raises ModelFileError where there is none, or a damaged one; RequestError for a named file that
+    Raises ModelFileError for a missing or damaged vocabulary, RequestError for a `named` file that
     cannot be read.
     """
     if named is not None:
@@ -76,25 +76,27 @@ def find(file: GGUFFile, named: Path | None = None) -> Vocabulary:
 
 
 def _from_json(file: GGUFFile, text: str, origin: str, config: str) -> Vocabulary:
-    keys, words = tokenizer_json.read(text, origin, config)
-    own = ("bos", "eos", "eot", "eom")
-    kept = {f"tokenizer.ggml.{name}_token_id" for name in own}
-    kept |= {f"tokenizer.ggml.add_{name}_token" for name in own}
+    keys, subwords = tokenizer_json.read(text, origin, config)
+    names = ("bos", "eos", "eot", "eom")
+    kept = {f"tokenizer.ggml.{name}_token_id" for name in names}
+    kept |= {f"tokenizer.ggml.add_{name}_token" for name in names}
     metadata = keys | {key: file.metadata[key] for key in kept if key in file.metadata}
-    return Vocabulary(origin, len(keys[_TOKENS]), metadata, words)
+    return Vocabulary(origin, len(keys[_TOKENS]), metadata, subwords)
 
 
 def _config(path: Path) -> str:
-    """The text of the `tokenizer_config.json` beside a `tokenizer.json`, "" where there is none."""
-    beside = path.with_name(_CONFIG)
-    return _text(beside) if beside.is_file() else ""
+    """The text of the `tokenizer_config.json` next to a `tokenizer.json`; "" if there is none."""
+    config = path.with_name(_CONFIG)
+    return _text(config) if config.is_file() else ""
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise RequestError(f"The vocabulary {path} is not UTF-8 text.", "Give another.") from None
+        raise RequestError(
+            f"The vocabulary {path} is not UTF-8 text.", "Choose another file."
+        ) from None
     except OSError as error:
         raise RequestError(
             f"The vocabulary {path} cannot be read: {error.strerror}.",

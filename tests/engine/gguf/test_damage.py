@@ -1,4 +1,4 @@
-"""What the GGUF reader says of files that are no model, damaged, or not for this engine."""
+"""GGUF reader errors: other file formats, damaged files, unsupported versions and types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "m.gguf"
 
 
-# --- files that are no model --------------------------------------------------------------------
+# --- files of other formats ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def path(tmp_path: Path) -> Path:
         (b"GGU", "begins with 'GGU' instead of 'GGUF'"),
     ],
 )
-def test_a_file_of_another_kind_is_told_apart(data: bytes, said: str, path: Path) -> None:
+def test_other_file_formats_are_recognized(data: bytes, said: str, path: Path) -> None:
     assert said.replace("\\\\", "\\") in str(refusal(path, data))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is not a file"):
         GGUFFile.open(tmp_path)
     with pytest.raises(ModelFileError, match=r"There is no file '.*none.gguf'"):
@@ -68,7 +68,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     with pytest.raises(ModelFileError, match="is not a file"):
         GGUFFile.open(tmp_path / "pipe.gguf")
@@ -84,7 +84,7 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
         (0x02000000, UnsupportedModel, "big-endian"),
     ],
 )
-def test_other_versions_are_named(
+def test_unsupported_versions_are_named(
     version: int, kind: type[ModelFileError], said: str, path: Path
 ) -> None:
     error = refusal(path, model(version=version))
@@ -127,7 +127,7 @@ HUGE = 1 << 63
         ),
         (
             model(entry("deep", ARRAY, array(ARRAY, 1) * 4 + array(U8, 1, b"\1"))),
-            "the key 'deep' has lists inside lists more than 4 deep",
+            "the key 'deep' has lists nested more than 4 deep",
         ),
         (model(entry("a.key", U8, b"")), "but the key 'a.key' needs bytes up to"),
     ],
@@ -147,7 +147,7 @@ def test_damaged_metadata_is_named(data: bytes, said: str, path: Path) -> None:
         (entry("general.alignment", STRING, text("32")), "it must be UINT32"),
     ],
 )
-def test_an_impossible_alignment_is_named(value: bytes, said: str, path: Path) -> None:
+def test_an_invalid_alignment_is_named(value: bytes, said: str, path: Path) -> None:
     assert said in str(refusal(path, model(value)))
 
 
@@ -188,14 +188,14 @@ def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], said: str, path: 
         (2**32 - 1, "'two' has the unknown type number 4,294,967,295"),
     ],
 )
-def test_a_format_that_is_not_run_is_named(type: int, said: str, path: Path) -> None:
+def test_an_unsupported_format_is_named(type: int, said: str, path: Path) -> None:
     tensors = (tensor("one", 8), tensor("two", 256, type=type, offset=32))
     error = refusal(path, model(tensors=tensors, data=bytes(4096)))
     assert isinstance(error, UnsupportedModel)
     assert said in str(error)
 
 
-def test_more_than_any_model_needs_is_refused_though_it_is_there(path: Path) -> None:
+def test_limits_apply_even_if_the_file_is_large_enough(path: Path) -> None:
     half = MAX_ELEMENTS // 2 + 1
     lists = [entry(key, ARRAY, array(U8, half, bytes(half))) for key in ("one", "two")]
     path.write_bytes(model(lists[0]))
@@ -207,7 +207,7 @@ def test_more_than_any_model_needs_is_refused_though_it_is_there(path: Path) -> 
     assert "claims to hold 16,385 keys" in str(refusal(path, model(*keys)))
 
 
-def test_a_file_cut_short_says_how_much_is_missing(path: Path) -> None:
+def test_a_truncated_file_is_refused_with_the_missing_size(path: Path) -> None:
     whole = tiny.write(path).read_bytes()
     with GGUFFile.open(path) as file:
         last = list(file.tensors.values())[-1]
@@ -218,14 +218,14 @@ def test_a_file_cut_short_says_how_much_is_missing(path: Path) -> None:
     assert "download it again" in error.remedy
 
 
-def test_every_cut_through_the_header_is_refused(path: Path) -> None:
+def test_truncation_anywhere_in_the_header_is_refused(path: Path) -> None:
     whole = tiny.write(path, layers=1).read_bytes()
     header = fuzz_gguf.fields_of(whole)[1]
     for end in {*range(200), *range(200, header, 37)}:
         refusal(path, whole[:end])
 
 
-def test_a_huge_claim_costs_no_memory(path: Path) -> None:
+def test_a_huge_stated_length_allocates_no_memory(path: Path) -> None:
     data = model(entry("l", ARRAY, array(STRING, 10**12)))
     path.write_bytes(data)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The GGUF reader: equal to gguf-py on sound files, bounded on any; see also test_gguf_damage."""
+"""GGUF reader: equals gguf-py on valid files, bounded memory on any; see also test_damage.py."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "m.gguf"
 
 
-# --- sound files --------------------------------------------------------------------------------
+# --- valid files --------------------------------------------------------------------------------
 
 
 def assert_equals_gguf_py(path: Path) -> None:
@@ -73,18 +73,18 @@ def assert_equals_gguf_py(path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "gemma3"])
 @pytest.mark.parametrize("format", ["F32", "Q4_1", "Q6_K", "Q1_0", "TQ1_0", "MXFP4"])
-def test_reads_what_gguf_py_reads(architecture: str, format: str, path: Path) -> None:
+def test_metadata_and_tensors_equal_gguf_py(architecture: str, format: str, path: Path) -> None:
     assert_equals_gguf_py(tiny.write(path, architecture=architecture, format=format))
 
 
 @pytest.mark.real
-def test_reads_what_gguf_py_reads_of_the_starter(starter_model: Path) -> None:
+def test_the_starter_model_equals_gguf_py(starter_model: Path) -> None:
     assert_equals_gguf_py(starter_model)
 
 
 @pytest.mark.real
 @pytest.mark.slow  # gguf-py takes 20 seconds over 262,144 tokens
-def test_reads_what_gguf_py_reads_of_gemma(gemma_model: Path) -> None:
+def test_the_gemma_model_equals_gguf_py(gemma_model: Path) -> None:
     assert_equals_gguf_py(gemma_model)
 
 
@@ -97,7 +97,7 @@ def test_reads_what_gguf_py_reads_of_gemma(gemma_model: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("version", [2, 3])
-def test_every_kind_keeps_its_value(
+def test_every_value_type_is_read(
     kind: int, code: str, value: int | float, version: int, path: Path
 ) -> None:
     packed = struct.pack("<" + code, value)
@@ -115,7 +115,7 @@ def test_every_kind_keeps_its_value(
         assert file.metadata["list"] == [value] * 3
 
 
-def test_lists_of_texts_and_of_lists_come_back_whole(path: Path) -> None:
+def test_arrays_of_strings_and_nested_arrays_are_read(path: Path) -> None:
     texts = array(STRING, 3, text("") + text("猫") + text("a b"))
     inner = array(U8, 2, b"\1\2") + array(STRING, 1, text("x"))
     path.write_bytes(
@@ -131,7 +131,7 @@ def test_lists_of_texts_and_of_lists_come_back_whole(path: Path) -> None:
         assert file.metadata["e"] == []
 
 
-def test_bytes_that_are_no_text_are_replaced_in_values(path: Path) -> None:
+def test_invalid_utf8_in_values_becomes_replacement_characters(path: Path) -> None:
     path.write_bytes(
         model(
             entry("general.name", STRING, text(b"a\xffb")),
@@ -143,7 +143,7 @@ def test_bytes_that_are_no_text_are_replaced_in_values(path: Path) -> None:
         assert file.metadata["tokens"] == ["\ufffd", "ok"]
 
 
-def test_a_file_with_only_a_vocabulary_opens(path: Path) -> None:
+def test_a_vocabulary_only_file_opens(path: Path) -> None:
     path.write_bytes(model(entry("tokens", ARRAY, array(STRING, 1, text("a")))))
     with GGUFFile.open(path) as file:
         assert file.tensors == {}
@@ -160,7 +160,7 @@ def test_alignment_is_honoured(path: Path) -> None:
         assert bytes(file.data("b")) == bytes(range(16, 32))
 
 
-def test_tensors_may_be_listed_in_another_order_than_they_lie(path: Path) -> None:
+def test_directory_order_may_differ_from_file_order(path: Path) -> None:
     tensors = (tensor("late", 8, offset=32), tensor("early", 8, offset=0))
     path.write_bytes(model(tensors=tensors, data=bytes(32) + b"\1" * 32))
     with GGUFFile.open(path) as file:
@@ -213,7 +213,7 @@ def keys(path: Path) -> Iterator[GGUFFile]:
         yield file
 
 
-def test_getters_return_the_kind_asked_for(keys: GGUFFile) -> None:
+def test_getters_return_the_requested_type(keys: GGUFFile) -> None:
     assert keys.integer("whole") == 7
     assert (keys.number("broken"), keys.number("whole")) == (0.5, 7.0)
     assert keys.string("name") == "x" * 300
@@ -244,7 +244,7 @@ def test_a_missing_key_is_named(keys: GGUFFile, getter: str) -> None:
         ("string", "halves", r"'halves' holds a list of 2 values \(FLOAT32\), but a text"),
     ],
 )
-def test_a_key_of_another_kind_is_named(keys: GGUFFile, getter: str, key: str, said: str) -> None:
+def test_a_key_of_the_wrong_type_is_named(keys: GGUFFile, getter: str, key: str, said: str) -> None:
     with pytest.raises(ModelFileError, match=said):
         getattr(keys, getter)(key)
 
@@ -321,7 +321,7 @@ def split_keys(number: int, count: int, tensors: int) -> tuple[bytes, ...]:
         (model(*split_keys(1, 2, 2), tensors=(tensor("b", 8),), data=bytes(32), version=2), 2, "version 2"),
     ],
 )  # fmt: skip
-def test_parts_that_do_not_belong_together_are_refused(
+def test_inconsistent_parts_are_refused(
     second: bytes, promised: int, said: str, tmp_path: Path
 ) -> None:
     first = model(*split_keys(0, 2, promised), tensors=(tensor("a", 8),), data=bytes(32))
@@ -330,11 +330,11 @@ def test_parts_that_do_not_belong_together_are_refused(
 
 
 @pytest.mark.parametrize("payload", [(STRING, text("3")), (I32, struct.pack("<i", -1))])
-def test_an_impossible_number_of_parts_is_named(payload: tuple[int, bytes], path: Path) -> None:
+def test_an_invalid_number_of_parts_is_named(payload: tuple[int, bytes], path: Path) -> None:
     assert "'split.count'" in str(refusal(path, model(entry("split.count", *payload))))
 
 
-# --- any bytes at all ---------------------------------------------------------------------------
+# --- fuzzing ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -364,7 +364,7 @@ def test_any_bytes_after_the_magic_open_or_are_refused(
 
 
 def check_bounded(folder: Path, seed: fuzz_gguf.Seed, data: bytes) -> None:
-    """Opening takes at most twice the files' bytes, beside what an empty file costs."""
+    """Opening allocates at most twice the file size more than for an empty file."""
     for name, whole in seed.files.items():
         (folder / name).unlink(missing_ok=True)
         (folder / name).write_bytes(data if name == seed.mutated else whole)

@@ -1,4 +1,4 @@
-"""Type numbers that mean different things in different files, and models in every format."""
+"""Type numbers with several meanings, and models in every format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def on_32(size: int) -> int:
 
 
 def two_bit(size: int, *entries: bytes, behind: bool = True, data_bytes: int = 0) -> bytes:
-    """A model with one matrix of type 42 that takes `size` bytes, and a vector behind it."""
+    """A model with one matrix of type 42 of `size` bytes, followed by a vector."""
     tensors = [tensor("first", 8), tensor("matrix", COLUMNS, ROWS, type=Q2_0, offset=32)]
     if behind:
         tensors.append(tensor("last", 8, offset=32 + on_32(size)))
@@ -42,7 +42,7 @@ def two_bit(size: int, *entries: bytes, behind: bool = True, data_bytes: int = 0
     return model(*entries, tensors=tuple(tensors), data=bytes(data_bytes or whole))
 
 
-@pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
+@pytest.mark.usefixtures("caplog")  # formats without native kernels log a warning
 @every_format
 def test_a_model_in_every_format_opens_and_answers(format: str, path: Path) -> None:
     tiny.write(path, format=format, layers=1)
@@ -59,7 +59,7 @@ def test_a_model_in_every_format_opens_and_answers(format: str, path: Path) -> N
     assert session.step(8).isfinite().all()
 
 
-def test_two_bits_in_groups_of_64_are_ggmls(path: Path) -> None:
+def test_2_bit_groups_of_64_are_ggmls_q2_0(path: Path) -> None:
     for behind in (True, False):
         path.write_bytes(two_bit(OF_64, entry(VERSION, U32, struct.pack("<I", 2)), behind=behind))
         with GGUFFile.open(path) as file:
@@ -67,7 +67,7 @@ def test_two_bits_in_groups_of_64_are_ggmls(path: Path) -> None:
             assert file.tensors["matrix"].size_bytes == OF_64
 
 
-def test_ggmls_two_bits_cut_short_are_a_download_to_repeat(path: Path) -> None:
+def test_a_truncated_q2_0_file_must_be_downloaded_again(path: Path) -> None:
     for behind in (True, False):
         error = refusal(path, two_bit(OF_64, behind=behind, data_bytes=OF_64 - 64))
         assert "The file ends at byte" in str(error)
@@ -75,13 +75,13 @@ def test_ggmls_two_bits_cut_short_are_a_download_to_repeat(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [OF_64 + 32, OF_128 - 32, (OF_64 + OF_128) // 2])
-def test_two_bits_of_no_known_layout_are_damage(size: int, path: Path) -> None:
+def test_2_bit_tensors_of_unknown_block_size_are_refused(size: int, path: Path) -> None:
     error = refusal(path, two_bit(size, data_bytes=2 * OF_64))
     assert "'last' has offset" in str(error)
     assert not isinstance(error, UnsupportedModel)
 
 
-def test_rows_no_group_of_128_fits_are_ggmls(path: Path) -> None:
+def test_rows_that_are_no_multiple_of_128_are_q2_0(path: Path) -> None:
     tensors = (tensor("odd", 64, 3, type=Q2_0), tensor("last", 8, offset=64))
     path.write_bytes(model(tensors=tensors, data=bytes(96)))
     with GGUFFile.open(path) as file:
@@ -102,7 +102,7 @@ def test_rows_no_group_of_128_fits_are_ggmls(path: Path) -> None:
         OWN,
     ],
 )
-def test_other_keys_say_nothing_of_two_bits(other: bytes, path: Path) -> None:
+def test_other_keys_do_not_select_a_2_bit_layout(other: bytes, path: Path) -> None:
     path.write_bytes(two_bit(OF_64, other))
     with GGUFFile.open(path) as file:
         assert file.tensors["matrix"].format.id == Q2_0
@@ -134,12 +134,12 @@ def test_8_bit_floats_are_unknown_in_other_files(type: int, other: bytes, path: 
     assert f"'m' has the unknown type number {type}" in str(error)
 
 
-def test_a_number_above_both_is_unknown_even_there(path: Path) -> None:
+def test_type_45_is_unknown_in_oxibonsais_files_too(path: Path) -> None:
     tensors = (tensor("m", 64, type=45),)
     assert "unknown type number 45" in str(refusal(path, model(OWN, tensors=tensors)))
 
 
-def test_8_bit_floats_that_do_not_lie_as_they_should_are_damage(path: Path) -> None:
+def test_8_bit_floats_with_wrong_offsets_are_refused(path: Path) -> None:
     tensors = (tensor("m", 64, type=E4M3), tensor("n", 8, offset=64))
     error = refusal(path, model(OWN, tensors=tensors, data=bytes(128)))
     assert "'n' has offset 64, but the tensor 'm' ends at 96" in str(error)

@@ -1,4 +1,4 @@
-"""The number 42 has three layouts: which one a file has is proven by the file, or it is refused."""
+"""2-bit layout detection: three layouts of type number 42, and refusal without evidence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def no_choice_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ternary(layout: str, seed: int) -> bytes:
-    """A random ternary matrix [ROWS, COLUMNS] in one of the layouts."""
+    """Bytes of a random ternary matrix [ROWS, COLUMNS] in one of the layouts."""
     random = np.random.default_rng(seed)
     block = 64 if layout == "g64" else 128
     count = ROWS * COLUMNS // block
@@ -54,7 +54,7 @@ def on_32(size: int) -> int:
 
 
 def holding(data: bytes, *entries: bytes, behind: bool = True, cut: int = 0) -> bytes:
-    """A model with one matrix of type 42, and a vector behind it."""
+    """A model with one matrix of type 42, followed by a vector."""
     size = on_32(len(data))
     tensors = [tensor("first", 8), tensor("matrix", COLUMNS, ROWS, type=NUMBER, offset=32)]
     whole = bytes(32) + data
@@ -66,7 +66,7 @@ def holding(data: bytes, *entries: bytes, behind: bool = True, cut: int = 0) -> 
 
 @each_layout
 @pytest.mark.parametrize("behind", [True, False])
-def test_every_layout_is_told_and_read(
+def test_every_layout_is_detected_and_decoded(
     layout: str, format: str, behind: bool, path: Path, seed: int
 ) -> None:
     data = ternary(layout, seed)
@@ -76,8 +76,8 @@ def test_every_layout_is_told_and_read(
         assert info.format is by_name(format)
         assert file.two_bit
         assert file.two_bit.layout.name == layout
-        by = "where its tensors lie"
-        assert file.two_bit.by == (by if layout == "g64" else f"{by} and what their scales are")
+        evidence = "offsets" if layout == "g64" else "offsets and scales"
+        assert file.two_bit.by == f"the {evidence} of its tensors"
         dense = Weight.from_bytes(file.data("matrix"), info.format, info.shape).dense()
     scales = dense.view(-1, info.format.block).abs().amax(1, keepdim=True)
     assert torch.equal(
@@ -93,8 +93,8 @@ def test_every_layout_is_told_and_read(
         entry(VERSION, STRING, text("TQ2_0_G128")),
     ],
 )
-def test_oxibonsais_own_key_tells_its_layout(mark: bytes, path: Path) -> None:
-    # Even where the blocks would allow the other order too: all of them are zero.
+def test_an_oxibonsai_key_selects_its_layout(mark: bytes, path: Path) -> None:
+    # The blocks are all zero, so they fit the other layout too.
     path.write_bytes(holding(bytes(ROWS * COLUMNS // 128 * 34), mark))
     with GGUFFile.open(path) as file:
         assert file.tensors["matrix"].format is by_name("TQ2_0_G128")
@@ -102,12 +102,12 @@ def test_oxibonsais_own_key_tells_its_layout(mark: bytes, path: Path) -> None:
         assert "OxiBonsai" in file.two_bit.by
 
 
-def test_a_mark_that_the_offsets_contradict_is_damage(path: Path, seed: int) -> None:
+def test_a_key_that_contradicts_the_offsets_is_refused(path: Path, seed: int) -> None:
     error = refusal(path, holding(ternary("g64", seed), OXIBONSAI))
     assert "'last' has offset" in str(error)
 
 
-def test_blocks_that_fit_both_orders_are_refused_and_the_override_named(path: Path) -> None:
+def test_ambiguous_blocks_are_refused_with_the_override_as_remedy(path: Path) -> None:
     error = refusal(path, holding(bytes(ROWS * COLUMNS // 128 * 34)))
     assert isinstance(error, UnsupportedModel)
     assert "'matrix' is stored in 2 bits with 128 weights to a group" in str(error)
@@ -115,7 +115,7 @@ def test_blocks_that_fit_both_orders_are_refused_and_the_override_named(path: Pa
 
 
 @groups_of_128
-def test_the_override_decides_where_the_file_does_not(
+def test_the_override_decides_for_an_ambiguous_file(
     layout: str, format: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVERRIDE, layout)
@@ -144,7 +144,7 @@ def test_a_wrong_override_is_refused(
     assert OVERRIDE in error.remedy
 
 
-def test_an_override_that_is_no_layout_is_refused(
+def test_an_unknown_override_is_refused(
     path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVERRIDE, "g256")
@@ -153,7 +153,7 @@ def test_an_override_that_is_no_layout_is_refused(
     assert "g64, g128, g128-last" in error.remedy
 
 
-def test_files_without_two_bits_do_not_ask_for_the_override(
+def test_files_without_2_bit_tensors_ignore_the_override(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(OVERRIDE, "g256")
@@ -164,7 +164,7 @@ def test_files_without_two_bits_do_not_ask_for_the_override(
 
 @groups_of_128
 @pytest.mark.parametrize("cut", [64, ROWS * COLUMNS // 128 * 34])
-def test_groups_of_128_cut_short_are_a_download_to_repeat(
+def test_a_truncated_file_with_groups_of_128_must_be_downloaded_again(
     layout: str, format: str, cut: int, path: Path, seed: int
 ) -> None:
     error = refusal(path, holding(ternary(layout, seed), cut=cut))
@@ -173,8 +173,8 @@ def test_groups_of_128_cut_short_are_a_download_to_repeat(
 
 
 @pytest.mark.parametrize("format", ["PQ2_0", "TQ2_0_G128"])
-def test_a_model_answers_as_its_dense_copy_does(format: str, path: Path) -> None:
-    """As the loader reads it: the layout reaches the kernels."""
+def test_a_2_bit_model_gives_the_logits_of_its_float_copy(format: str, path: Path) -> None:
+    """Through the loader, so that the kernels get the detected layout."""
     tiny.write(path, format=format, layers=1)
     session = load(path).new_session()
     for _ in session.prefill([5, 6, 7]):

@@ -1,4 +1,4 @@
-"""Hashes of files: right, remembered while the files stay as they are, and never longer."""
+"""File hashes: correct, and cached only while the files are unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine import Cancelled, snapshots_folder
 from engine.loading.identity import sha256, stamps
 from engine_bench import Bench
 
-OLD = 1_600_000_000_000_000_000  # nanoseconds: long settled
+OLD = 1_600_000_000_000_000_000  # nanoseconds: old enough to be cached
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def written(path: Path, contents: bytes, modified_ns: int = OLD) -> Path:
     return path
 
 
-def test_one_file_has_its_own_hash_and_several_one_of_all(tmp_path: Path, memory: Path) -> None:
+def test_several_files_have_one_hash_of_their_hashes(tmp_path: Path, memory: Path) -> None:
     one, two = written(tmp_path / "1", b"one" * 500_000), written(tmp_path / "2", b"two")
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (one, two)]
     assert sha256([one], memory) == hashes[0]
@@ -37,7 +37,7 @@ def test_one_file_has_its_own_hash_and_several_one_of_all(tmp_path: Path, memory
     assert sha256([two, one], memory) != both
 
 
-def test_a_file_that_stays_as_it_is_is_not_read_again(tmp_path: Path, memory: Path) -> None:
+def test_an_unchanged_file_is_hashed_once(tmp_path: Path, memory: Path) -> None:
     path = written(tmp_path / "model", b"weights")
     first = sha256([path], memory)
 
@@ -48,7 +48,7 @@ def test_a_file_that_stays_as_it_is_is_not_read_again(tmp_path: Path, memory: Pa
 
 
 @pytest.mark.parametrize("change", ["contents", "size", "time", "another file"])
-def test_a_file_that_changed_is_read_again(change: str, tmp_path: Path, memory: Path) -> None:
+def test_a_changed_file_is_hashed_again(change: str, tmp_path: Path, memory: Path) -> None:
     path = written(tmp_path / "model", b"weights")
     before, first = stamps([path]), sha256([path], memory)
     match change:
@@ -58,14 +58,14 @@ def test_a_file_that_changed_is_read_again(change: str, tmp_path: Path, memory: 
             written(path, b"weights and more")
         case "time":
             os.utime(path, ns=(OLD + 1, OLD + 1))
-        case _:  # of the same size and time, put in its place
+        case _:  # another file of the same size and time replaces it
             os.replace(written(tmp_path / "other", b"WEIGHTS"), path)
     assert stamps([path]) != before
     assert sha256([path], memory) == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (sha256([path], memory) == first) == (change == "time")
 
 
-def test_a_file_that_was_written_just_now_is_not_remembered(tmp_path: Path, memory: Path) -> None:
+def test_the_hash_of_a_recently_written_file_is_not_cached(tmp_path: Path, memory: Path) -> None:
     (path := tmp_path / "model").write_bytes(b"weights")
     sha256([path], memory)
     assert not memory.exists()
@@ -75,7 +75,7 @@ def test_a_file_that_was_written_just_now_is_not_remembered(tmp_path: Path, memo
     "contents",
     ["", "[]", "{", "[" * 100_000, '{"PATH": 3}', '{"PATH": [1, 2, 3, "x"]}', "\ud800", "1" * 5000],
 )
-def test_a_spoiled_memory_is_forgotten(contents: str, tmp_path: Path, memory: Path) -> None:
+def test_a_damaged_hash_cache_is_ignored(contents: str, tmp_path: Path, memory: Path) -> None:
     path = written(tmp_path / "model", b"weights")
     memory.parent.mkdir()
     memory.write_text(contents.replace("PATH", str(path)), encoding="utf-8", errors="surrogatepass")
@@ -84,13 +84,13 @@ def test_a_spoiled_memory_is_forgotten(contents: str, tmp_path: Path, memory: Pa
     assert json.loads(memory.read_text())[str(path)][3] == wanted
 
 
-def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+def test_an_unwritable_hash_cache_is_no_error(tmp_path: Path) -> None:
     path = written(tmp_path / "model", b"weights")
     assert sha256([path], path / "hashes.json")
     assert sha256([path], tmp_path)
 
 
-def test_the_memory_does_not_grow_without_end(tmp_path: Path, memory: Path) -> None:
+def test_the_hash_cache_is_bounded(tmp_path: Path, memory: Path) -> None:
     for number in range(300):
         sha256([written(tmp_path / str(number), bytes([number % 256]))], memory)
     held = json.loads(memory.read_text())
@@ -109,7 +109,7 @@ def test_hashing_can_be_cancelled(tmp_path: Path, memory: Path) -> None:
         sha256([tmp_path / "nowhere"], memory)
 
 
-def test_a_model_is_hashed_only_for_a_saved_session_that_may_help(tmp_path: Path) -> None:
+def test_a_model_is_hashed_only_for_a_matching_snapshot(tmp_path: Path) -> None:
     bench = Bench()
     bench.load(tiny.write(tmp_path / "first.gguf", context=1024))
     bench.generate(1, "something worth keeping", max_tokens=3)

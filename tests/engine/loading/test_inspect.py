@@ -1,4 +1,4 @@
-"""Facts of a model file before it is loaded: right where it is sound, one sentence where it is not."""
+"""Model inspection: facts of valid files, one sentence for files that cannot be run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARCHITECTURES = ("llama", "qwen3", "gemma3")
 
 
 def refused(path: Path) -> ModelFacts:
-    """The facts of a file that cannot be run, checked to say why and what to do."""
+    """The facts of a file that cannot be run, checked to hold a problem and a remedy."""
     facts = inspect_model(path)
     assert facts.problem.endswith(".")
     assert facts.remedy.endswith(".")
@@ -31,13 +31,11 @@ def refused(path: Path) -> ModelFacts:
     return facts
 
 
-# --- sound files --------------------------------------------------------------------------------
+# --- valid files --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_models_facts_are_those_it_has_when_it_is_loaded(
-    tmp_path: Path, architecture: str
-) -> None:
+def test_facts_equal_those_of_the_loaded_model(tmp_path: Path, architecture: str) -> None:
     path = tiny.write(tmp_path / "tiny-Q8_0.gguf", architecture=architecture, format="Q8_0")
     facts = inspect_model(path)
     loaded = load(path, cache=DEFAULT_CACHE)
@@ -53,27 +51,27 @@ def test_a_models_facts_are_those_it_has_when_it_is_loaded(
     assert facts.has_template
 
 
-def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
+def test_a_missing_chat_template_is_reported(tmp_path: Path) -> None:
     assert not inspect_model(tiny.write(tmp_path / "m.gguf", template=None)).has_template
 
 
-def test_the_context_asked_for_is_the_one_counted(tmp_path: Path) -> None:
+def test_the_requested_context_determines_the_memory(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf")
     short, long = inspect_model(path, 128), inspect_model(path, 16_384)
     assert (short.context, long.context) == (128, 16_384)
     assert long.cache_bytes == 128 * short.cache_bytes
     layer = (long.cache_bytes - short.cache_bytes) // 2
-    assert long.scratch_bytes - short.scratch_bytes >= layer  # held twice while it grows
+    assert long.scratch_bytes - short.scratch_bytes >= layer  # allocated twice while it grows
     assert long.context_model == 256
 
 
-def test_what_the_loaded_model_gives_back_counts_as_available(tmp_path: Path) -> None:
+def test_memory_of_the_loaded_model_counts_as_available(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf")
     more = inspect_model(path, reclaimable=1 << 40).available_bytes
     assert more - inspect_model(path).available_bytes == pytest.approx(1 << 40, rel=0.1)
 
 
-def test_any_part_of_a_split_model_stands_for_the_whole(tmp_path: Path) -> None:
+def test_any_part_of_a_split_model_gives_the_facts_of_the_whole(tmp_path: Path) -> None:
     whole = tiny.write(tmp_path / "whole.gguf")
     first, *_, last = split(whole, tmp_path / "model.gguf")
     facts = inspect_model(last)
@@ -88,7 +86,7 @@ def test_any_part_of_a_split_model_stands_for_the_whole(tmp_path: Path) -> None:
 
 
 def split(whole: Path, path: Path) -> list[Path]:
-    """The same model in several parts."""
+    """Split a model file into several parts."""
     reader = gguf.GGUFReader(whole)
     writer = gguf.GGUFWriter(path, "llama", split_max_tensors=6)
     for field in reader.fields.values():
@@ -105,7 +103,7 @@ def split(whole: Path, path: Path) -> list[Path]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no holes by themselves")
-def test_a_model_of_a_tebibyte_is_measured_without_reading_it(tmp_path: Path) -> None:
+def test_a_model_of_a_tebibyte_is_inspected_without_reading_it(tmp_path: Path) -> None:
     sizes = {
         "block_count": 1, "context_length": 256, "embedding_length": 64, "feed_forward_length": 64,
         "attention.head_count": 1,
@@ -135,7 +133,7 @@ def test_a_model_of_a_tebibyte_is_measured_without_reading_it(tmp_path: Path) ->
     assert facts.parameters > 1 << 38
 
 
-def test_a_context_too_large_for_the_machine_is_refused_with_what_would_fit(tmp_path: Path) -> None:
+def test_a_context_that_does_not_fit_is_refused_with_the_largest_that_does(tmp_path: Path) -> None:
     facts = inspect_model(tiny.write(tmp_path / "m.gguf"), context=1 << 34)
     assert not facts.fits
     assert 256 < facts.most_context < 1 << 34
@@ -143,7 +141,7 @@ def test_a_context_too_large_for_the_machine_is_refused_with_what_would_fit(tmp_
     assert inspect_model(tmp_path / "m.gguf", facts.most_context // 2).fits
 
 
-def test_a_model_in_use_is_not_disturbed(tmp_path: Path) -> None:
+def test_inspecting_a_loaded_model_leaves_it_unchanged(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -161,9 +159,9 @@ def test_a_model_in_use_is_not_disturbed(tmp_path: Path) -> None:
     ("metadata", "named"),
     [
         ({"general.type": "adapter", "adapter.type": "lora"}, "is an adapter"),
-        ({"general.type": "mmproj"}, "sees pictures"),
-        ({"general.architecture": "clip", "general.type": None}, "sees pictures"),
-        ({"general.type": "imatrix"}, "make smaller models"),
+        ({"general.type": "mmproj"}, "image or audio encoder"),
+        ({"general.architecture": "clip", "general.type": None}, "image or audio encoder"),
+        ({"general.type": "imatrix"}, "importance matrix"),
         ({"general.architecture": "mamba"}, "'mamba'"),
         ({"general.architecture": None}, "'general.architecture'"),
         ({"llama.feed_forward_length": 77}, "ffn_gate"),
@@ -174,7 +172,9 @@ def test_a_model_in_use_is_not_disturbed(tmp_path: Path) -> None:
         ({"tokenizer.ggml.tokens": [str(number) for number in range(999)]}, "999 tokens"),
     ],
 )
-def test_what_cannot_be_run_is_named(tmp_path: Path, metadata: dict[str, Any], named: str) -> None:
+def test_the_problem_of_an_unsupported_file_is_named(
+    tmp_path: Path, metadata: dict[str, Any], named: str
+) -> None:
     path = tiny.write(tmp_path / "m.gguf", metadata=metadata)
     facts = refused(path)
     assert named in facts.problem
@@ -183,7 +183,7 @@ def test_what_cannot_be_run_is_named(tmp_path: Path, metadata: dict[str, Any], n
         load(path)
 
 
-def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
+def test_a_file_with_only_a_vocabulary_is_refused(tmp_path: Path) -> None:
     reader = gguf.GGUFReader(tiny.write(tmp_path / "m.gguf"))
     writer = gguf.GGUFWriter(tmp_path / "vocabulary.gguf", "llama")
     for field in reader.fields.values():
@@ -196,7 +196,7 @@ def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:
     assert "a vocabulary and no model" in refused(tmp_path / "vocabulary.gguf").problem
 
 
-def test_what_is_no_model_file_is_named(tmp_path: Path) -> None:
+def test_files_that_are_not_gguf_are_refused(tmp_path: Path) -> None:
     (tmp_path / "web.gguf").write_text("<!DOCTYPE html><html>")
     (tmp_path / "empty.gguf").touch()
     assert "web page" in refused(tmp_path / "web.gguf").problem
@@ -205,7 +205,7 @@ def test_what_is_no_model_file_is_named(tmp_path: Path) -> None:
     assert "not a file" in refused(tmp_path).problem
 
 
-def test_a_file_cut_anywhere_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     whole = tiny.write(tmp_path / "m.gguf", layers=1).read_bytes()
     cut = tmp_path / "cut.gguf"
     for length in range(0, len(whole), 997):
@@ -213,12 +213,12 @@ def test_a_file_cut_anywhere_is_refused_in_a_sentence(tmp_path: Path) -> None:
         refused(cut)
 
 
-# --- models that are not here -------------------------------------------------------------------
+# --- models that are not downloaded -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cache", CacheType)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_catalogs_row_is_predicted_as_the_file_is(
+def test_the_prediction_for_a_catalog_entry_equals_that_for_its_file(
     tmp_path: Path, architecture: str, cache: CacheType
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", architecture=architecture, format="Q4_K", layers=3)
@@ -244,7 +244,7 @@ def test_a_catalogs_row_is_predicted_as_the_file_is(
     assert plan.available_bytes == pytest.approx(available_memory(), rel=0.2)
 
 
-def test_a_recipe_counts_as_the_format_it_is_named_for(tmp_path: Path) -> None:
+def test_a_quantization_mix_counts_as_the_format_in_its_name(tmp_path: Path) -> None:
     row = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K", 1 << 30)
     recipe = ModelShape("qwen3", 2, 256, 4, 2, 64, 256, 320, 4_096, "Q4_K_M", 1 << 30)
     assert predict_memory(row).weights_bytes == predict_memory(recipe).weights_bytes

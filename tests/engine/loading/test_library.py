@@ -1,4 +1,4 @@
-"""Names to paths: the models folder, the starter, split models, and what to call a file."""
+"""Installed models: folder, discovery, split models, names to paths, display names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_models_folder_follows_the_home_variable(
     assert models_folder() == tmp_path / "elsewhere" / "data" / "models"
 
 
-def test_installed_models_are_named_with_the_starter_first(folder: Path) -> None:
+def test_installed_models_are_sorted_with_the_starter_first(folder: Path) -> None:
     assert installed_models() == []
     for name in ("zeta.gguf", "Alpha-Q8_0.gguf", starter_path().name, "notes.txt"):
         (folder / name).touch()
@@ -47,7 +47,7 @@ def test_a_split_model_is_listed_once(folder: Path) -> None:
     assert [path.name for path in installed_models()] == ["big-00001-of-00003.gguf"]
 
 
-def test_several_folders_are_looked_through_and_a_missing_one_costs_nothing(
+def test_several_folders_are_searched_and_missing_ones_skipped(
     folder: Path, tmp_path: Path
 ) -> None:
     drive, gone = tmp_path / "drive", tmp_path / "unplugged"
@@ -58,7 +58,7 @@ def test_several_folders_are_looked_through_and_a_missing_one_costs_nothing(
     assert names == ["Other.GGUF", "own.gguf"]
 
 
-def test_a_file_reached_twice_is_listed_once(folder: Path, tmp_path: Path) -> None:
+def test_a_file_reached_through_a_link_is_listed_once(folder: Path, tmp_path: Path) -> None:
     drive = tmp_path / "drive"
     drive.mkdir()
     (own := folder / "model.gguf").touch()
@@ -66,9 +66,7 @@ def test_a_file_reached_twice_is_listed_once(folder: Path, tmp_path: Path) -> No
     assert installed_models([drive, folder, folder.parent]) == [own]
 
 
-def test_links_that_lead_nowhere_or_round_in_circles_do_no_harm(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_broken_links_and_link_loops_are_skipped(folder: Path, tmp_path: Path) -> None:
     (folder / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
     (folder / "round.gguf").symlink_to(folder / "round.gguf")
     (folder / "up").symlink_to(folder.parent)
@@ -84,7 +82,7 @@ def test_hidden_files_and_folders_are_never_listed(folder: Path) -> None:
     assert installed_models() == []
 
 
-def test_a_split_model_consists_of_the_parts_that_are_there(folder: Path) -> None:
+def test_missing_parts_of_a_split_model_are_left_out(folder: Path) -> None:
     parts = [folder / f"big-{part:05}-of-00003.gguf" for part in (1, 2, 3)]
     for path in parts:
         path.touch()
@@ -96,7 +94,7 @@ def test_a_split_model_consists_of_the_parts_that_are_there(folder: Path) -> Non
     assert model_parts(folder / "one.gguf") == [folder / "one.gguf"]
 
 
-def test_a_name_that_claims_countless_parts_is_no_trap(folder: Path) -> None:
+def test_the_number_of_parts_in_a_name_is_bounded(folder: Path) -> None:
     (path := folder / "big-00001-of-99999.gguf").touch()
     assert model_parts(path) == [path]
 
@@ -133,11 +131,11 @@ def test_an_unknown_name_lists_the_known_ones(folder: Path) -> None:
         (".gguf", ".gguf"),
     ],
 )
-def test_a_file_is_called_by_its_name_without_layout(file: str, name: str) -> None:
+def test_the_display_name_is_the_file_name_without_quantization(file: str, name: str) -> None:
     assert model_name(Path(file)) == name
 
 
-def test_a_bundle_brings_its_starter_until_one_is_installed(
+def test_the_bundled_starter_is_used_until_one_is_installed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = starter_path()

@@ -1,4 +1,4 @@
-"""Loading: what is kept of the choices, what is refused before memory is taken, what comes back."""
+"""Model loader: options, refusal before memory is allocated, cancellation, freed memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("cache", CacheType)
-def test_the_type_of_cache_is_kept_and_planned_for(path: Path, cache: CacheType) -> None:
+def test_the_cache_type_is_used_and_planned_for(path: Path, cache: CacheType) -> None:
     loaded = load(path, context=64, cache=cache)
     assert loaded.cache is cache
     session = loaded.new_session()
@@ -32,13 +32,13 @@ def test_the_type_of_cache_is_kept_and_planned_for(path: Path, cache: CacheType)
     assert session.cache_bytes <= loaded.plan.cache_bytes
 
 
-def test_a_smaller_type_of_cache_is_planned_smaller(path: Path) -> None:
+def test_a_smaller_cache_type_reduces_the_planned_memory(path: Path) -> None:
     sizes = [load(path, cache=cache).plan.cache_bytes for cache in CacheType]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
 
 
-def test_a_context_beyond_the_models_own_is_held_when_asked_for(path: Path) -> None:
+def test_a_context_beyond_the_training_context_can_be_requested(path: Path) -> None:
     loaded = load(path, context=1_000)
     assert (loaded.config.context, loaded.plan.context) == (256, 1_000)
     session = loaded.new_session()
@@ -47,19 +47,19 @@ def test_a_context_beyond_the_models_own_is_held_when_asked_for(path: Path) -> N
     assert len(session.tokens) == session.context == 1_000
 
 
-def test_a_context_below_none_is_refused(path: Path) -> None:
+def test_a_negative_context_is_refused(path: Path) -> None:
     with pytest.raises(RequestError, match="-1 tokens"):
         load(path, context=-1)
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_dropped(path: Path) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_the_old_one_is_unloaded(path: Path) -> None:
     dropped: list[str] = []
     with pytest.raises(OutOfMemory, match="tokens needs"):
         load(path, context=1 << 34, before_weights=lambda: dropped.append("the old model"))
     assert dropped == []
 
 
-def test_a_misshapen_tensor_is_refused_before_anything_is_dropped(tmp_path: Path) -> None:
+def test_a_misshapen_tensor_is_refused_before_the_old_model_is_unloaded(tmp_path: Path) -> None:
     faulty = tiny.write(tmp_path / "m.gguf", metadata={"llama.feed_forward_length": 77})
     dropped: list[str] = []
     with pytest.raises(Exception, match="ffn_gate"):
@@ -77,7 +77,7 @@ def test_progress_counts_every_byte_of_the_tensors(path: Path) -> None:
     assert len(seen) == 21
 
 
-def test_a_load_is_cancelled_between_tensors(path: Path) -> None:
+def test_a_load_can_be_cancelled_between_tensors(path: Path) -> None:
     seen: list[int] = []
 
     def checkpoint() -> None:
@@ -89,7 +89,7 @@ def test_a_load_is_cancelled_between_tensors(path: Path) -> None:
     assert len(seen) == 4
 
 
-def test_what_a_file_has_let_go_can_be_read_again(path: Path) -> None:
+def test_dropped_pages_can_be_read_again(path: Path) -> None:
     with GGUFFile.open(path) as file:
         for name in file.tensors:
             before = bytes(file.data(name))
@@ -99,17 +99,17 @@ def test_what_a_file_has_let_go_can_be_read_again(path: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
-def test_dropping_a_model_gives_its_memory_back(model: str, request: pytest.FixtureRequest) -> None:
+def test_unloading_a_model_frees_its_memory(model: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(model)
     give_back_memory()
     before = resident_memory()
-    held = _held_after_an_answer(path)
+    held = _memory_after_an_answer(path)
     give_back_memory()
     assert held - before > 0.9 * path.stat().st_size
     assert resident_memory() - before < 60 * MB
 
 
-def _held_after_an_answer(path: Path) -> int:
+def _memory_after_an_answer(path: Path) -> int:
     loaded = load(path, context=512)
     session = loaded.new_session()
     prompt = loaded.tokenizer.encode("Tell me of the sea.")

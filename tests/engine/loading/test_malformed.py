@@ -1,4 +1,4 @@
-"""Every key and tensor of a model spoilt in turn: it answers sensibly, or says one sentence."""
+"""Damages every key and tensor of a model in turn: it still works or fails with one sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.cli.commands import main
 from engine.gguf.reader import GGUFFile
 
 TINY = ("llama", "gemma3")
-# Cases of the oracle, one of every other kind of block: experts, shared norms, biases, scalings.
+# Oracle cases that cover the other kinds of block: experts, parallel, biases, RoPE scalings.
 OTHERS = (
     "mixtral", "qwen2", "qwen3moe", "gemma", "gemma2", "phi2", "phi3-long", "command-r", "cohere2",
     "starcoder", "starcoder2", "granite", "olmo2", "qwen3-yarn",
@@ -38,7 +38,7 @@ def _wrong_kind(value: Any) -> Any:
 
 
 def _number(instead: float) -> Callable[[Any], Any]:
-    """Replaces numbers that count or measure; leaves others out."""
+    """Replaces numeric values; removes others."""
     return lambda value: instead if type(value) in (int, float) else ...
 
 
@@ -74,7 +74,7 @@ def _stored(name: str) -> bytes:
 
 
 def _misshapen(raw: bytes, name: str, shape: tuple[int, ...]) -> bytes:
-    """The same bytes under another shape that takes as much room."""
+    """The same bytes with another shape of the same size."""
     at = raw.index(_stored(name)) + len(_stored(name)) + 4
     dims = shape[::-1]
     other = (dims[0] - 1,) if len(dims) == 1 else (dims[0] // 2, dims[1] * 2, *dims[2:])
@@ -82,48 +82,48 @@ def _misshapen(raw: bytes, name: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _whole(architecture: str, path: Path) -> Path:
-    """A sound model."""
+    """A valid model."""
     if architecture in TINY:
         return tiny.write(path, architecture=architecture, layers=1)
     return golden_families.write(architecture, path)
 
 
 def _faulty(architecture: str, fault: str, path: Path) -> Iterator[str]:
-    """Write one faulty file after the other; yields what is wrong with it."""
+    """Write one faulty file after another; yields the key or tensor that is wrong."""
     whole = _whole(architecture, path.with_name("whole.gguf"))
     for key, value in _keys(whole).items():
-        spoilt = FAULTS[fault](value)
-        if spoilt is not ...:
-            tiny.rewrite(whole, path, {key: spoilt})
+        faulty = FAULTS[fault](value)
+        if faulty is not ...:
+            tiny.rewrite(whole, path, {key: faulty})
             yield key
 
 
-def _complaint(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `complete` says of a file, "" when it answers; fails on more or less than a sentence."""
+def _error(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The error `complete` prints for a file, "" if it answers; must be exactly one sentence."""
     status = main(["complete", "-m", str(path), "-p", "hello", "-n", "2", "-t", "1"])
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1, said
-    assert status == (1 if said.startswith("tokonoma: ") else 0), said
-    assert len(said) < 500, said
-    return said.strip() if status else ""
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    assert status == (1 if error.startswith("tokonoma: ") else 0), error
+    assert len(error) < 500, error
+    return error.strip() if status else ""
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_spoilt_key_is_harmless_or_told(
+def test_a_faulty_key_is_harmless_or_reported(
     architecture: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "m.gguf"
-    told = {key: _complaint(path, capsys) for key in _faulty(architecture, fault, path)}
-    assert told
-    for key, said in told.items():
-        if said and not key.startswith(("general.", "tokenizer.")):
-            assert key in said or "heads" in said or "widths" in said or "tensor" in said, said
+    errors = {key: _error(path, capsys) for key in _faulty(architecture, fault, path)}
+    assert errors
+    for key, error in errors.items():
+        if error and not key.startswith(("general.", "tokenizer.")):
+            assert key in error or "heads" in error or "widths" in error or "tensor" in error, error
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("fault", ["missing", "misshapen"])
-def test_a_spoilt_tensor_is_named(
+def test_a_faulty_tensor_is_named(
     architecture: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _whole(architecture, tmp_path / "m.gguf")
@@ -131,15 +131,14 @@ def test_a_spoilt_tensor_is_named(
     for name, shape in tensors.items():
         other_name = name[:-1] + name[-1].upper()
         stored, other = _stored(name), _stored(other_name)
-        spoilt = raw.replace(stored, other) if fault == "missing" else _misshapen(raw, name, shape)
-        path.write_bytes(spoilt)
-        said = _complaint(path, capsys)
-        # A head may be missing, its other name may not; and of tensors that may come in one or in
-        # several, what is named is a part.
-        # Elsewhere the gate is a tensor of its own, and so is what goes up.
+        faulty = raw.replace(stored, other) if fault == "missing" else _misshapen(raw, name, shape)
+        path.write_bytes(faulty)
+        error = _error(path, capsys)
+        # Renaming an optional head reports the new name; a tensor that may be fused is reported as
+        # one of its parts. Only phi3 fuses ffn_gate into ffn_up.
         parts = () if "ffn_up" in name and "phi3" not in architecture else _PARTS.get(name, ())
         known = (name, other_name, *parts)
-        assert any(repr(one) in said for one in known), (name, said)
+        assert any(repr(one) in error for one in known), (name, error)
 
 
 @pytest.mark.parametrize("architecture", TINY)
@@ -160,20 +159,20 @@ def test_a_vocabulary_of_another_size_than_the_embedding(
         for key, value in lists.items()
     }
     tiny.write(path, architecture=architecture, layers=1, metadata=longer)
-    said = _complaint(path, capsys)
-    assert said == "" if size < 0 else "token_embd.weight" in said and "rows" in said
+    error = _error(path, capsys)
+    assert error == "" if size < 0 else "token_embd.weight" in error and "rows" in error
 
 
 @pytest.mark.parametrize("key", ["bos", "eos", "unknown"])
 @pytest.mark.parametrize("token", [1 << 31, -1, 100_000])
-def test_a_named_token_outside_the_vocabulary_is_none(
+def test_a_token_id_outside_the_vocabulary_is_ignored(
     key: str, token: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {f"tokenizer.ggml.{key}_token_id": token, "tokenizer.ggml.add_bos_token": True}
-    assert not _complaint(tiny.write(tmp_path / "m.gguf", layers=1, metadata=keys), capsys)
+    assert not _error(tiny.write(tmp_path / "m.gguf", layers=1, metadata=keys), capsys)
 
 
-def test_merges_and_tokens_that_make_no_sense_are_passed_over(
+def test_invalid_merges_and_tokens_are_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", layers=1)
@@ -181,24 +180,24 @@ def test_merges_and_tokens_that_make_no_sense_are_passed_over(
     tokens = [*keys[TOKENS][:-2], keys[TOKENS][5], ""]
     merges = ["no such", "", " ", "nospace", "Ġ", *keys["tokenizer.ggml.merges"], "a b c"]
     tiny.write(path, layers=1, metadata={TOKENS: tokens, "tokenizer.ggml.merges": merges})
-    assert not _complaint(path, capsys)
+    assert not _error(path, capsys)
 
 
-def test_a_context_of_one_token_has_no_room(
+def test_a_context_of_one_token_is_too_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", layers=1, context=1)
-    assert "context holds 1" in _complaint(path, capsys)
+    assert "context holds 1" in _error(path, capsys)
     assert main(["info", "-m", str(path)]) == 0
 
 
-def test_a_template_that_is_no_text_counts_as_none(
+def test_a_chat_template_that_is_not_text_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", layers=1, metadata={"tokenizer.chat_template": [1, 2]})
     assert main(["chat", "-m", str(path), "-p", "hello", "-n", "2"]) == 0
     capsys.readouterr()
     assert main(["info", "-m", str(path), "--json"]) == 0
-    said = capsys.readouterr().out
-    assert '"chat_template": false' in said
-    assert '"template": "built in, ChatML"' in said
+    output = capsys.readouterr().out
+    assert '"chat_template": false' in output
+    assert '"template": "built in, ChatML"' in output

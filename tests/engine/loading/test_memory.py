@@ -1,4 +1,4 @@
-"""Plans of memory: what fits, which context is chosen, and what is said when nothing helps."""
+"""Memory plans: fitting models, the chosen context, and the errors when nothing fits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan(
     )
 
 
-def test_a_model_that_fits_keeps_its_own_context() -> None:
+def test_a_model_that_fits_gets_its_training_context() -> None:
     found = plan()
     assert found.context == found.most_context == 32_768
     assert found.cache_bytes == 32_768 * 100_000
@@ -70,12 +70,12 @@ def test_the_context_is_not_lowered_below_512_tokens() -> None:
     assert not plan(least * 10 // 9 - 1).fits
 
 
-def test_an_odd_context_stops_at_512_too() -> None:
+def test_an_odd_context_is_not_lowered_below_512_tokens() -> None:
     least = 4 * GB + GB // 10 + 512 * 100_000
     assert plan(least * 10 // 9 + 1, model=1_000).context == 512
 
 
-def test_a_model_with_a_short_context_keeps_it() -> None:
+def test_a_training_context_below_512_tokens_is_kept() -> None:
     assert plan(model=128).context == 128
 
 
@@ -88,16 +88,16 @@ def test_weights_that_do_not_fit_are_refused_with_figures() -> None:
     assert plan(2 * GB).most_context == 0
 
 
-def test_a_context_asked_for_is_kept() -> None:
+def test_a_requested_context_is_kept() -> None:
     assert plan(wanted=1_000).context == 1_000
 
 
-def test_a_context_beyond_the_models_own_is_kept_when_asked_for() -> None:
+def test_a_requested_context_beyond_the_training_context_is_kept() -> None:
     found = plan(wanted=16_384, model=8_192)
     assert found.context == found.most_context == 16_384
 
 
-def test_a_context_asked_for_that_does_not_fit_is_refused_with_what_would() -> None:
+def test_a_requested_context_that_does_not_fit_is_refused_with_one_that_does() -> None:
     refused = refusal(plan(6 * GB, wanted=32_768), 32_768)
     assert refused is not None
     assert "A context of 32,768 tokens needs 7.4 GB" in str(refused)
@@ -114,14 +114,14 @@ def test_scratch_that_grows_with_the_context_counts() -> None:
     assert found.most_context == 6_500
 
 
-def test_a_vocabulary_takes_what_its_kind_takes() -> None:
+def test_vocabulary_memory_depends_on_its_kind() -> None:
     byte_level = vocabulary_bytes(49_152, 48_900, sentencepiece=False)
     assert byte_level == pytest.approx(24.5e6, rel=0.05)  # measured on SmolLM2's
     sentencepiece = vocabulary_bytes(262_144, 0, sentencepiece=True)
     assert sentencepiece == pytest.approx(58e6, rel=0.05)  # measured on gemma 3's
 
 
-def test_scratch_grows_with_the_chunk_with_each_width_and_with_attention() -> None:
+def test_scratch_grows_with_chunk_size_widths_and_attention() -> None:
     before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
     assert scratch_bytes(SHAPE, 512, 10_000_000, 0) > before
     assert scratch_bytes(SHAPE, 256, 20_000_000, 0) > before
@@ -130,10 +130,10 @@ def test_scratch_grows_with_the_chunk_with_each_width_and_with_attention() -> No
         assert scratch_bytes(wider, 256, 10_000_000, 0) > before, name
 
 
-def test_a_layers_weights_are_those_of_its_products() -> None:
+def test_layer_weights_count_the_linear_layers() -> None:
     assert SHAPE.layer_weights == 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1_536
 
 
-def test_the_layer_a_cache_holds_twice_while_it_grows_or_is_saved_is_planned_for() -> None:
+def test_scratch_includes_one_cache_layer_that_is_allocated_twice() -> None:
     before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
     assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 5_000_000

@@ -1,4 +1,4 @@
-"""The check of kernels at load: what is wrong is not used, memory stays planned, answers are right."""
+"""Kernel self-check at load: faulty kernels are not used, memory is planned, answers are right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXPERTS = next(name for name in oracle.CASES if "moe" in name)
 
 
 class Kernels:
-    """The table of native kernels, to be spoiled."""
+    """The table of native kernels, for injecting faults."""
 
     def __init__(self) -> None:
         self.table = BACKENDS["cpu"]
@@ -46,12 +46,12 @@ class Kernels:
     def __setitem__(self, key: tuple[str, str], kernel: Callable[..., Any]) -> None:
         self.table[key] = kernel
         with ops.only("cpu"):
-            pass  # which forgets the kernels that were found before
+            pass  # clears the cache of dispatched kernels
 
 
 @pytest.fixture
 def kernels() -> Iterator[Kernels]:
-    """As they were before, after the test."""
+    """The kernel table; restored after the test."""
     kernels = Kernels()
     yield kernels
     for key, kernel in kernels.before.items():
@@ -71,7 +71,7 @@ def decoder_logits(decoder: Decoder, file: GGUFFile) -> Tensor:
 
 
 def near(found: Tensor, wanted: Tensor) -> bool:
-    """As near as products of 8-bit activations come to those of floats."""
+    """Whether logits agree within the error of 8-bit activations."""
     return float((found - wanted).abs().max()) < 0.1 * float(wanted.abs().max())
 
 
@@ -83,14 +83,14 @@ def written(name: str, path: Path) -> Path:
 
 
 def checked(file: GGUFFile) -> tuple[Faults, Decoder, Weights]:
-    """The check of a model that has no vocabulary."""
+    """Run the check on a model without a vocabulary."""
     build, config = identify(file)
     weights = Weights(file)
     decoder = build(file, weights, config.context)
     return find_faults(config, decoder, weights), decoder, weights
 
 
-def spoil_products(kernels: Kernels, format: str, factor: float) -> None:
+def break_products(kernels: Kernels, format: str, factor: float) -> None:
     right = kernels["linear", format]
 
     def wrong(x: Tensor, weight: Weight) -> Tensor:
@@ -100,7 +100,7 @@ def spoil_products(kernels: Kernels, format: str, factor: float) -> None:
     kernels["linear", format] = wrong
 
 
-def spoil_packing(kernels: Kernels, format: str, stored: bytes) -> None:
+def break_packing(kernels: Kernels, format: str, stored: bytes) -> None:
     """Pack the weight whose bytes in the file are `stored` with its rows in another order."""
     right = kernels["prepare", format]
 
@@ -112,11 +112,11 @@ def spoil_packing(kernels: Kernels, format: str, stored: bytes) -> None:
     kernels["prepare", format] = wrong
 
 
-# --- what is sound ------------------------------------------------------------------------------
+# --- correct kernels ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format", ["Q4_K", "Q1_0", "F16"])
-def test_sound_kernels_are_kept(format: str, tmp_path: Path) -> None:
+def test_correct_kernels_stay_in_use(format: str, tmp_path: Path) -> None:
     model = load(tiny.write(tmp_path / "m.gguf", format=format))
     assert model.slow == ()
     assert "reference" not in model.kernels.values()
@@ -124,21 +124,21 @@ def test_sound_kernels_are_kept(format: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(oracle.CASES))
-def test_no_architecture_is_suspected(name: str, tmp_path: Path) -> None:
-    """Whatever its parts are called in the file: fused, tied, experts, positions."""
+def test_correct_kernels_pass_for_every_architecture(name: str, tmp_path: Path) -> None:
+    """With fused tensors, tied heads, experts and learned positions."""
     with GGUFFile.open(written(name, tmp_path / "m.gguf")) as file:
         assert checked(file)[0].errors == {}
 
 
-# --- kernels that are wrong ---------------------------------------------------------------------
+# --- faulty kernels -----------------------------------------------------------------------------
 
 
-def test_a_product_that_is_wrong_is_not_used(
+def test_a_faulty_matrix_product_is_not_used(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0")
     wanted = logits(load(path))
-    spoil_products(kernels, "Q4_0", 1.1)
+    break_products(kernels, "Q4_0", 1.1)
     model = load(path)
     assert "linear on Q4_0 is wrong" in caplog.text
     assert model.slow == (SlowPart(SlowReason.WRONG_KERNEL, "linear Q4_0"),)
@@ -147,18 +147,18 @@ def test_a_product_that_is_wrong_is_not_used(
     assert near(logits(model), wanted)
 
 
-def test_weights_that_are_packed_wrongly_are_found(
+def test_wrongly_packed_weights_are_detected(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q8_0")
     with GGUFFile.open(path) as file:
-        spoil_packing(kernels, "Q8_0", bytes(file.data("token_embd.weight")))
+        break_packing(kernels, "Q8_0", bytes(file.data("token_embd.weight")))
     assert SlowPart(SlowReason.WRONG_KERNEL, "embed Q8_0") in load(path).slow
     assert "embed on Q8_0 is wrong" in caplog.text
 
 
 @pytest.mark.parametrize("layer", [0, 3, 6])
-def test_first_middle_and_last_layer_are_tried(
+def test_first_middle_and_last_layer_are_checked(
     layer: int,
     kernels: Kernels,
     tmp_path: Path,
@@ -166,12 +166,12 @@ def test_first_middle_and_last_layer_are_tried(
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q8_0", layers=7)
     with GGUFFile.open(path) as file:
-        spoil_packing(kernels, "Q8_0", bytes(file.data(f"blk.{layer}.ffn_up.weight")))
+        break_packing(kernels, "Q8_0", bytes(file.data(f"blk.{layer}.ffn_up.weight")))
     assert SlowPart(SlowReason.WRONG_KERNEL, "linear Q8_0") in load(path).slow
     assert "linear on Q8_0 is wrong" in caplog.text
 
 
-def test_experts_are_tried(
+def test_experts_are_checked(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All are packed wrongly, so it does not matter which of them the tokens pass."""
@@ -196,7 +196,7 @@ def test_experts_are_tried(
 
 
 @pytest.mark.parametrize("op", ["rms_norm", "rope", "attention", "gated"])
-def test_other_ops_are_tried_too(
+def test_ops_without_weights_are_checked(
     op: str,
     kernels: Kernels,
     tmp_path: Path,
@@ -219,13 +219,13 @@ def test_other_ops_are_tried_too(
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_a_recorded_program_that_is_wrong_is_not_used(
+def test_a_faulty_recorded_program_is_not_used(
     layer: int,
     kernels: Kernels,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its ops one by one are right, so no kernel is to blame, and they are what runs."""
+    """Op by op the results are right, so no kernel is at fault and the model runs op by op."""
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0", layers=3)
     wanted = logits(load(path))
     right = kernels["record", "F32"]
@@ -248,15 +248,15 @@ def test_a_recorded_program_that_is_wrong_is_not_used(
 # --- memory -------------------------------------------------------------------------------------
 
 
-def held(model: LoadedModel) -> int:
-    """Bytes of the weights of all products, as they are held."""
+def weight_bytes(model: LoadedModel) -> int:
+    """Bytes of the weights of all linear layers in memory."""
     blocks = sum(block.size_bytes for block in model.decoder.blocks)
     return blocks + model.decoder.embedding.size_bytes + model.decoder.head.weight.size_bytes
 
 
 @pytest.fixture
 def one_bit(tmp_path: Path) -> Path:
-    """A model of which floats would be 28 times as large."""
+    """A 1-bit model, which would be 28 times as large in float32."""
     return tiny.write(
         tmp_path / "m.gguf", format="Q1_0", hidden=1024, ffn=4096, layers=4, vocabulary=20_000
     )
@@ -266,15 +266,15 @@ def test_decoded_weights_are_planned_for(
     one_bit: Path, kernels: Kernels, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = load(one_bit, context=64)
-    spoil_products(kernels, "Q1_0", 1.1)
+    break_products(kernels, "Q1_0", 1.1)
     model = load(one_bit, context=64)
     assert model.plan.context == before.plan.context
-    assert held(model) > 20 * held(before)
-    assert held(model) <= model.plan.weights_bytes
+    assert weight_bytes(model) > 20 * weight_bytes(before)
+    assert weight_bytes(model) <= model.plan.weights_bytes
     assert model.plan.fits
 
 
-def test_what_does_not_fit_decoded_is_held_as_the_file_has_it(
+def test_weights_that_do_not_fit_decoded_stay_in_the_file_format(
     one_bit: Path,
     kernels: Kernels,
     monkeypatch: pytest.MonkeyPatch,
@@ -284,14 +284,14 @@ def test_what_does_not_fit_decoded_is_held_as_the_file_has_it(
     wanted = logits(before)
     free = int(1.3 * before.plan.total_bytes) + ops.DECODING_BYTES
     monkeypatch.setattr("engine.loading.preflight.available_memory", lambda: free)
-    spoil_products(kernels, "Q1_0", 1.1)
+    break_products(kernels, "Q1_0", 1.1)
     model = load(one_bit, context=64)
-    assert held(model) <= model.plan.weights_bytes <= 1.1 * before.plan.weights_bytes
+    assert weight_bytes(model) <= model.plan.weights_bytes <= 1.1 * before.plan.weights_bytes
     assert model.plan.total_bytes <= 0.9 * free
     assert near(logits(model), wanted)
 
 
-def test_what_does_not_fit_at_all_is_refused_in_a_sentence(
+def test_weights_that_do_not_fit_in_any_storage_are_refused(
     one_bit: Path,
     kernels: Kernels,
     monkeypatch: pytest.MonkeyPatch,
@@ -301,12 +301,12 @@ def test_what_does_not_fit_at_all_is_refused_in_a_sentence(
     monkeypatch.setattr(
         "engine.loading.preflight.available_memory", lambda: int(needed / 0.9) + 1000
     )
-    spoil_products(kernels, "Q1_0", 1.1)
+    break_products(kernels, "Q1_0", 1.1)
     with pytest.raises(OutOfMemory, match="GB of memory are free"):
         load(one_bit, context=64)
 
 
-def test_only_weights_of_the_format_are_read_again(
+def test_only_weights_of_the_faulty_format_are_read_again(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", format="Q4_0")
@@ -321,7 +321,7 @@ def test_only_weights_of_the_format_are_read_again(
         kernels["prepare", format] = counted
     load(path)
     once = prepared.count("F32")
-    spoil_products(kernels, "Q4_0", 1.1)
+    break_products(kernels, "Q4_0", 1.1)
     prepared.clear()
     load(path)
     assert prepared.count("F32") == once
@@ -340,10 +340,10 @@ def test_attention_on_the_reference_is_planned_for(
 # --- models loaded later ------------------------------------------------------------------------
 
 
-def test_another_format_is_recorded_after_one_was_refused(
+def test_another_format_is_recorded_after_one_failed_the_check(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoil_products(kernels, "Q4_0", 1.1)
+    break_products(kernels, "Q4_0", 1.1)
     refused = load(tiny.write(tmp_path / "a.gguf", format="Q4_0"))
     other = load(tiny.write(tmp_path / "b.gguf", format="Q8_0"))
     assert other.slow == ()
@@ -351,7 +351,7 @@ def test_another_format_is_recorded_after_one_was_refused(
     assert not refused.new_session().is_recorded
 
 
-def test_a_model_is_not_judged_by_another_ones_check(
+def test_each_model_is_checked_separately(
     kernels: Kernels, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A kernel may be wrong for one shape only."""
@@ -369,7 +369,7 @@ def test_a_model_is_not_judged_by_another_ones_check(
     assert near(logits(refused), logits(sound))
 
 
-def test_watching_ends_with_the_block() -> None:
+def test_the_checker_is_removed_at_the_end_of_the_block() -> None:
     seen: list[str] = []
     with ops.watched(lambda op, operands, result: seen.append(op)):
         ops.softcap(torch.ones(3), 2.0)

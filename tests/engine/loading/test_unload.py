@@ -1,4 +1,4 @@
-"""What an unload gives back, through the whole engine: measured, and told as measured."""
+"""Unload through the whole engine: freed memory, measured and reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDS = (ModelLoaded, ModelUnloaded, Finished, Failed)
 
 
 class Asked:
-    """An engine whose commands are carried out one by one."""
+    """An engine that runs one command at a time."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[Event] = queue.Queue()
@@ -38,7 +38,7 @@ class Asked:
         self.engine.start()
 
     def __call__(self, command: Command) -> Event:
-        """Send a command; the event that ends it."""
+        """Send a command; returns its final event."""
         self.engine.send(command)
         while not isinstance(event := self._events.get(timeout=120), ENDS):
             pass
@@ -53,7 +53,7 @@ def ask() -> Iterator[Asked]:
 
 
 @pytest.mark.real
-def test_an_unload_leaves_as_much_memory_as_before(ask: Asked, starter_model: Path) -> None:
+def test_an_unload_frees_the_memory_of_the_model(ask: Asked, starter_model: Path) -> None:
     question = (Turn(Role.USER, "Name three colours."),)
     before = ask(UnloadModel(1))
     assert isinstance(before, ModelUnloaded)
@@ -70,12 +70,12 @@ def test_an_unload_leaves_as_much_memory_as_before(ask: Asked, starter_model: Pa
 
 
 @pytest.mark.real
-def test_loading_again_and_again_leaves_nothing_behind(ask: Asked, starter_model: Path) -> None:
+def test_repeated_loads_do_not_leak_memory(ask: Asked, starter_model: Path) -> None:
     left: list[int] = []
     for request in range(1, 13, 2):
         assert isinstance(ask(LoadModel(request, starter_model, context=512)), ModelLoaded)
         unloaded = ask(UnloadModel(request + 1))
         assert isinstance(unloaded, ModelUnloaded)
         left.append(unloaded.resident_bytes)
-    # Keeping one vocabulary each time would make more than 100 MB of it.
+    # Leaking one vocabulary per load would exceed 100 MB.
     assert left[-1] - left[0] < 60 * MB

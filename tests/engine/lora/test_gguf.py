@@ -1,4 +1,4 @@
-"""GGUF adapters: every way they are written, and every way they are wrong."""
+"""GGUF adapters: all variants of valid files, and errors for faulty ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def halves(
 
 
 def refused(file: Path, base: BaseModel, *words: str) -> EngineError:
-    """The error a file is refused with: one sentence that holds `words`, and a remedy."""
+    """The error for a file, checked to be one sentence with `words`, and a remedy."""
     with pytest.raises(AdapterError) as caught:
         load_adapter(file, base)
     for word in words:
@@ -80,7 +80,7 @@ def test_each_pair_has_its_own_rank(base: BaseModel, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {"adapter.lora.alpha": 0.0}])
-def test_without_alpha_the_product_is_taken_as_it_is(
+def test_without_alpha_the_scale_is_one(
     keys: dict[str, float], base: BaseModel, tmp_path: Path
 ) -> None:
     found = load_adapter(tiny_lora.write_gguf(tmp_path / "a.gguf", halves(), metadata=keys), base)
@@ -88,10 +88,10 @@ def test_without_alpha_the_product_is_taken_as_it_is(
 
 
 @pytest.mark.parametrize("stated", ["lora", "adapter.lora"])
-def test_oxillamas_keys_are_read_and_its_rank_is_not_trusted(
+def test_oxillamas_keys_are_read_except_its_rank(
     stated: str, base: BaseModel, tmp_path: Path
 ) -> None:
-    """It divides alpha by the key's rank, or by 8 where there is none; the tensors have 4."""
+    """OxiLLaMa divides alpha by the stated rank, default 8; the tensors have rank 4."""
     keys = {
         "general.type": None,
         "adapter.type": None,
@@ -102,10 +102,10 @@ def test_oxillamas_keys_are_read_and_its_rank_is_not_trusted(
     found = load_adapter(tiny_lora.write_gguf(tmp_path / "a.gguf", halves(), metadata=keys), base)
     assert found.pairs[Q].scale == 16 / 4
     assert len(found.notes) == 1
-    assert f"'{stated}.r' says 8" in found.notes[0]
+    assert f"'{stated}.r' is 8" in found.notes[0]
 
 
-def test_the_embedding_is_stored_turned_around(path: Path, base: BaseModel, tmp_path: Path) -> None:
+def test_the_embeddings_factors_are_transposed(path: Path, base: BaseModel, tmp_path: Path) -> None:
     pairs = tiny_lora.pairs_for(path, rank=3, targets=("token_embd",))
     file = tiny_lora.write_gguf(tmp_path / "a.gguf", tiny_lora.stored(pairs))
     with GGUFFile.open(file) as opened:
@@ -119,7 +119,7 @@ def test_the_embedding_is_stored_turned_around(path: Path, base: BaseModel, tmp_
 
 
 @pytest.mark.parametrize("format", ["F16", "BF16", "Q8_0", "Q4_0", "Q5_1"])
-def test_halves_may_be_of_any_format(format: str, tmp_path: Path) -> None:
+def test_halves_may_have_any_weight_format(format: str, tmp_path: Path) -> None:
     """Rows of b are as long as the rank, so that quantized ones are possible from 32 on."""
     path = tiny.write(tmp_path / "m.gguf")
     with GGUFFile.open(path) as file:
@@ -135,7 +135,7 @@ def test_halves_may_be_of_any_format(format: str, tmp_path: Path) -> None:
             assert error <= {"F16": 1e-6, "BF16": 1e-5, "Q8_0": 1e-4}.get(format, 0.02)
 
 
-def test_a_matrix_of_rank_one_may_have_lost_its_row(base: BaseModel, tmp_path: Path) -> None:
+def test_a_rank_1_matrix_may_be_stored_as_a_vector(base: BaseModel, tmp_path: Path) -> None:
     """ggml's own writer drops dimensions of 1 at the end."""
     tensors = halves(rank=1)
     row = tensors[f"{Q}.lora_a"]
@@ -144,17 +144,17 @@ def test_a_matrix_of_rank_one_may_have_lost_its_row(base: BaseModel, tmp_path: P
     assert np.array_equal(found.pairs[Q].a.numpy(), row)
 
 
-def test_norms_are_left_out_and_that_is_said(base: BaseModel, tmp_path: Path) -> None:
+def test_norm_tensors_are_ignored_with_a_note(base: BaseModel, tmp_path: Path) -> None:
     tensors = halves() | {"blk.0.attn_norm.weight": np.ones(64, np.float32)}
     found = load_adapter(tiny_lora.write_gguf(tmp_path / "a.gguf", tensors), base)
     assert list(found.pairs) == [Q]
     assert "'blk.0.attn_norm.weight'" in found.notes[0]
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
-def test_a_model_is_no_adapter(path: Path, base: BaseModel) -> None:
+def test_a_model_file_is_refused(path: Path, base: BaseModel) -> None:
     error = refused(path, base, "tiny.gguf", "a complete model", "not an adapter")
     assert "Open" in error.remedy
 
@@ -172,7 +172,7 @@ def test_a_model_is_no_adapter(path: Path, base: BaseModel) -> None:
         ({"general.type": 3}, ["general.type"]),
     ],
 )
-def test_other_kinds_are_named(
+def test_unsupported_keys_are_named(
     keys: dict[str, object], words: list[str], base: BaseModel, tmp_path: Path
 ) -> None:
     file = tiny_lora.write_gguf(tmp_path / "a.gguf", halves(), metadata=keys)
@@ -212,7 +212,7 @@ def test_tensors_that_do_not_fit_are_named(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("half", ["lora_a", "lora_b"])
-def test_values_that_are_no_numbers_are_refused(
+def test_nan_and_infinity_are_refused(
     value: float, half: str, base: BaseModel, tmp_path: Path
 ) -> None:
     tensors = halves()
@@ -220,8 +220,8 @@ def test_values_that_are_no_numbers_are_refused(
     refused(tiny_lora.write_gguf(tmp_path / "a.gguf", tensors), base, Q, "finite")
 
 
-def test_large_values_are_numbers(base: BaseModel, tmp_path: Path) -> None:
-    """Their sum is infinite although none of them is."""
+def test_large_finite_values_are_accepted(base: BaseModel, tmp_path: Path) -> None:
+    """Their sum overflows although every value is finite."""
     tensors = halves()
     tensors[f"{Q}.lora_a"][:2] = 3e38
     assert load_adapter(tiny_lora.write_gguf(tmp_path / "a.gguf", tensors), base).rank == 4
@@ -237,7 +237,7 @@ def test_large_values_are_numbers(base: BaseModel, tmp_path: Path) -> None:
         (b"GGUF\3\0\0\0" + b"\xff" * 16, "claims"),
     ],
 )
-def test_a_file_of_another_kind_is_named(
+def test_other_file_formats_are_named(
     content: bytes, word: str, base: BaseModel, tmp_path: Path
 ) -> None:
     file = tmp_path / "a.gguf"
@@ -245,12 +245,12 @@ def test_a_file_of_another_kind_is_named(
     refused(file, base, word)
 
 
-def test_a_file_that_is_not_there_is_named(base: BaseModel, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(base: BaseModel, tmp_path: Path) -> None:
     refused(tmp_path / "gone.gguf", base, "gone.gguf")
 
 
-def test_an_adapter_in_parts_is_named(base: BaseModel, tmp_path: Path) -> None:
-    """One hash stands for an adapter, so it is one file."""
+def test_a_split_adapter_is_refused(base: BaseModel, tmp_path: Path) -> None:
+    """An adapter is identified by the hash of one file."""
     for part, tensors in enumerate((halves(), halves(UP, rows=128))):
         keys = {"split.count": 2, "split.no": part, "split.tensors.count": 4}
         file = tmp_path / f"a-0000{part + 1}-of-00002.gguf"
@@ -258,13 +258,13 @@ def test_an_adapter_in_parts_is_named(base: BaseModel, tmp_path: Path) -> None:
     refused(file, base, "2 parts")
 
 
-def test_an_adapter_that_is_cut_short_is_named(path: Path, base: BaseModel, tmp_path: Path) -> None:
+def test_a_truncated_adapter_is_refused(path: Path, base: BaseModel, tmp_path: Path) -> None:
     file = tiny_lora.write(tmp_path / "a.gguf", path)
     file.write_bytes(file.read_bytes()[:-100])
     refused(file, base, "ends at byte")
 
 
-def test_a_type_this_version_lacks_is_named(path: Path, base: BaseModel, tmp_path: Path) -> None:
+def test_an_unsupported_weight_format_is_named(path: Path, base: BaseModel, tmp_path: Path) -> None:
     file = tiny_lora.write(tmp_path / "a.gguf", path, rank=1)
     stored = bytearray(file.read_bytes())
     place = stored.index(b"lora_a") + 6 + 4 + 16
@@ -277,7 +277,7 @@ def test_a_type_this_version_lacks_is_named(path: Path, base: BaseModel, tmp_pat
 def test_an_adapter_larger_than_memory_is_refused_before_it_is_read(
     base: BaseModel, tmp_path: Path
 ) -> None:
-    """Two halves of a rank that only a sparse file can hold."""
+    """Two halves of a huge rank, in a sparse file."""
     from gguf import GGUFWriter
     from gguf.constants import GGMLQuantizationType
 
@@ -300,10 +300,10 @@ def test_an_adapter_larger_than_memory_is_refused_before_it_is_read(
 
 
 @given(st.data())
-def test_damage_is_refused_or_harmless(
+def test_a_damaged_file_loads_or_is_refused(
     path: Path, base: BaseModel, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Any bytes of the header changed, or the end cut off: an adapter or a sentence, never more."""
+    """Random changes to the header or truncation give an adapter or an error of one sentence."""
     folder = tmp_path_factory.mktemp("damage")
     file = tiny_lora.write(folder / "a.gguf", path, targets=("attn_q",))
     stored = bytearray(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Adapters against llama.cpp applying the same files: recorded on the starter model and tiny ones.
+"""Adapters against llama.cpp with the same files, recorded on the starter model and tiny ones.
 
 The starter model's figures contain what llama.cpp loses by rounding activations to eight bits, with
 an adapter as without; the tiny models are in float32 on both sides and so nearly agree.
@@ -27,7 +27,7 @@ TINY = [case.name for case in CASES.values() if case.model != "starter"]
 
 @pytest.fixture(autouse=True, scope="module")
 def exact() -> Iterator[None]:
-    """On the reference: what native kernels round has gates of its own."""
+    """Use the reference backend; native kernels have separate gates."""
     with ops.only("reference"):
         yield
 
@@ -94,7 +94,7 @@ def test_tiny_models_with_adapters_agree_with_llamacpp(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].rank])
-def test_the_recorded_adapters_are_no_trifles(name: str) -> None:
-    """Each changes what llama.cpp itself says far more than the two differ."""
+def test_the_recorded_adapters_have_a_large_effect(name: str) -> None:
+    """Each changes llama.cpp's output far more than the two implementations differ."""
     facts = golden_lora.recorded()[0]["cases"][name]
     assert facts["effect"]["mean_kl"] >= 10 * abs(facts["figures"]["mean_kl"])

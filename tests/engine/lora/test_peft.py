@@ -1,4 +1,4 @@
-"""PEFT folders: against the peft library, and everything about them that is refused."""
+"""PEFT folders: equality with the peft library, and errors for unsupported or faulty ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def base_of(path: Path) -> BaseModel:
 
 @pytest.fixture
 def folder(path: Path, tmp_path: Path) -> Path:
-    """A sound folder of rank 4 and alpha 8 on queries and gates."""
+    """A valid folder of rank 4 and alpha 8 on queries and gates."""
     pairs = tiny_lora.pairs_for(path, targets=("attn_q", "ffn_gate"))
     return tiny_lora.write_peft(tmp_path / "poet", pairs, heads=HEADS)
 
@@ -58,7 +58,7 @@ def change_config(folder: Path, **keys: Any) -> None:
 
 
 def change_tensors(folder: Path, **changes: Any) -> None:
-    """Replace or add tensors by the end of their names; None takes one away."""
+    """Replace or add tensors by the end of their names; None removes one."""
     file = folder / "adapter_model.safetensors"
     tensors = load_file(file)
     for name, value in changes.items():
@@ -70,7 +70,7 @@ def change_tensors(folder: Path, **changes: Any) -> None:
 
 
 def refused(place: Path, base: BaseModel, *words: str) -> EngineError:
-    """The error a folder is refused with: one sentence that holds `words`, and a remedy."""
+    """The error for a folder, checked to be one sentence with `words`, and a remedy."""
     with pytest.raises(AdapterError) as caught:
         load_adapter(place, base)
     for word in words:
@@ -97,20 +97,20 @@ def test_logits_equal_the_peft_library(name: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         hidden = decoder.hidden(torch.from_numpy(state["tokens"]), cache, stack=stack)
         found = decoder.logits(hidden, stack=stack).numpy()
-    assert np.abs(found - state["logits"]).max() <= 1e-4  # the issue's gate is 1e-3
+    assert np.abs(found - state["logits"]).max() <= 1e-4  # required: 1e-3
     assert adapter.rank == max(pair.rank for pair in adapter.pairs.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(oracle_peft.CASES))
-def test_recorded_logits_are_what_peft_says_today(name: str) -> None:
+def test_recorded_logits_equal_the_installed_peft(name: str) -> None:
     live, kept = oracle_peft.run_peft(oracle_peft.CASES[name]), oracle_peft.recorded(name)
     assert np.array_equal(live["tokens"], kept["tokens"])
     assert np.abs(live["logits"] - kept["logits"]).max() <= 1e-4
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3"])
-def test_a_folder_and_a_gguf_file_of_one_training_are_the_same(kind: str, tmp_path: Path) -> None:
+def test_a_folder_and_its_gguf_conversion_are_equal(kind: str, tmp_path: Path) -> None:
     model = tiny.write(tmp_path / "m.gguf", architecture=kind)
     base = base_of(model)
     targets = (*tiny_lora.EVERY, "token_embd", "output")
@@ -197,7 +197,7 @@ def test_a_rank_that_contradicts_the_tensors_is_noted(folder: Path, base: BaseMo
     ],
 )
 @pytest.mark.parametrize("end", [".weight", ".default.weight"])
-def test_modules_are_found_under_every_usual_name(
+def test_modules_are_found_under_every_common_prefix(
     stem: str, end: str, folder: Path, base: BaseModel
 ) -> None:
     file = folder / "adapter_model.safetensors"
@@ -209,9 +209,7 @@ def test_modules_are_found_under_every_usual_name(
     assert len(load_adapter(folder, base).pairs) == 4
 
 
-def test_the_base_models_own_tensors_are_left_out_and_that_is_said(
-    folder: Path, base: BaseModel
-) -> None:
+def test_copies_of_base_weights_are_ignored_with_a_note(folder: Path, base: BaseModel) -> None:
     key = "base_model.model.model.embed_tokens.base_layer.weight"
     change_tensors(folder, **{key: torch.zeros(4, 4)})
     found = load_adapter(folder, base)
@@ -219,7 +217,7 @@ def test_the_base_models_own_tensors_are_left_out_and_that_is_said(
     assert "embed_tokens.base_layer" in found.notes[0]
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -265,7 +263,7 @@ def test_the_base_models_own_tensors_are_left_out_and_that_is_said(
         ("rank_pattern", 7),
     ],
 )
-def test_what_is_no_plain_lora_is_refused_by_its_key(
+def test_unsupported_features_are_refused_by_key(
     key: str, value: object, folder: Path, base: BaseModel
 ) -> None:
     change_config(folder, **{key: value})
@@ -273,7 +271,7 @@ def test_what_is_no_plain_lora_is_refused_by_its_key(
 
 
 @pytest.mark.parametrize("value", ["gaussian", "eva", "orthogonal", True, False, None])
-def test_beginnings_that_leave_the_base_alone_are_read(
+def test_initializations_that_keep_the_base_weights_are_accepted(
     value: object, folder: Path, base: BaseModel
 ) -> None:
     change_config(folder, init_lora_weights=value, loftq_config={}, lora_dropout=0.1)
@@ -300,7 +298,7 @@ def test_a_missing_alpha_is_named(folder: Path, base: BaseModel) -> None:
         (b" " * (2 << 20), "larger"),
     ],
 )
-def test_a_configuration_that_is_none_is_named(
+def test_an_invalid_configuration_file_is_named(
     content: bytes, word: str, folder: Path, base: BaseModel
 ) -> None:
     (folder / "adapter_config.json").write_bytes(content)
@@ -316,23 +314,23 @@ def test_pickled_weights_are_never_opened(given_file: str, folder: Path, base: B
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
-def test_a_folder_that_lacks_a_file_is_named(name: str, folder: Path, base: BaseModel) -> None:
+def test_a_missing_file_of_a_folder_is_named(name: str, folder: Path, base: BaseModel) -> None:
     (folder / name).unlink()
     refused(folder, base, "'poet'", f"'{name}'")
     for file in ("adapter_config.json", "adapter_model.safetensors"):
         refused(folder / file, base, f"'{name}'")
 
 
-def test_an_empty_folder_is_no_adapter(tmp_path: Path, base: BaseModel) -> None:
+def test_an_empty_folder_is_refused(tmp_path: Path, base: BaseModel) -> None:
     refused(tmp_path, base, "not an adapter")
 
 
-def test_a_safetensors_file_of_another_name_is_no_adapter(tmp_path: Path, base: BaseModel) -> None:
+def test_a_safetensors_file_of_another_name_is_refused(tmp_path: Path, base: BaseModel) -> None:
     save_file({"x": torch.zeros(2)}, tmp_path / "model.safetensors")
     refused(tmp_path / "model.safetensors", base, "'model.safetensors'")
 
 
-def test_halves_that_do_not_fit_are_named(folder: Path, base: BaseModel) -> None:
+def test_invalid_halves_are_named(folder: Path, base: BaseModel) -> None:
     a = f"{STEM}.0.self_attn.q_proj.lora_A.weight"
     for value, words in (
         (torch.zeros(4, 63), ["'blk.0.attn_q.weight'", "[64, 63]", "[64, 64]"]),
@@ -356,7 +354,7 @@ def test_a_pair_of_rank_zero_is_named(folder: Path, base: BaseModel) -> None:
     refused(folder, base, "'blk.0.attn_q.weight'", "rank 0")
 
 
-def test_the_base_a_folder_names_is_in_the_remedy(folder: Path, base: BaseModel) -> None:
+def test_the_remedy_names_the_folders_base_model(folder: Path, base: BaseModel) -> None:
     change_tensors(folder, **{f"{STEM}.0.self_attn.q_proj.lora_A.weight": torch.zeros(4, 9)})
     assert "somebody/tiny" in refused(folder, base).remedy
 
@@ -378,14 +376,14 @@ def test_the_base_a_folder_names_is_in_the_remedy(folder: Path, base: BaseModel)
         "\n\x1b[31m",
     ],
 )
-def test_a_tensor_without_a_place_is_named(key: str, folder: Path, base: BaseModel) -> None:
+def test_a_tensor_of_an_unknown_module_is_named(key: str, folder: Path, base: BaseModel) -> None:
     change_tensors(
         folder, **{key: torch.zeros(4, 64), key.replace("_A.", "_B."): torch.zeros(64, 4)}
     )
     refused(folder, base, "'")
 
 
-def test_the_same_half_twice_is_named(folder: Path, base: BaseModel) -> None:
+def test_a_duplicate_half_is_named(folder: Path, base: BaseModel) -> None:
     key = "base_model.model.layers.0.self_attn.q_proj.lora_A.weight"
     change_tensors(folder, **{key: torch.zeros(4, 64)})
     refused(folder, base, "same half")
@@ -396,17 +394,17 @@ def test_an_adapter_without_pairs_is_named(folder: Path, base: BaseModel) -> Non
     refused(folder, base, "no LoRA pairs")
 
 
-def test_a_family_without_names_is_refused(folder: Path, base: BaseModel) -> None:
+def test_an_architecture_without_module_names_is_refused(folder: Path, base: BaseModel) -> None:
     other = BaseModel("mamba", base.heads, base.kv_heads, base.shapes)
     error = refused(folder, other, "'mamba'")
     assert "GGUF" in error.remedy
 
 
 @given(st.data())
-def test_damage_is_refused_or_harmless(
+def test_a_damaged_folder_loads_or_is_refused(
     path: Path, base: BaseModel, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Bytes of either file changed or cut off: an adapter or a sentence, never more."""
+    """Random changes to either file or truncation give an adapter or an error of one sentence."""
     folder = tiny_lora.write_peft(
         tmp_path_factory.mktemp("damage") / "p", tiny_lora.pairs_for(path, targets=("attn_q",))
     )

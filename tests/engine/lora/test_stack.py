@@ -1,4 +1,4 @@
-"""Stacks of adapters: what they do to answers, and that they do nothing else."""
+"""LoRA stacks: effect on logits, keys, strengths, and unchanged base weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = (*tiny_lora.EVERY, "token_embd", "output")
 
 @pytest.fixture(autouse=True, scope="module")
 def exact() -> Iterator[None]:
-    """On the reference: what native kernels round has gates of its own."""
+    """Use the reference backend; native kernels have separate gates."""
     with ops.only("reference"):
         yield
 
@@ -47,7 +47,7 @@ def run(
     tokens: Sequence[int] = TOKENS,
     pieces: Sequence[int] = (),
 ) -> torch.Tensor:
-    """Logits [T, V] after each of `tokens`, read in pieces of the given lengths."""
+    """Logits [T, V] after each of `tokens`, prefilled in chunks of the given lengths."""
     attention = decoder.blocks[0].attention
     kv_heads = attention.key.weight.shape[0] // attention.head_width
     cache = Cache(len(decoder.blocks), kv_heads, attention.head_width, 512)
@@ -88,16 +88,16 @@ def test_strength_zero_and_none_agree_bit_for_bit(architecture: str, tmp_path: P
 def test_an_adapter_equals_merged_weights(
     architecture: str, strength: float, tmp_path: Path
 ) -> None:
-    """All kinds of matrices at once, the embedding and an untied head among them."""
+    """On all kinds of matrices at once, including the embedding and an untied head."""
     path, decoder = model(tmp_path, architecture)
     one, pairs = adapter(tmp_path, path, decoder, rank=4, alpha=8.0, targets=ALL)
     by_hand = merged.merge(decoder, merged.change((pairs, strength * 8.0 / 4)))
     expected, found = run(by_hand), run(decoder, Stack([(one, strength)]))
     assert float((found - expected).abs().max()) <= 1e-4
-    assert float((found - run(decoder)).abs().max()) >= 0.5  # the adapter is no trifle
+    assert float((found - run(decoder)).abs().max()) >= 0.5  # the adapter has a large effect
 
 
-def test_an_adapter_of_a_tied_head_changes_the_head_alone(tmp_path: Path) -> None:
+def test_an_adapter_of_a_tied_head_does_not_change_the_embedding(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf", architecture="qwen3", tied=True)
     decoder = open_session(path).model
     random = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def test_an_adapter_of_a_tied_head_changes_the_head_alone(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_stack_equals_the_sum_of_its_adapters(architecture: str, tmp_path: Path) -> None:
-    """Three of different ranks and alphas, on matrices some of which they share."""
+    """Three adapters of different ranks and alphas, on overlapping sets of matrices."""
     path, decoder = model(tmp_path, architecture)
     first, one = adapter(tmp_path, path, decoder, seed=1, rank=4, alpha=8.0)
     second, two = adapter(tmp_path, path, decoder, seed=2, rank=16, alpha=16.0, targets=("attn_q",))
@@ -128,7 +128,7 @@ def test_a_stack_equals_the_sum_of_its_adapters(architecture: str, tmp_path: Pat
     assert float((run(decoder, stack) - expected).abs().max()) <= 1e-4
 
 
-def test_reading_in_pieces_equals_reading_at_once(tmp_path: Path) -> None:
+def test_chunked_prefill_with_adapters_equals_one_prefill(tmp_path: Path) -> None:
     path, decoder = model(tmp_path, "gemma3")
     stack = Stack([(adapter(tmp_path, path, decoder, targets=ALL)[0], 1.0)])
     whole = run(decoder, stack)
@@ -137,7 +137,7 @@ def test_reading_in_pieces_equals_reading_at_once(tmp_path: Path) -> None:
 
 
 def test_order_and_splitting_change_no_bit_and_no_key(tmp_path: Path) -> None:
-    """The changes add up: a conversation need not be read again because a row was dragged."""
+    """Reordering adapters in the panel must not invalidate the KV cache."""
     path, decoder = model(tmp_path)
     one, two, three = (
         adapter(tmp_path, path, decoder, seed=seed, rank=seed + 2)[0] for seed in range(3)
@@ -154,7 +154,7 @@ def test_order_and_splitting_change_no_bit_and_no_key(tmp_path: Path) -> None:
         assert torch.equal(run(decoder, other), expected)
 
 
-def test_a_key_tells_every_effect_apart(tmp_path: Path) -> None:
+def test_keys_differ_for_different_effects(tmp_path: Path) -> None:
     path, decoder = model(tmp_path)
     one, two = (adapter(tmp_path, path, decoder, seed=seed)[0] for seed in range(2))
     stacks = [
@@ -175,7 +175,7 @@ def test_a_key_tells_every_effect_apart(tmp_path: Path) -> None:
 
 
 def test_a_key_is_the_same_for_another_copy_of_the_file(tmp_path: Path) -> None:
-    """So that a snapshot finds its stack again after a restart, wherever the file lies."""
+    """A snapshot then matches its stack after a restart, even if the file was moved."""
     path, decoder = model(tmp_path)
     file = tiny_lora.write(tmp_path / "one.gguf", path)
     copy = tmp_path / "elsewhere.gguf"
@@ -187,7 +187,7 @@ def test_a_key_is_the_same_for_another_copy_of_the_file(tmp_path: Path) -> None:
     assert together.key == ""
 
 
-def test_a_key_knows_the_scale_a_folder_keeps_beside_its_tensors(tmp_path: Path) -> None:
+def test_a_key_depends_on_the_scale_in_the_folders_configuration(tmp_path: Path) -> None:
     path, decoder = model(tmp_path)
     pairs = tiny_lora.pairs_for(path)
     folders = [
@@ -219,7 +219,7 @@ def test_a_strength_outside_the_range_is_refused(strength: float, tmp_path: Path
 
 
 @pytest.mark.parametrize("format", ["F16", "Q4_0", "Q8_0", "Q4_K"])
-def test_base_weights_stay_as_they_are_in_every_format(format: str, tmp_path: Path) -> None:
+def test_base_weights_are_not_modified_in_any_format(format: str, tmp_path: Path) -> None:
     path, decoder = model(tmp_path, format=format)
 
     def digest() -> str:
@@ -236,7 +236,7 @@ def test_base_weights_stay_as_they_are_in_every_format(format: str, tmp_path: Pa
     assert torch.equal(run(decoder), plain)
 
 
-def test_fifty_loads_and_toggles_leave_no_tensor_behind(tmp_path: Path) -> None:
+def test_fifty_loads_and_toggles_leak_no_tensors(tmp_path: Path) -> None:
     path, decoder = model(tmp_path)
     files = [tiny_lora.write(tmp_path / f"{seed}.gguf", path, seed=seed) for seed in range(2)]
 
@@ -255,7 +255,7 @@ def test_fifty_loads_and_toggles_leave_no_tensor_behind(tmp_path: Path) -> None:
     assert tensors() == before
 
 
-def test_a_lone_adapter_is_not_copied_and_a_stack_says_what_it_holds(tmp_path: Path) -> None:
+def test_a_single_adapter_is_not_copied_and_the_stack_reports_its_size(tmp_path: Path) -> None:
     path, decoder = model(tmp_path)
     one, two = (adapter(tmp_path, path, decoder, seed=seed)[0] for seed in range(2))
     assert Stack().size_bytes == 0
@@ -265,7 +265,7 @@ def test_a_lone_adapter_is_not_copied_and_a_stack_says_what_it_holds(tmp_path: P
     assert one.size_bytes == 4 * sum(a.size + b.size for a, b in tiny_lora.pairs_for(path).values())
 
 
-def test_loading_looks_at_cancel(tmp_path: Path) -> None:
+def test_loading_can_be_cancelled(tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 

@@ -1,4 +1,4 @@
-"""Panics of the `tokenizers` library are refusals in one sentence, at load and at any later text."""
+"""Panics of the `tokenizers` library become ModelFileError, at load and when encoding."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from engine.tokenizer.tokenizer import Tokenizer
 from hostile_vocabulary import hostile
 
 
-def test_a_table_that_panics_at_every_text_is_refused_when_it_is_read() -> None:
+def test_a_vocabulary_that_panics_on_every_text_is_refused_at_load() -> None:
     with pytest.raises(ModelFileError, match=r"^bad\.json .*index out of bounds") as refused:
         read(hostile(bytes(4)), "bad.json")
     assert refused.value.remedy
 
 
-def test_a_table_that_panics_at_some_texts_is_refused_at_these() -> None:
-    """Its trie has places for the bytes of ASCII alone."""
+def test_a_vocabulary_that_panics_on_some_texts_fails_on_these() -> None:
+    """Its trie has entries for ASCII bytes only."""
     table = (512).to_bytes(4, "little") + bytes(512)
     tokenizer = Tokenizer(*read(hostile(table), "bad.json"))
     assert tokenizer.encode("aa")

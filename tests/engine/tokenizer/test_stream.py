@@ -1,4 +1,4 @@
-"""The stream of one reply: whole characters only, nothing lost, bytes of no character shown."""
+"""Incremental detokenizer: whole characters only, no loss, U+FFFD for invalid bytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def streamed(pieces: list[bytes]) -> list[str]:
     return [*(stream.push(token) for token in range(len(pieces))), stream.flush()]
 
 
-def test_a_character_split_over_tokens_comes_with_its_last_byte() -> None:
+def test_a_character_split_over_tokens_is_returned_with_its_last_byte() -> None:
     assert streamed([b"\xf0\x9f", b"\x98", b"\x81!"]) == ["", "", "😁!", ""]
 
 
-def test_every_push_gives_what_is_complete() -> None:
+def test_every_push_returns_the_complete_characters() -> None:
     assert streamed([b"a\xe6", b"\x97\xa5b", b"c"]) == ["a", "日b", "c", ""]
 
 
@@ -32,7 +32,7 @@ def test_every_push_gives_what_is_complete() -> None:
         ([b"\xed\xa0\x80"], "\ufffd" * 3),
     ],
 )
-def test_bytes_of_no_character_become_a_replacement(pieces: list[bytes], text: str) -> None:
+def test_invalid_bytes_become_replacement_characters(pieces: list[bytes], text: str) -> None:
     assert "".join(streamed(pieces)) == text
 
 
@@ -44,7 +44,7 @@ def test_a_stream_can_be_used_again_after_flush() -> None:
 
 
 @given(st.text(), st.lists(st.integers(1, 5)))
-def test_any_cut_of_any_text_comes_back_whole(text: str, cuts: list[int]) -> None:
+def test_text_cut_anywhere_is_restored(text: str, cuts: list[int]) -> None:
     data = text.encode()
     pieces: list[bytes] = []
     for cut in cuts:
@@ -57,5 +57,5 @@ def test_any_cut_of_any_text_comes_back_whole(text: str, cuts: list[int]) -> Non
 
 
 @given(st.lists(st.binary(max_size=4), max_size=20))
-def test_any_bytes_come_as_the_whole_would(pieces: list[bytes]) -> None:
+def test_any_bytes_decode_as_in_one_piece(pieces: list[bytes]) -> None:
     assert "".join(streamed(pieces)) == b"".join(pieces).decode("utf-8", "replace")

@@ -123,7 +123,7 @@ def test_real_models_give_the_recorded_ids(
 
 
 @pytest.mark.real
-def test_real_models_end_where_they_should(starter_model: Path, gemma_model: Path) -> None:
+def test_real_models_have_the_right_end_tokens(starter_model: Path, gemma_model: Path) -> None:
     starter, gemma = model_tokenizer(starter_model), model_tokenizer(gemma_model)
     assert set(texts(starter, sorted(starter.end_tokens))) == {
         "<|endoftext|>", "<|im_end|>", "<reponame>"
@@ -133,11 +133,11 @@ def test_real_models_end_where_they_should(starter_model: Path, gemma_model: Pat
     assert (gemma.bos, gemma.eos, gemma.size) == (2, 1, 262_144)
 
 
-# --- text and back ------------------------------------------------------------------------------
+# --- round trips --------------------------------------------------------------------------------
 
 
 @given(st.text())
-def test_any_text_survives_bytes_and_merges(text: str) -> None:
+def test_any_text_round_trips_through_byte_level_bpe(text: str) -> None:
     tokenizer = byte_level(["a b", "Ġ ab", "ã ģ"], pre="qwen2")
     ids = tokenizer.encode(text, parse_special=False)
     stream = tokenizer.stream()
@@ -147,37 +147,37 @@ def test_any_text_survives_bytes_and_merges(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_characters=[SPACE], exclude_categories=["Cs"])))
-def test_any_text_survives_scores_and_byte_fallback(text: str) -> None:
+def test_any_text_round_trips_through_sentencepiece(text: str) -> None:
     tokenizer = sentencepiece({SPACE: -1.0, "a": -2.0, "b": -3.0, "ab": -4.0, f"{SPACE}a": -5.0})
     assert tokenizer.decode(tokenizer.encode(text, parse_special=False)) == text
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "\ud800\ud800"])
-def test_lone_surrogates_count_as_replacement_characters(text: str) -> None:
+def test_lone_surrogates_become_replacement_characters(text: str) -> None:
     as_replaced = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
     for tokenizer in (byte_level([]), sentencepiece({SPACE: -1.0})):
         assert tokenizer.encode(text) == tokenizer.encode(as_replaced)
 
 
-def test_surrogate_pairs_count_as_their_character() -> None:
+def test_surrogate_pairs_become_their_character() -> None:
     tokenizer = byte_level([])
     assert tokenizer.encode("\ud83d\ude01") == tokenizer.encode("😁")
 
 
-def test_nul_is_a_character_like_any_other() -> None:
+def test_nul_round_trips() -> None:
     assert byte_level([]).decode(byte_level([]).encode("a\0b")) == "a\0b"
     tokenizer = sentencepiece({SPACE: -1.0})
     assert texts(tokenizer, tokenizer.encode("\0", add_special=False)) == [" ", "\0"]
 
 
-def test_ids_outside_the_vocabulary_show_nothing() -> None:
+def test_ids_outside_the_vocabulary_decode_to_nothing() -> None:
     tokenizer = byte_level([])
     assert tokenizer.piece(-1) == tokenizer.piece(tokenizer.size) == b""
     assert not tokenizer.is_control(tokenizer.size)
     assert tokenizer.decode([tokenizer.size, -5]) == ""
 
 
-def test_control_tokens_are_left_out_unless_asked_for() -> None:
+def test_control_tokens_are_decoded_only_on_request() -> None:
     tokenizer = byte_level([], {"<|im_end|>": 3, "<think>": 4})
     ids = tokenizer.encode("a<|im_end|><think>b")
     assert tokenizer.decode(ids) == "a<think>b"
@@ -196,18 +196,18 @@ def test_the_best_score_merges_first() -> None:
     assert texts(tokenizer, tokenizer.encode("abc", add_special=False)) == ["a", "bc"]
 
 
-def test_of_equal_scores_the_leftmost_merges_first() -> None:
+def test_equal_scores_merge_leftmost_first() -> None:
     tokenizer = sentencepiece({"a": 0, "aa": -1.0, "aaa": -1.0}, add_space_prefix=False)
     assert texts(tokenizer, tokenizer.encode("aaaaaaa", add_special=False)) == ["aaa", "aaa", "a"]
 
 
-def test_a_pair_whose_left_half_was_taken_is_not_merged() -> None:
+def test_a_pair_with_an_already_merged_half_is_skipped() -> None:
     scored = {"a": 0, "b": 0, "ba": -1.0, "aa": -2.0, "aaaa": -3.0, "baa": -9.0}
     tokenizer = sentencepiece(scored, add_space_prefix=False)
     assert texts(tokenizer, tokenizer.encode("baaaa", add_special=False)) == ["ba", "aa", "a"]
 
 
-def test_characters_nobody_knows_become_bytes_but_may_still_merge() -> None:
+def test_unknown_characters_fall_back_to_bytes_after_merging() -> None:
     tokenizer = sentencepiece({"é": -1.0, "x日": -2.0}, add_space_prefix=False)
     assert texts(tokenizer, tokenizer.encode("x日é", add_special=False)) == ["x日", "é"]
     assert tokenizer.encode("日", add_special=False) == [3 + byte for byte in "日".encode()]
@@ -217,11 +217,11 @@ def test_missing_byte_tokens_become_the_unknown_token() -> None:
     tokenizer = Tokenizer.from_metadata(
         keys(model="llama", tokens=["<unk>", "a"], token_type=[2, 1])
     )
-    # The space in front is three bytes, é two.
+    # The prepended space is three bytes, é two.
     assert tokenizer.encode("aé", add_special=False) == [0, 0, 0, 1, 0, 0]
 
 
-def test_a_space_goes_first_and_after_special_tokens() -> None:
+def test_a_space_is_prepended_at_the_start_and_after_special_tokens() -> None:
     scored = {SPACE: -1.0, "a": -2.0, f"{SPACE}a": -3.0}
     tokenizer = sentencepiece(scored, {"<|im_end|>": 3})
     ids = tokenizer.encode("a a<|im_end|>a", add_special=False)
@@ -242,13 +242,13 @@ def test_a_token_with_a_space_inside_is_found_across_words() -> None:
 # --- byte level ---------------------------------------------------------------------------------
 
 
-def test_merges_go_by_rank_and_stay_inside_words() -> None:
+def test_merges_are_applied_by_rank_within_words() -> None:
     tokenizer = byte_level(["b c", "a b", "Ġ a"])
     ids = tokenizer.encode("abc ab a1a")
     assert texts(tokenizer, ids) == ["a", "bc", " ", "ab", " a", "1", "a"]
 
 
-def test_whole_words_are_taken_when_the_rule_says_so() -> None:
+def test_whole_words_are_not_merged_if_the_rule_ignores_merges() -> None:
     merges = ["a b", "c d"]
     tokens = [*"abcd", "ab", "cd", "abcd"]
     made = keys(model="gpt2", tokens=tokens, merges=merges, bos_token_id=0)
@@ -259,14 +259,14 @@ def test_whole_words_are_taken_when_the_rule_says_so() -> None:
     assert (llama3.add_bos, gpt2.add_bos) == (True, False)
 
 
-def test_bytes_without_a_token_are_dropped_and_part_their_neighbours() -> None:
+def test_bytes_without_a_token_are_dropped_and_block_merges() -> None:
     tokenizer = Tokenizer.from_metadata(
         keys(model="gpt2", pre="gpt-2", tokens=["a", "b", "ab"], merges=["a b"])
     )
     assert texts(tokenizer, tokenizer.encode("abxaxb")) == ["ab", "a", "b"]
 
 
-def test_merges_of_tokens_that_are_not_there_are_passed_over() -> None:
+def test_merges_of_missing_tokens_are_ignored() -> None:
     tokenizer = Tokenizer.from_metadata(
         keys(model="gpt2", pre="gpt-2", tokens=["a", "b"], merges=["a b", "x y", "nonsense", ""])
     )
@@ -284,7 +284,7 @@ def test_merges_of_tokens_that_are_not_there_are_passed_over() -> None:
         ("gpt-4o", "camelCase's", ["camel", "Case's"]),
     ],
 )
-def test_pre_tokenizers_cut_words_as_named(pre: str, text: str, words: list[str]) -> None:
+def test_pre_tokenizers_split_words(pre: str, text: str, words: list[str]) -> None:
     made = sorted({word for word in words if len(word) > 1}, key=len)
     merges: list[str] = []
     for word in made:
@@ -303,20 +303,20 @@ def test_control_texts_are_plain_text_unless_parsed() -> None:
     assert len(tokenizer.encode("a<|im_end|>", parse_special=False)) == 11
 
 
-def test_user_defined_texts_are_always_tokens_and_the_longest_wins() -> None:
+def test_user_defined_texts_are_always_tokens_longest_first() -> None:
     tokenizer = byte_level([], {"--": 4, "----": 4})
     for parse in (True, False):
         ids = tokenizer.encode("-------", parse_special=parse)
         assert texts(tokenizer, ids) == ["----", "--", "-"]
 
 
-def test_well_known_end_texts_count_whatever_their_kind() -> None:
+def test_well_known_end_tokens_end_a_reply_whatever_their_type() -> None:
     tokenizer = byte_level([], {"<|eot_id|>": 1, "<end_of_turn>": 4, "<other>": 3})
     assert texts(tokenizer, sorted(tokenizer.end_tokens)) == ["<|eot_id|>", "<end_of_turn>"]
     assert all(tokenizer.is_control(token) for token in tokenizer.end_tokens)
 
 
-def test_end_tokens_named_by_key_count() -> None:
+def test_end_tokens_named_by_key_end_a_reply() -> None:
     special = {"<x>": 3, "<y>": 3, "<z>": 3}
     plain = byte_level([], special)
     x, y, z = (plain.token_id(text) for text in special)
@@ -325,7 +325,7 @@ def test_end_tokens_named_by_key_count() -> None:
     assert tokenizer.eos == x
 
 
-def test_the_strike_tag_ends_nothing_unless_it_is_a_control_token() -> None:
+def test_the_html_strike_tag_ends_a_reply_only_as_a_control_token() -> None:
     shown = byte_level([], {"</s>": 4})
     stop = byte_level([], {"</s>": 3})
     assert not shown.end_tokens
@@ -333,14 +333,14 @@ def test_the_strike_tag_ends_nothing_unless_it_is_a_control_token() -> None:
     assert stop.end_tokens == {stop.token_id("</s>")}
 
 
-def test_a_vocabulary_with_channels_goes_on_after_end() -> None:
+def test_end_closes_only_a_message_in_vocabularies_with_channels() -> None:
     special = {"<|end|>": 3, "<|return|>": 3, "<|call|>": 3, "<|channel|>": 3}
     tokenizer = byte_level([], special)
     assert texts(tokenizer, sorted(tokenizer.end_tokens)) == ["<|return|>", "<|call|>"]
     assert not tokenizer.is_control(tokenizer.token_id("<|channel|>") or 0)
 
 
-def test_begin_and_end_tokens_are_added_as_the_file_asks() -> None:
+def test_bos_and_eos_are_added_as_the_file_specifies() -> None:
     special = {"<b>": 3, "<e>": 3}
     plain = byte_level([], special)
     named = {"bos_token_id": plain.token_id("<b>"), "eos_token_id": plain.token_id("<e>")}
@@ -353,12 +353,12 @@ def test_begin_and_end_tokens_are_added_as_the_file_asks() -> None:
 
 
 @pytest.mark.parametrize("named", [{"bos_token_id": 4_294_967_295}, {"eos_token_id": 99_999}])
-def test_ids_out_of_range_mean_there_is_none(named: dict[str, int]) -> None:
+def test_token_ids_out_of_range_count_as_missing(named: dict[str, int]) -> None:
     tokenizer = byte_level([], None, **named)
     assert (tokenizer.bos, tokenizer.eos) == (None, None)
 
 
-# --- lists of any kind, and bad files -----------------------------------------------------------
+# --- array types and malformed metadata ---------------------------------------------------------
 
 
 def test_metadata_may_hold_arrays_and_tuples() -> None:
@@ -403,13 +403,13 @@ def test_a_bad_key_is_named(changed: dict[str, object], key: str) -> None:
 
 
 @pytest.mark.parametrize("named", [{"model": "bert"}, {"model": "gpt2", "pre": "klingon"}])
-def test_an_unknown_kind_is_named(named: dict[str, str]) -> None:
+def test_an_unknown_kind_of_vocabulary_is_named(named: dict[str, str]) -> None:
     with pytest.raises(UnsupportedModel, match=r"bert|klingon") as caught:
         Tokenizer.from_metadata(keys(tokens=["a"], merges=[], **named))
     assert caught.value.remedy
 
 
-def test_empty_and_repeated_token_texts_do_no_harm() -> None:
+def test_empty_and_duplicate_token_texts_are_accepted() -> None:
     tokenizer = Tokenizer.from_metadata(
         keys(model="gpt2", pre="gpt-2", tokens=["a", "", "a", "b"], merges=[])
     )

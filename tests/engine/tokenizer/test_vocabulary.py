@@ -1,4 +1,4 @@
-"""Vocabularies from tokenizer.json: the library's own ids, the order of places, and refusals."""
+"""Vocabularies from tokenizer.json: ids equal to the library's, lookup order, and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPACE = "▁"
 
 
 def merged_bytes() -> LibraryTokenizer:
-    """The vocabulary of tiny models, as the library has it."""
+    """The vocabulary of tiny models, as a tokenizer of the library."""
     keys = tiny.bpe("llama")
     tokens: list[str] = keys["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in keys["tokenizer.ggml.merges"]]
@@ -47,7 +47,7 @@ def merged_bytes() -> LibraryTokenizer:
 
 
 def pieces(scheme: str = "") -> LibraryTokenizer:
-    """Pieces with a fallback to bytes; `scheme` is a Metaspace's, "" the normalizer of old."""
+    """BPE with byte fallback; `scheme` is that of Metaspace, "" the older normalizer."""
     words = ["he", "ll", f"{SPACE}he", "hell", "hello", f"{SPACE}hello", f"{SPACE}{SPACE}"]
     letters = [SPACE, "h", "e", "l", "o", "é"]
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{n:02X}>" for n in range(256)), *letters, *words]
@@ -97,17 +97,17 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-def peculiar() -> LibraryTokenizer:
-    """Merged bytes beside which every habit an added token can have is found, and overlaps."""
+def with_options() -> LibraryTokenizer:
+    """Byte-level BPE with overlapping added tokens of all matching options."""
     library = LibraryTokenizer.from_str(merged_bytes().to_str())
-    for text, habit in HABITS.items():
-        library.add_special_tokens([AddedToken(text, **({"normalized": False} | habit))])
+    for text, options in OPTIONS.items():
+        library.add_special_tokens([AddedToken(text, **({"normalized": False} | options))])
     for text in ("<|im_start|><|", "<to", "ol>", "\n\n", "  "):
         library.add_tokens([AddedToken(text, normalized=text == "<to")])
     return library
 
 
-HABITS = {
+OPTIONS = {
     "<before>": {"lstrip": True},
     "<after>": {"rstrip": True},
     "<around>": {"lstrip": True, "rstrip": True},
@@ -115,9 +115,9 @@ HABITS = {
     "word": {"single_word": True, "lstrip": True},
     "<late>": {"normalized": True, "lstrip": True},
 }
-PECULIAR = peculiar()
-OUR_PECULIAR = Tokenizer(*read(PECULIAR.to_str(), "peculiar"))
-# All that counts as space or as part of a word, and what only seems to.
+WITH_OPTIONS = with_options()
+OURS_WITH_OPTIONS = Tokenizer(*read(WITH_OPTIONS.to_str(), "options"))
+# Characters that count as whitespace or as part of a word, and similar ones that do not.
 TOUCHING = " \t\n\v\f\r\x1c\x1f\x85\xa0\u1680\u2003\u2028\u202f\u205f\u3000\u200b\u180e\ufeff" + (
     "a_é你7²①Ⅷⓐ🄰\u0301\u0903\u20dd\u200c\u200d‿-.ª٣"
 )
@@ -128,33 +128,33 @@ TOUCHING = " \t\n\v\f\r\x1c\x1f\x85\xa0\u1680\u2003\u2028\u202f\u205f\u3000\u200
 
 @pytest.mark.parametrize("name", LIBRARIES)
 @given(text=TEXTS)
-def test_any_text_gets_the_librarys_ids(name: str, text: str) -> None:
+def test_any_text_has_the_same_ids_as_in_the_library(name: str, text: str) -> None:
     library, ours = LIBRARIES[name], OURS[name]
     ids = library.encode(text).ids
     assert ours.encode(text) == ids
     assert ours.decode(ids) == library.decode(ids, skip_special_tokens=True)
 
 
-@given(st.lists(st.sampled_from([*HABITS, *TOUCHING, *CONTROLS, "<tool>", "  "])).map("".join))
-def test_added_tokens_keep_the_habits_they_have_in_the_library(text: str) -> None:
-    assert OUR_PECULIAR.encode(text) == PECULIAR.encode(text).ids
+@given(st.lists(st.sampled_from([*OPTIONS, *TOUCHING, *CONTROLS, "<tool>", "  "])).map("".join))
+def test_options_of_added_tokens_work_as_in_the_library(text: str) -> None:
+    assert OURS_WITH_OPTIONS.encode(text) == WITH_OPTIONS.encode(text).ids
 
 
-def test_every_character_touches_an_added_token_as_in_the_library() -> None:
-    for left, between, right in product(("", *HABITS), TOUCHING, ("", *HABITS)):
+def test_options_treat_every_adjacent_character_as_in_the_library() -> None:
+    for left, between, right in product(("", *OPTIONS), TOUCHING, ("", *OPTIONS)):
         text = f"{left}{between}{right}"
-        assert OUR_PECULIAR.encode(text) == PECULIAR.encode(text).ids, text
+        assert OURS_WITH_OPTIONS.encode(text) == WITH_OPTIONS.encode(text).ids, text
 
 
 @pytest.mark.parametrize("kind", [SpecialTokens, AddedTokens])
-def test_a_token_without_text_is_found_nowhere(kind: Any) -> None:
-    habits = {} if kind is AddedTokens else frozenset[int]()
-    tokens = kind([("", 5), ("ab", 6)], [("", 7)], habits)
+def test_a_special_token_without_text_is_never_matched(kind: Any) -> None:
+    options = {} if kind is AddedTokens else frozenset[int]()
+    tokens = kind([("", 5), ("ab", 6)], [("", 7)], options)
     assert tokens.split("xaby", parse_control=True) == ["x", 6, "y"]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_a_control_text_somebody_types_stays_text(name: str) -> None:
+def test_control_text_typed_by_the_user_stays_text(name: str) -> None:
     ours = OURS[name]
     for text in (*CONTROLS, "</s>", "<|end|>"):
         assert not any(
@@ -162,14 +162,14 @@ def test_a_control_text_somebody_types_stays_text(name: str) -> None:
         )
 
 
-def test_begin_and_end_follow_the_file_and_its_config() -> None:
+def test_bos_and_eos_follow_the_file_and_its_config() -> None:
     ours = OURS["pieces"]
     assert (ours.bos, ours.add_bos, ours.eos, ours.add_eos) == (1, True, None, False)
     assert ours.end_tokens == {2, ours.token_id("<|end|>")}
     config = json.dumps({"eos_token": {"content": "</s>"}, "bos_token": "<s>"})
-    keys, words = read(LIBRARIES["pieces"].to_str(), "it", config)
-    assert Tokenizer(keys, words).eos == 2
-    assert 2 in Tokenizer(keys, words).end_tokens
+    keys, subwords = read(LIBRARIES["pieces"].to_str(), "it", config)
+    assert Tokenizer(keys, subwords).eos == 2
+    assert 2 in Tokenizer(keys, subwords).end_tokens
 
 
 def test_the_same_vocabulary_in_ggmls_keys_gives_the_same_ids() -> None:
@@ -181,24 +181,24 @@ def test_the_same_vocabulary_in_ggmls_keys_gives_the_same_ids() -> None:
         assert ours.encode(text, add_special=False) == theirs.encode(text, add_special=False)
 
 
-# --- where it is looked for ---------------------------------------------------------------------
+# --- lookup order -------------------------------------------------------------------------------
 
 
 def ids_of(path: Path, named: Path | None = None) -> tuple[str, int]:
-    """Where the vocabulary of a model comes from, and how many tokens it has."""
+    """The source of a model's vocabulary and its number of tokens."""
     with GGUFFile.open(path) as file:
         found = find(file, named)
         return found.origin, found.tokenizer().size
 
 
 def other(count: int) -> str:
-    """A vocabulary of so many tokens more than the usual one."""
+    """A vocabulary with `count` more tokens than usual."""
     library = merged_bytes()
     library.add_tokens([f"<more {n}>" for n in range(count)])
     return library.to_str()
 
 
-def test_the_first_of_the_places_counts(tmp_path: Path) -> None:
+def test_the_vocabulary_is_looked_up_in_order(tmp_path: Path) -> None:
     usual = LIBRARIES["bytes"].get_vocab_size()
     named = tmp_path / "named"
     named.mkdir()
@@ -216,7 +216,7 @@ def test_the_first_of_the_places_counts(tmp_path: Path) -> None:
         assert ids_of(bare, path) == (str(named / "tokenizer.json"), usual + 1)
 
 
-def test_a_model_answers_the_same_with_either(
+def test_metadata_and_tokenizer_json_give_the_same_ids(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     library = merged_bytes()
@@ -244,7 +244,7 @@ def test_a_model_answers_the_same_with_either(
     assert model.vocabulary.endswith("bare.tokenizer.json")
 
 
-# --- refusals -----------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 def described(**changed: Any) -> str:
@@ -262,17 +262,17 @@ def model_with(**changed: Any) -> str:
         ("[" * 100_000, ModelFileError, "not JSON"),
         ("[1]", ModelFileError, "not a JSON object"),
         ("{}", ModelFileError, "no 'model'"),
-        (model_with(vocab=[1, 2]), ModelFileError, "vocabulary is not one"),
-        (model_with(vocab={"a": -1}), ModelFileError, "vocabulary is not one"),
-        (model_with(vocab={"a": 1 << 40}), ModelFileError, "vocabulary is not one"),
-        (model_with(vocab={"a": True}), ModelFileError, "vocabulary is not one"),
+        (model_with(vocab=[1, 2]), ModelFileError, "vocabulary is malformed"),
+        (model_with(vocab={"a": -1}), ModelFileError, "vocabulary is malformed"),
+        (model_with(vocab={"a": 1 << 40}), ModelFileError, "vocabulary is malformed"),
+        (model_with(vocab={"a": True}), ModelFileError, "vocabulary is malformed"),
         (model_with(vocab={}, unk_token=None), ModelFileError, "tokenizers library|empty"),
         (model_with(merges=[["no", "such"]]), ModelFileError, "tokenizers library"),
         (model_with(type="WordPiece"), UnsupportedModel, "WordPiece"),
         (described(added_tokens=[{"id": "x"}]), ModelFileError, "added tokens"),
         (described(added_tokens=7), ModelFileError, "added tokens"),
-        (described(normalizer=None, decoder=None), UnsupportedModel, "another kind"),
-        (described(normalizer={"type": "Nonsense"}), EngineError, "tokenizers library|kind"),
+        (described(normalizer=None, decoder=None), UnsupportedModel, "neither byte-level"),
+        (described(normalizer={"type": "Nonsense"}), EngineError, "tokenizers library|neither"),
         (
             described(pre_tokenizer={"type": "Split", "pattern": {"Regex": "("}}),
             EngineError,
@@ -280,7 +280,7 @@ def model_with(**changed: Any) -> str:
         ),
     ],
 )
-def test_a_damaged_vocabulary_is_told_in_one_sentence(
+def test_a_damaged_vocabulary_is_refused_in_one_sentence(
     text: str, error: type[EngineError], words: str, tmp_path: Path
 ) -> None:
     model = tiny.write(tmp_path / "m.gguf", tokenizer=None)
@@ -292,7 +292,7 @@ def test_a_damaged_vocabulary_is_told_in_one_sentence(
     assert caught.value.remedy
 
 
-def test_one_of_another_model_is_refused(
+def test_a_vocabulary_of_another_model_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tiny.write(tmp_path / "m.gguf", vocabulary=310)
@@ -305,7 +305,7 @@ def test_one_of_another_model_is_refused(
     assert said.count("\n") == 1
 
 
-def test_no_vocabulary_and_none_that_can_be_read(tmp_path: Path) -> None:
+def test_missing_and_unreadable_vocabularies_are_refused(tmp_path: Path) -> None:
     model = tiny.write(tmp_path / "m.gguf", tokenizer=None)
     with pytest.raises(ModelFileError, match=r"no tokenizer.ggml.model") as caught:
         ids_of(model)
