@@ -1,9 +1,9 @@
-"""Logits to the next token: penalties, then a list of filters, then one draw.
+"""Sampler: logits to the next token, by penalties, a chain of filters and one random draw.
 
-The order is the field's: penalties, top-k, typical, top-p, min-p, temperature. Each filter takes
-and returns candidates, so each can be tested on four numbers. Sorting a vocabulary of 150,000 takes
-longer than a small model takes for a token, so the filters are handed no more of it than the first
-of them could keep.
+The usual order: penalties, top-k, typical, top-p, min-p, temperature. Each filter takes and
+returns candidates, so each can be tested on four numbers. Sorting a vocabulary of 150,000 takes
+longer than a small model's decode step, so the chain starts from only those tokens that the first
+filter could keep.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from torch import Tensor
 from engine.errors import ModelFileError, RequestError
 from engine.messages import Sampling
 
-# Below this the best token is certain to far more digits than a float has, and dividing overflows.
-_COLDEST = 1e-6
+# Below this temperature sampling is greedy: the division overflows, and the best token's
+# probability is 1 in float32.
+_GREEDY_BELOW = 1e-6
 
-_ROWS = 64  # of a vocabulary folded up, whose columns' largest logits bound the k-th largest
-_REACHES = (2, 4, 6, 8, 10, 12, 16)  # below the best logit, where a nucleus is looked for in turn
-_SLACK = 1e-4  # room for rounding where the exact filter follows
-_MANY = 4096  # candidates from which on a draw by one random number is the faster one
+_FOLD_ROWS = 64  # the vocabulary as [64, columns]: column maxima bound the k-th largest logit
+_NUCLEUS_MARGINS = (2, 4, 6, 8, 10, 12, 16)  # below the best logit, tried in turn for the nucleus
+_ROUNDING_MARGIN = 1e-4  # for a preselection before the exact filter
+_CUMSUM_FROM = 4096  # candidates from which on inverting the cumulative sum beats multinomial
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -34,21 +35,21 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Tokens still in the draw, most likely first; in any order where no filter follows."""
+    """Tokens that may be drawn, most likely first; in any order if no filter follows."""
 
     ids: Tensor  # [N] i64
     logits: Tensor  # [N] f32, descending
-    total: float | None = None  # log of the sum of all exponentials, where some are left out
+    logsumexp: float | None = None  # over all logits, if some are left out here
 
     @property
     def probabilities(self) -> Tensor:
-        """[N] f32 summing to 1, together with those left out."""
-        if self.total is None:
+        """[N] f32, which sum to 1 together with the tokens left out."""
+        if self.logsumexp is None:
             return torch.softmax(self.logits, dim=0)
-        return torch.exp(self.logits - self.total)
+        return torch.exp(self.logits - self.logsumexp)
 
     def keep(self, which: Tensor | slice) -> Candidates:
-        """The candidates picked by a mask, an index or a slice."""
+        """The candidates selected by a mask, an index or a slice."""
         return Candidates(self.ids[which], self.logits[which])
 
 
@@ -73,7 +74,7 @@ def min_p(candidates: Candidates, p: float) -> Candidates:
 
 
 def typical(candidates: Candidates, p: float) -> Candidates:
-    """Those whose surprise is nearest to the mean surprise, until they sum to p; taken in any order.
+    """Locally typical sampling: those with surprisal nearest to the entropy, until they sum to p.
 
     Source: Meister et al. 2022, Locally Typical Sampling, section 3.
     """
@@ -92,7 +93,7 @@ def temperature(candidates: Candidates, value: float) -> Candidates:
 
 
 def penalize(logits: Tensor, recent: Sequence[int], sampling: Sampling) -> Tensor:
-    """Make tokens of `recent` less likely; logits [V] are returned changed, not written to.
+    """Repetition penalties: a copy of logits [V] with the tokens of `recent` made less likely.
 
     repeat divides a positive logit and multiplies a negative one; frequency is subtracted once per
     occurrence, presence once.
@@ -110,7 +111,7 @@ def penalize(logits: Tensor, recent: Sequence[int], sampling: Sampling) -> Tenso
 
 
 def filtered(logits: Tensor, sampling: Sampling) -> Candidates:
-    """What the filters leave of logits [V], temperature applied."""
+    """The candidates of logits [V] after all filters, temperature applied."""
     candidates = _candidates(logits.numpy(), sampling)
     for narrow in _filters(sampling):
         candidates = narrow(candidates)
@@ -118,7 +119,7 @@ def filtered(logits: Tensor, sampling: Sampling) -> Candidates:
 
 
 class Sampler:
-    """Draws tokens; one per answer, so its random numbers advance from token to token."""
+    """Draws tokens for one answer; its random number generator advances with each."""
 
     def __init__(self, sampling: Sampling) -> None:
         check(sampling)
@@ -131,36 +132,36 @@ class Sampler:
 
     @property
     def state(self) -> Tensor:
-        """Where the random numbers stand: u8, for `resume`."""
+        """State of the random number generator, u8, for `resume`."""
         return self._random.get_state()
 
     def resume(self, state: Tensor) -> None:
-        """Go on with the random numbers from a `state`; raises ValueError for what is none."""
+        """Restore the random number generator's `state`; raises ValueError for an invalid one."""
         try:
             self._random.set_state(state)
         except RuntimeError as error:
             raise ValueError("not the state of a random number generator") from error
 
     def draw(self, logits: Tensor, tokens: Sequence[int]) -> int:
-        """One token from logits [V]; `tokens` is everything before it, prompt included."""
+        """One token from logits [V]; `tokens` are all tokens before it, prompt included."""
         sampling = self.sampling
         if _penalizes(sampling) and sampling.penalty_window:
             logits = penalize(logits, tokens[-sampling.penalty_window :], sampling)
         row = logits.numpy()
-        best = int(row.argmax())  # the lowest id of a tie; what is not a number counts as largest
+        best = int(row.argmax())  # the lowest id of a tie; argmax takes NaN for the largest
         if not math.isfinite(row[best]):
             raise ModelFileError(
                 "The model computed values that are not numbers.",
                 "Its file is probably damaged; download it again.",
             )
-        if sampling.temperature < _COLDEST:
+        if sampling.temperature < _GREEDY_BELOW:
             return best
         candidates = filtered(logits, sampling)
         return int(candidates.ids[self._pick(candidates.probabilities)])
 
     def _pick(self, probabilities: Tensor) -> int:
-        """An index of [N], each as likely as it says."""
-        if len(probabilities) < _MANY:
+        """A random index with the given probabilities [N]."""
+        if len(probabilities) < _CUMSUM_FROM:
             return int(torch.multinomial(probabilities, 1, generator=self._random))
         below = probabilities.numpy().cumsum(dtype=np.float64)
         at = float(torch.rand(1, dtype=torch.float64, generator=self._random)) * below[-1]
@@ -182,7 +183,7 @@ def check(sampling: Sampling) -> None:
         ("seed", sampling.seed, -1, (1 << 63) - 1),
     )
     for name, value, low, high in limits:
-        if not low <= value <= high:  # also refuses a value that is not a number
+        if not low <= value <= high:  # also true for NaN
             raise RequestError(
                 f"The {name} is {value}; it must lie between {low:,} and {high:,}.",
                 "Change it in the settings or on the command line.",
@@ -190,7 +191,7 @@ def check(sampling: Sampling) -> None:
 
 
 def _filters(sampling: Sampling) -> list[Filter]:
-    """The filters that do anything, in order."""
+    """The filters that are switched on, in order."""
     filters: list[Filter] = []
     if sampling.top_k:
         filters.append(lambda c: top_k(c, sampling.top_k))
@@ -214,18 +215,19 @@ def _penalizes(sampling: Sampling) -> bool:
 
 
 def _candidates(row: Floats, sampling: Sampling) -> Candidates:
-    """All that the filters may keep of logits [V]."""
+    """The candidates of logits [V] that the filters may keep."""
     if sampling.top_k:
-        return _taken(row, _largest(row, sampling.top_k))
+        return _selected(row, _top_indices(row, sampling.top_k))
     if sampling.typical_p < 1:
         return _all(row)
     if sampling.min_p > 0:
-        # Both filters keep a beginning, so what min-p drops cannot come back.
-        least = row.max() + np.float32(math.log(sampling.min_p) - _SLACK)
-        return _taken(row, _sorted(row, np.flatnonzero(row >= least)), _total(row))
+        # top-p and min-p both keep a prefix of the sorted tokens, so min-p may be applied first.
+        least = row.max() + np.float32(math.log(sampling.min_p) - _ROUNDING_MARGIN)
+        return _selected(row, _sorted(row, np.flatnonzero(row >= least)), _logsumexp(row))
     if sampling.top_p < 1:
-        total = _total(row)
-        return _taken(row, _nucleus(row, np.exp(row - np.float32(total)), sampling.top_p), total)
+        total = _logsumexp(row)
+        nucleus = _nucleus(row, np.exp(row - np.float32(total)), sampling.top_p)
+        return _selected(row, nucleus, total)
     return _all(row)
 
 
@@ -233,41 +235,40 @@ def _all(row: Floats) -> Candidates:
     return Candidates(torch.arange(len(row)), torch.from_numpy(row))
 
 
-def _taken(row: Floats, ids: Ints, total: float | None = None) -> Candidates:
-    return Candidates(torch.from_numpy(ids), torch.from_numpy(row[ids]), total)
+def _selected(row: Floats, ids: Ints, logsumexp: float | None = None) -> Candidates:
+    return Candidates(torch.from_numpy(ids), torch.from_numpy(row[ids]), logsumexp)
 
 
-def _total(row: Floats) -> float:
-    """The logarithm of the sum of all exponentials."""
+def _logsumexp(row: Floats) -> float:
     best = row.max()
     return float(best) + math.log(float(np.exp(row - best).sum()))
 
 
 def _nucleus(keys: Floats, weights: Floats, p: float) -> Ints:
-    """Indices by descending key, lower ones first in a tie: enough for their weights to reach `p`."""
+    """The indices of the largest keys whose weights sum to at least `p`, in descending order."""
     best = keys.max()
-    for reach in _REACHES:
-        ids = np.flatnonzero(keys >= best - np.float32(reach))
-        if weights[ids].sum(dtype=np.float64) > p + _SLACK:
+    for margin in _NUCLEUS_MARGINS:
+        ids = np.flatnonzero(keys >= best - np.float32(margin))
+        if weights[ids].sum(dtype=np.float64) > p + _ROUNDING_MARGIN:
             return _sorted(keys, ids)
     return _sorted(keys, np.arange(len(keys)))
 
 
-def _largest(keys: Floats, count: int) -> Ints:
+def _top_indices(keys: Floats, count: int) -> Ints:
     """Indices of the `count` largest of [V] by descending key, the lower index first in a tie."""
-    columns = len(keys) // _ROWS
+    columns = len(keys) // _FOLD_ROWS
     if count >= columns:
         return _sorted(keys, np.arange(len(keys)))[:count]
-    # So many columns hold a key as large as this, so there are at least `count` of those.
-    tops = keys[: columns * _ROWS].reshape(_ROWS, columns).max(0)
+    # `count` columns have a maximum of at least this, so at least `count` keys are as large.
+    tops = keys[: columns * _FOLD_ROWS].reshape(_FOLD_ROWS, columns).max(0)
     least = np.partition(tops, columns - count)[columns - count]
     return _sorted(keys, np.flatnonzero(keys >= least))[:count]
 
 
 def _sorted(keys: Floats, ids: Ints) -> Ints:
-    """`ids` by descending key, lower ones first in a tie."""
+    """`ids` by descending key, lower ids first in a tie."""
     bits = keys[ids].view(np.int32)
-    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # floats in the order of integers
+    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # order-preserving map of floats to integers
     packed = (descending.astype(np.int64) << 32) | ids
     packed.sort()
     return packed & 0xFFFFFFFF

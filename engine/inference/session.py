@@ -1,8 +1,8 @@
-"""Session: the tokens of one conversation and all that follows from them, never out of step.
+"""Session: the cached tokens of one conversation with their KV cache, kept consistent.
 
-That is their keys and values, the adapters these were computed with, the logits after the last
-token, and where the drawing of the next one stands. Reuse, editing, branching and snapshots are
-all "trim to position n, continue".
+It also has the adapter stack they were computed with, the logits after the last token, and the
+sampler state. Prefix reuse, editing, branching and snapshots all work by trimming to position n
+and continuing from there.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 
-# Weights one step reads without a look at Cancel: about 100 ms at 30 GB/s.
+# Largest model whose decode step runs without a checkpoint: about 100 ms at 30 GB/s.
 _UNINTERRUPTED_BYTES = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerState:
-    """Where an answer that can be gone on with stands: how it is drawn, and the random numbers."""
+    """State needed to resume an interrupted answer: sampling parameters and random numbers."""
 
     sampling: Sampling
     random: Tensor  # state of the generator, u8
 
 
 class Session:
-    """Tokens read so far and their keys and values; every change is "trim, then continue"."""
+    """The tokens processed so far and their KV cache; changed by trimming and appending."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Session:
         cache: Cache,
         recorder: Callable[[Program], Recorded | None] = ops.record,
     ) -> None:
-        """An empty session; what `recorder` makes of the model runs it, else its ops one by one."""
+        """An empty session; `recorder` compiles the model's program, None runs it op by op."""
         self.model = model
         self.cache = cache
         self._recorder = recorder
-        self.stack = NO_ADAPTERS  # what all that is held was computed with
+        self.stack = NO_ADAPTERS  # the KV cache was computed with these adapters
         self.tokens: list[int] = []
-        # Chosen by the model and not read yet: at most one, the last of an answer that was cut.
+        # Generated but not in the KV cache: at most one, the last token of an interrupted answer.
         self.pending: list[int] = []
-        self.last_logits: Tensor | None = None  # [V] after the last token; None: not known
-        self.sampler_state: SamplerState | None = None  # of the answer that `held` ends with
+        self.last_logits: Tensor | None = None  # [V] after the last token; None: not computed
+        self.sampler_state: SamplerState | None = None  # of the answer `all_tokens` ends with
         self._chunk = chunk_size(max(block.weights for block in model.blocks))
         self._recorded = self._record()
         size = sum(block.size_bytes for block in model.blocks)
@@ -64,33 +64,33 @@ class Session:
 
     @property
     def all_tokens(self) -> list[int]:
-        """The tokens read, and after them the one that was chosen and waits to be."""
+        """The cached tokens, followed by the pending one if there is any."""
         return self.tokens + self.pending
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the model runs as one program under the adapters in use; else op by op."""
+        """Whether the model runs as one recorded program with the current adapters."""
         return self._recorded is not None
 
     @property
     def context(self) -> int:
-        """The most tokens the session can hold."""
+        """Capacity in tokens."""
         return self.cache.context
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of keys and values held now."""
+        """Bytes allocated for the KV cache now."""
         return self.cache.size_bytes
 
     def common_prefix(self, tokens: Sequence[int]) -> int:
-        """How many of `tokens` the session already holds, from the start on."""
+        """Length of the longest common prefix of `tokens` and the cached tokens."""
         pairs = zip(self.tokens, tokens, strict=False)
         return next(
             (at for at, (a, b) in enumerate(pairs) if a != b), min(len(self.tokens), len(tokens))
         )
 
     def trim(self, length: int) -> None:
-        """Forget every token from position `length` on, and how the answer there was drawn."""
+        """Drop every token from position `length` on, and the sampler state."""
         if length < len(self.tokens):
             self.last_logits = None
         self.cache.trim(length)
@@ -98,42 +98,42 @@ class Session:
         self.pending, self.sampler_state = [], None
 
     def set_stack(self, stack: Stack) -> int:
-        """Compute with these adapters from now on; returns how many tokens that made it forget.
+        """Replace the adapter stack; returns how many cached tokens were discarded.
 
-        None, when the stack has the same effect as the one before: bit for bit, as its key says.
+        That is 0 when the new stack has the same key, so the same effect bit for bit.
         """
         changed, self.stack = stack.key != self.stack.key, stack
-        forgotten = len(self.tokens) if changed else 0
+        discarded = len(self.tokens) if changed else 0
         if changed:
             self.trim(0)
             self._recorded = self._record()
-        return forgotten
+        return discarded
 
     def _record(self) -> Recorded | None:
-        """The model under the stack in use as one program; None where it runs op by op."""
+        """The model with the current adapters as one program; None if it must run op by op."""
         program = record(self.model, self.stack)
         recorded = None if program is None else self._recorder(program)
         if recorded is None:
-            log.info("The model runs op by op: what it needs is in no recorded pass.")
+            log.info("The model runs op by op: no program can be recorded for it.")
         return recorded
 
     def clear(self) -> None:
-        """Forget everything, and hold no memory for it."""
+        """Drop all tokens and free the KV cache."""
         self.trim(0)
         self.cache = self.cache.fresh()
 
     def load(
         self,
         cache: Cache,
-        held: Sequence[int],
+        all_tokens: Sequence[int],
         length: int,
         last_logits: Tensor | None,
         sampler_state: SamplerState | None,
     ) -> None:
-        """Hold what was written into an empty cache: the first `length` tokens of `held`."""
+        """Replace the state by a restored one; `cache` holds the first `length` of `all_tokens`."""
         self.cache = cache
         self.cache.advance(length)
-        self.tokens, self.pending = list(held[:length]), list(held[length:])
+        self.tokens, self.pending = list(all_tokens[:length]), list(all_tokens[length:])
         self.last_logits, self.sampler_state = last_logits, sampler_state
 
     def prefill(
@@ -141,19 +141,19 @@ class Session:
     ) -> Iterator[Tensor]:
         """Append `tokens` chunk by chunk, yielding each chunk's hidden states [T, D].
 
-        `checkpoint` may raise `Cancelled` between layers: the session then holds the chunks before.
+        `checkpoint` may raise `Cancelled` between layers: the session then keeps the chunks before.
 
-        With native kernels, the bits computed for a token that is read depend on the tokens before
-        it, and on which of these were read and which were appended by `step`; not on where the
-        reading was cut, and not on what was held and trimmed before. Reading and `step` themselves
-        round differently, each being fast at what it is for: a session that holds an answer as the
-        model wrote it may differ in the last bits from one that has read the same tokens. The torch
-        reference promises only that equal calls give equal bits.
+        With native kernels, the bits computed for a token depend on the tokens before it and on
+        which of these were prefilled and which were appended by `step`; not on the chunk
+        boundaries, and not on tokens trimmed before. Prefill and `step` round differently, as each
+        has kernels of a different shape: a session with a generated answer may differ in the last
+        bits from one that prefilled the same tokens. The torch reference guarantees only that equal
+        calls give equal bits.
         """
         for start in range(0, len(tokens), self._chunk):
             chunk = list(tokens[start : start + self._chunk])
-            # Attention rounds one token by itself differently: a copy after it makes it one of two.
-            # A prompt never fills the context, so there is a position left for the copy.
+            # Attention over a single row rounds differently, so a one-token chunk is computed with
+            # a second copy of the token. A prompt never fills the context: the copy has a position.
             copies = 2 if len(chunk) == 1 and self.cache.length + 2 <= self.context else 1
             hidden = self._hidden(chunk * copies, checkpoint)[: len(chunk)]
             self.tokens += chunk
@@ -162,12 +162,13 @@ class Session:
             yield hidden
 
     def _hidden(self, chunk: list[int], checkpoint: Callable[[], None]) -> Tensor:
-        """Hidden states [T, D] of tokens whose keys and values the cache then holds."""
+        """Forward pass: hidden states [T, D]; the keys and values are in the cache afterwards."""
         with torch.inference_mode():
             self.cache.make_writable(len(chunk), checkpoint)
             if self._recorded is None:
                 return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
-            # Nobody may hold the room: what a layer outgrows is given back before the next grows.
+            # Keep no reference to the buffers: when they grow, a layer's old memory must be freed
+            # before the next layer allocates.
             hidden = self._recorded.hidden(
                 chunk, self.cache.buffers_for(len(chunk)), self.cache.length, checkpoint
             )
@@ -182,14 +183,14 @@ class Session:
             return self._recorded.logits(hidden)
 
     def logits_after(self, hidden: Tensor) -> Tensor:
-        """The logits [V] after the last token, from the last hidden states `read` has yielded."""
+        """The logits [V] after the last token, from the last hidden states of `prefill`."""
         self.last_logits = self.logits(hidden[-1:])[0]
         return self.last_logits
 
     def step(self, token: int, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
-        """Append one token; returns the logits [V] for the next.
+        """Decode step: append one token; returns the logits [V] for the next.
 
-        Faster than `read`, which may round it differently.
+        Faster than `prefill` of one token, and may round differently.
         """
         checkpoint()
         if self._recorded is None or not self._steps_at_once:
@@ -205,6 +206,6 @@ class Session:
 
 
 def chunk_size(layer_weights: int) -> int:
-    """A power of two of tokens such that one layer of one chunk stays near 100 ms."""
+    """Prefill chunk length: the power of two for which one layer takes about 100 ms."""
     fitting = max(ops.macs_per_100_ms() // max(layer_weights, 1), 1)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

@@ -1,1 +1,1 @@
-"""KV snapshots on disk: capture, write, find, restore."""
+"""KV cache snapshots on disk: capture, write, find, restore."""

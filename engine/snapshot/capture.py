@@ -1,8 +1,8 @@
-"""A session to a file and back: continuing from the file equals never having stopped.
+"""Snapshot of a session: capture, write, and a bit-exact restore.
 
-A snapshot holds the tokens, their keys and values exactly as the cache does, the logits after the
-last token and the state of the random numbers. It names what these follow from, and is refused,
-with the reason, where any of it differs.
+A snapshot has the tokens, the KV cache as stored in memory, the logits after the last token and
+the sampler state. Its metadata identifies the model, adapter stack and cache type; a restore into
+a session where any of them differs is refused with the reason.
 """
 
 from __future__ import annotations
@@ -35,47 +35,50 @@ _TYPES = {
     torch.int8: "I8",
     torch.uint8: "U8",
 }
-_MOST_NAMES, _MOST_LETTERS = 4, 64  # in a sentence
+_MAX_NAMES, _MAX_CHARACTERS = 4, 64  # of text from a file in an error message
 _TOKENS, _LOGITS, _RANDOM = "tokens", "logits", "random"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session at one moment, to be written once or released, while the session goes on.
+    """The state of a session at one moment, to be written once or released.
 
-    Keys and values are not copied: a lease on the cache keeps them as they are until then.
+    The KV cache is not copied: a copy-on-write lease preserves it while the session continues.
     """
 
-    metadata: Mapping[str, str]  # all but which model file it was
-    layout: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]  # of keys and values
+    metadata: Mapping[str, str]  # without the model's hash
+    layout: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]  # of the KV cache's tensors
     cache: CacheLease
     tensors: Mapping[str, Tensor]  # everything else, copied
 
     @property
     def tokens(self) -> int:
-        """How many tokens are held, with the one that is chosen and not read."""
+        """Number of tokens, the pending one included."""
         return len(self.tensors[_TOKENS])
 
     @property
     def token_bytes(self) -> bytes:
-        """The ids as the file has them: i32, least byte first."""
+        """The token ids as in the file: i32, little-endian."""
         return bytes(_bytes(self.tensors[_TOKENS]))
 
     def release(self) -> None:
-        """Let the session have its cache for itself again."""
+        """End the lease on the session's cache."""
         self.cache.release()
 
 
 def session_bytes(session: Session) -> int:
-    """What a snapshot of the session would take, but for some kilobytes."""
+    """Approximate size of a snapshot of the session: the KV cache without metadata."""
     layout = session.cache.layout(len(session.tokens)).values()
     return sum(dtype.itemsize * shape[0] * shape[1] * shape[2] for dtype, shape in layout)
 
 
 def capture(session: Session, *, model: str, architecture: str, conversation: str = "") -> Snapshot:
-    """What the session holds, at least one token; `model` and `conversation` are names for people and senders."""
+    """Snapshot of a session with at least one token.
+
+    `model` is a display name; `conversation` is the id that snapshots are looked up by.
+    """
     length = len(session.tokens)
-    assert length, "an empty session was to be saved"
+    assert length, "cannot capture an empty session"
     tensors = {_TOKENS: torch.tensor(session.all_tokens, dtype=torch.int32)}
     with torch.inference_mode():
         if session.last_logits is not None:
@@ -97,7 +100,7 @@ def capture(session: Session, *, model: str, architecture: str, conversation: st
         "cache": session.cache.type.value,
         "context": str(session.context),
         "sampling": sampling,
-        "tokens": str(length),  # read; one more may be chosen
+        "tokens": str(length),  # in the KV cache; the tensor may have one more, the pending one
         "conversation": conversation,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -105,7 +108,7 @@ def capture(session: Session, *, model: str, architecture: str, conversation: st
 
 
 def write(snapshot: Snapshot, path: Path, model_sha256: str) -> int:
-    """Write a snapshot, completely or not at all, and release it; returns the file's bytes.
+    """Write a snapshot atomically and release it; returns the file's size in bytes.
 
     Raises OSError.
     """
@@ -114,19 +117,19 @@ def write(snapshot: Snapshot, path: Path, model_sha256: str) -> int:
         Data(name, _TYPES[tensor.dtype], tuple(tensor.shape), (_bytes(tensor),))
         for name, tensor in snapshot.tensors.items()
     ]
-    held = [
+    cache = [
         Data(name, _TYPES[dtype], shape, _next_rows(parts))
         for name, (dtype, shape) in snapshot.layout.items()
     ]
     metadata = {"model_sha256": model_sha256, **snapshot.metadata}
     try:
-        return snapshot_file.write(path, metadata, [*small[:1], *held, *small[1:]])
+        return snapshot_file.write(path, metadata, [*small[:1], *cache, *small[1:]])
     finally:
         snapshot.release()
 
 
 def _next_rows(parts: Iterator[Tensor]) -> Iterator[memoryview]:
-    """The memory of the next of `parts` [K, T, width], head by head: one head's is contiguous."""
+    """The memory of the next of `parts` [K, T, width], one contiguous view per head."""
     yield from map(_bytes, next(parts))
 
 
@@ -136,43 +139,44 @@ def restore(
     model_sha256: str,
     checkpoint: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make the session hold what the file does.
+    """Replace the session's state by that of a snapshot file.
 
-    Raises SnapshotError when the file is damaged or does not belong to this model, these adapters
-    and this type of cache, and what `checkpoint` raises: the session is then as it was, or empty
-    where the context has no room for both.
+    Raises SnapshotError when the file is damaged or does not match the model, adapters and cache
+    type, and what `checkpoint` raises: the session is then unchanged, or empty if the context is
+    too small for the old and the new tokens together.
     """
     try:
-        with path.open("rb") as file, path.open("rb") as again:
-            if not os.path.samestat(os.fstat(file.fileno()), os.fstat(again.fileno())):
-                raise Damaged  # replaced this very moment
+        with path.open("rb") as file, path.open("rb") as hashed_file:
+            if not os.path.samestat(os.fstat(file.fileno()), os.fstat(hashed_file.fileno())):
+                raise Damaged  # the file was replaced between the two opens
             header = snapshot_file.read_header(file)
-            # Hashing takes as long as reading, so one core does each.
+            # Hashing takes as long as reading, so it runs on a second thread.
             ended = threading.Event()
-            whole = BackgroundTask(
-                lambda: snapshot_file.verify(again, header, _until(ended)), "verify"
+            verification = BackgroundTask(
+                lambda: snapshot_file.verify(hashed_file, header, _cancelled_by(ended)), "verify"
             )
             try:
                 snapshot_file.check_version(header.metadata)
                 check_origin(header.metadata, session, model_sha256)
-                restored = _Restored(file, header, session)
-                restored.read(checkpoint)
-                whole.result(checkpoint)
-                restored.load()
+                reader = _SnapshotReader(file, header, session)
+                reader.read(checkpoint)
+                verification.result(checkpoint)
+                reader.load()
             except SnapshotError:
-                whole.result(checkpoint)  # damage says more than what it led to
+                # A wrong digest is the cause of other errors, so report that first.
+                verification.result(checkpoint)
                 raise
             finally:
                 ended.set()
-                whole.wait()
+                verification.wait()
     except OSError as error:
         raise SnapshotError(
             f"The saved session cannot be read: {error.strerror or error}.", REPROCESS
         ) from error
 
 
-def _until(ended: threading.Event) -> Callable[[], None]:
-    """A checkpoint that gives up once `ended` is set."""
+def _cancelled_by(ended: threading.Event) -> Callable[[], None]:
+    """A checkpoint that raises Cancelled once `ended` is set."""
 
     def checkpoint() -> None:
         if ended.is_set():
@@ -182,50 +186,50 @@ def _until(ended: threading.Event) -> Callable[[], None]:
 
 
 def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: str) -> None:
-    """Raise SnapshotError for a snapshot of another model, other adapters or another cache."""
+    """Raise SnapshotError for a snapshot of another model, adapter stack, cache type or size."""
     if metadata.get("model_sha256") != model_sha256:
-        name = _plain(metadata.get("model", ""))
+        name = _printable(metadata.get("model", ""))
         raise SnapshotError(
             f"The session was saved with another model{f', {name}' if name else ''}.",
-            "Load that model, or read the conversation again.",
+            "Load that model, or process the conversation again.",
         )
     if metadata.get("stack") != session.stack.key:
         raise SnapshotError(
-            f"The session was saved {_adapters_in_words(metadata)}.",
-            "Set the adapters as they were, or read the conversation again.",
+            f"The session was saved {_adapters_clause(metadata)}.",
+            "Set the same adapters and strengths, or process the conversation again.",
         )
     if metadata.get("cache") != session.cache.type.value:
         raise SnapshotError(
-            f"The session was saved with a cache of type {_plain(metadata.get('cache', ''))}, and the model "
-            f"is loaded with {session.cache.type.value}.",
-            "Load the model with the other type of cache, or read the conversation again.",
+            f"The session was saved with a cache of type {_printable(metadata.get('cache', ''))}, "
+            f"and the model is loaded with {session.cache.type.value}.",
+            "Load the model with that cache type, or process the conversation again.",
         )
-    tokens = _count(metadata.get("tokens", ""))
+    tokens = _parse_count(metadata.get("tokens", ""))
     if tokens > session.context:
         raise SnapshotError(
             f"The saved session holds {tokens:,} tokens, and the context only {session.context:,}.",
-            "Load the model with a larger context, or read the conversation again.",
+            "Load the model with a larger context, or process the conversation again.",
         )
 
 
-class _Restored:
-    """A file on its way into a session: what it says is checked, then read, and at last adopted."""
+class _SnapshotReader:
+    """Checks a snapshot file's header, reads its tensors, and loads them into a session."""
 
     def __init__(self, file: BinaryIO, header: Header, session: Session) -> None:
         self._file, self._header, self._session = file, header, session
-        self._length = _count(header.metadata.get("tokens", ""))
+        self._length = _parse_count(header.metadata.get("tokens", ""))
         self._layout: dict[str, tuple[str, tuple[int, ...]]] = {
             name: (_TYPES[dtype], shape)
             for name, (dtype, shape) in session.cache.layout(self._length).items()
         }
         vocabulary = session.model.head.weight.shape[0]
-        self._held = self._checked_tokens(vocabulary)
+        self._tokens = self._checked_tokens(vocabulary)
         self._check_entries(vocabulary)
 
     def read(self, checkpoint: Callable[[], None]) -> None:
-        """Read everything into a cache of its own; what is small comes first."""
+        """Read everything into a new cache, the small tensors first."""
         self._logits = self._tensor(_LOGITS, torch.float32)
-        self._drawn = self._sampler_state()
+        self._sampler = self._sampler_state()
         session = self._session
         if len(session.tokens) + self._length > session.context:
             session.clear()
@@ -237,8 +241,8 @@ class _Restored:
             snapshot_file.read_into(self._file, entry, map(_bytes, view))
 
     def load(self) -> None:
-        """Make the session hold what was read; the bits are known to be sound by now."""
-        self._session.load(self._cache, self._held, self._length, self._logits, self._drawn)
+        """Load the verified contents into the session."""
+        self._session.load(self._cache, self._tokens, self._length, self._logits, self._sampler)
 
     def _checked_tokens(self, vocabulary: int) -> list[int]:
         entry = self._header.tensors.get(_TOKENS)
@@ -251,16 +255,16 @@ class _Restored:
         return tokens
 
     def _check_entries(self, vocabulary: int) -> None:
-        """Raise SnapshotError unless there is exactly what must be, of exactly the right shape."""
-        wanted = dict(self._layout)
+        """Raise SnapshotError unless the file has exactly the expected tensors and shapes."""
+        expected = dict(self._layout)
         known = {_TOKENS, snapshot_file.DIGEST, _RANDOM}
         if _LOGITS in self._header.tensors:
-            wanted[_LOGITS] = ("F32", (vocabulary,))
-        for name, (dtype, shape) in wanted.items():
+            expected[_LOGITS] = ("F32", (vocabulary,))
+        for name, (dtype, shape) in expected.items():
             entry = self._header.tensors.get(name)
             if entry is None or (entry.dtype, entry.shape) != (dtype, shape):
                 raise Damaged
-        if set(self._header.tensors) - known - set(wanted):
+        if set(self._header.tensors) - known - set(expected):
             raise Damaged
 
     def _sampler_state(self) -> SamplerState | None:
@@ -282,7 +286,7 @@ class _Restored:
         return None if entry is None else self._read(entry, dtype)
 
     def _read(self, entry: Entry, dtype: torch.dtype) -> Tensor:
-        """A small tensor [N]; the file is at least as long as what is allocated."""
+        """A small tensor [N]; its size was checked against the file's before allocation."""
         if entry.dtype != _TYPES[dtype] or len(entry.shape) != 1:
             raise Damaged
         tensor = torch.empty(entry.shape, dtype=dtype)
@@ -291,18 +295,18 @@ class _Restored:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    """The memory of a contiguous tensor, to be read or filled."""
+    """The memory of a contiguous tensor as a writable view of bytes."""
     return tensor.numpy().data.cast("B")
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise Damaged
     return int(text)
 
 
 def _sampling(text: str) -> Sampling:
-    """Sampling as `capture` wrote it."""
+    """Sampling parameters from the JSON that `capture` writes."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -312,23 +316,23 @@ def _sampling(text: str) -> Sampling:
         raise Damaged
     values = cast("dict[str, float]", found)
     for name, value in values.items():
-        whole = type(default[name]) is int
-        if type(value) is not int and (whole or type(value) is not float):
+        is_integer = type(default[name]) is int
+        if type(value) is not int and (is_integer or type(value) is not float):
             raise Damaged
     return Sampling(**values)  # pyright: ignore[reportArgumentType]  # checked above
 
 
-def _plain(text: str) -> str:
-    """A text from a file as part of a sentence: short, and with nothing unprintable in it."""
-    return "".join(letter for letter in text[:_MOST_LETTERS] if letter.isprintable())
+def _printable(text: str) -> str:
+    """Text from a file for an error message: truncated, without unprintable characters."""
+    return "".join(letter for letter in text[:_MAX_CHARACTERS] if letter.isprintable())
 
 
-def _adapters_in_words(metadata: Mapping[str, str]) -> str:
+def _adapters_clause(metadata: Mapping[str, str]) -> str:
     names = list(_adapter_names(metadata.get("adapters", "")))
     if not metadata.get("stack") or not names:
         return "without adapters"
-    more = ", ..." if len(names) > _MOST_NAMES else ""
-    return f"with other adapters or strengths ({', '.join(names[:_MOST_NAMES])}{more})"
+    more = ", ..." if len(names) > _MAX_NAMES else ""
+    return f"with other adapters or strengths ({', '.join(names[:_MAX_NAMES])}{more})"
 
 
 def _adapter_names(text: str) -> Iterator[str]:
@@ -338,4 +342,4 @@ def _adapter_names(text: str) -> Iterator[str]:
         return
     for entry in found if isinstance(found, list) else ():
         if isinstance(entry, dict) and isinstance(name := entry.get("name"), str):
-            yield _plain(f"{name} at {entry.get('strength')}")
+            yield _printable(f"{name} at {entry.get('strength')}")

@@ -1,8 +1,8 @@
-"""The file of a saved session: written whole or not at all, and checked to the last bit.
+"""Snapshot file format: safetensors with a SHA-256 digest, written by atomic replace.
 
-It is a safetensors file: eight bytes that give the length of a JSON header, the header, and tensors
-one after the other. The last tensor, `digest`, is the SHA-256 of everything before it, in this and
-every later version; so damage is told from a file of another version. Nothing here needs torch.
+Eight bytes give the length of a JSON header; the header and the tensors follow. The last tensor,
+`digest`, is the SHA-256 of everything before it, in this and every later version, which
+distinguishes damage from another version. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Any, BinaryIO, TypeGuard, cast
 from engine.errors import SnapshotError
 
 FORMAT = "tokonoma session"
-VERSION = 2  # 1: codes of keys and values that were not rotated
-REPROCESS = "The conversation is read again instead."
+VERSION = 2  # 1 had quantized keys and values without rotation
+REPROCESS = "The conversation is processed again instead."
 DIGEST = "digest"
 _DIGEST_BYTES = 32
-_LARGEST_HEADER = 4 << 20  # bytes; a thousand layers take a tenth of it
-_PIECE = 1 << 20  # bytes hashed between two looks at Cancel
-_WIDTHS = {"F32": 4, "I32": 4, "F16": 2, "I8": 1, "U8": 1}  # bytes, by safetensors' names
+_MAX_HEADER_BYTES = 4 << 20  # a thousand layers need a tenth of it
+_CHUNK_BYTES = 1 << 20  # hashed between two checkpoints
+_ITEM_BYTES = {"F32": 4, "I32": 4, "F16": 2, "I8": 1, "U8": 1}  # by safetensors dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a file, as the header describes it."""
+    """Header entry of one tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself; true only once `verify` has passed."""
+    """Parsed header of a file; not trustworthy until `verify` has passed."""
 
     metadata: Mapping[str, str]
     tensors: Mapping[str, Entry]
@@ -53,7 +53,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """One tensor to be written; its bytes are asked for when its turn comes."""
+    """One tensor to be written; its bytes are produced lazily, in file order."""
 
     name: str
     dtype: str
@@ -62,12 +62,12 @@ class Data:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that `pieces` must have together."""
-        return math.prod(self.shape) * _WIDTHS[self.dtype]
+        """Total size of `pieces`."""
+        return math.prod(self.shape) * _ITEM_BYTES[self.dtype]
 
 
 class Damaged(SnapshotError):
-    """The file is not as it was written, so it is of no use to anybody."""
+    """The file is corrupt, so it can be deleted."""
 
     def __init__(
         self, what: str = "The saved session is damaged.", remedy: str = REPROCESS
@@ -78,19 +78,19 @@ class Damaged(SnapshotError):
 if sys.platform == "win32":
 
     def lock(file: BinaryIO) -> bool:
-        """Nothing to do: an open file cannot be deleted there."""
+        """No lock needed: Windows does not delete open files."""
         return True
 else:
     import fcntl
 
     def lock(file: BinaryIO) -> bool:
-        """Mark a file as being written; the mark goes with the process. False: another has it."""
+        """Take an exclusive lock until the file is closed; False if another process has it."""
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:
-            return True  # a file system without locks
+            return True  # the file system does not support locks
         return True
 
 
@@ -98,14 +98,14 @@ else:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """The header of an open file, every length checked against the file's own before it is used.
+    """Parse the header of an open file, checking every length against the file's size.
 
-    Raises SnapshotError for a file that is no saved session, is cut short, or is laid out wrongly.
+    Raises SnapshotError for a file that is not a snapshot, is truncated, or has an invalid layout.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
-    if size < 8 or not 0 < length <= min(size - 8, _LARGEST_HEADER):
+    if size < 8 or not 0 < length <= min(size - 8, _MAX_HEADER_BYTES):
         raise Damaged("The file is not a saved session, or it is damaged.")
     try:
         header: object = json.loads(file.read(length).decode("utf-8"))
@@ -128,14 +128,14 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def verify(file: BinaryIO, header: Header, checkpoint: Callable[[], None] = lambda: None) -> None:
-    """Raise SnapshotError unless every bit of the file is as it was written."""
+    """Raise SnapshotError unless the file's SHA-256 equals its digest."""
     digest, left = hashlib.sha256(), header.size_bytes - _DIGEST_BYTES
-    piece = bytearray(_PIECE)
-    view = memoryview(piece)
+    chunk = bytearray(_CHUNK_BYTES)
+    view = memoryview(chunk)
     file.seek(0)
     while left:
         checkpoint()
-        read = file.readinto(view[: min(left, _PIECE)])  # type: ignore[attr-defined]
+        read = file.readinto(view[: min(left, _CHUNK_BYTES)])  # type: ignore[attr-defined]
         if not read:
             raise Damaged
         digest.update(view[:read])
@@ -145,7 +145,7 @@ def verify(file: BinaryIO, header: Header, checkpoint: Callable[[], None] = lamb
 
 
 def verify_file(path: Path, checkpoint: Callable[[], None] = lambda: None) -> None:
-    """Raise SnapshotError unless the file is as it was written, whatever version wrote it."""
+    """Raise SnapshotError unless the file of any version matches its digest."""
     try:
         with path.open("rb") as file:
             verify(file, read_header(file), checkpoint)
@@ -156,7 +156,7 @@ def verify_file(path: Path, checkpoint: Callable[[], None] = lambda: None) -> No
 
 
 def check_version(metadata: Mapping[str, str]) -> None:
-    """Raise SnapshotError for a file of a version that is not this one."""
+    """Raise SnapshotError for a file of another format version."""
     version = metadata.get("version", "")
     if version != str(VERSION):
         newer = version.isdecimal() and len(version) < 10 and int(version) > VERSION
@@ -165,7 +165,7 @@ def check_version(metadata: Mapping[str, str]) -> None:
 
 
 def read_into(file: BinaryIO, entry: Entry, targets: Iterable[memoryview]) -> None:
-    """Fill `targets` in order with the bytes of one tensor; together they are as long as it is."""
+    """Read one tensor into `targets`, in order; their sizes add up to the tensor's."""
     file.seek(entry.start)
     for target in targets:
         if file.readinto(target) != len(target):  # type: ignore[attr-defined]
@@ -173,7 +173,7 @@ def read_into(file: BinaryIO, entry: Entry, targets: Iterable[memoryview]) -> No
 
 
 def _entries(fields: Mapping[str, Any], start: int) -> tuple[dict[str, Entry], int]:
-    """The tensors in the order of the file, one after the other, and where the last one ends."""
+    """The contiguous tensors in file order, and the offset at which the last one ends."""
     tensors: dict[str, Entry] = {}
     end = start
     for name, field in fields.items():
@@ -184,12 +184,12 @@ def _entries(fields: Mapping[str, Any], start: int) -> tuple[dict[str, Entry], i
         )
         if (
             not isinstance(dtype, str)
-            or dtype not in _WIDTHS
+            or dtype not in _ITEM_BYTES
             or not _are_counts(shape)
             or not _are_counts(offsets)
         ):
             raise Damaged
-        size = math.prod(shape) * _WIDTHS[dtype]
+        size = math.prod(shape) * _ITEM_BYTES[dtype]
         if offsets != [end - start, end - start + size]:
             raise Damaged
         tensors[name] = Entry(dtype, tuple(shape), end, size)
@@ -213,9 +213,9 @@ def _are_texts(value: object) -> TypeGuard[dict[str, str]]:
 
 
 def write(path: Path, metadata: Mapping[str, str], tensors: Sequence[Data]) -> int:
-    """Write a file that is there completely or not at all; returns its size in bytes.
+    """Write a file by atomic replace; returns its size in bytes.
 
-    What was at `path` before stays until the new file is on the disk. Raises OSError.
+    An existing file at `path` stays until the new one is synced to disk. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -224,23 +224,23 @@ def write(path: Path, metadata: Mapping[str, str], tensors: Sequence[Data]) -> i
             lock(file)
             size = _write_all(file, metadata, tensors)
             if sys.platform != "win32":
-                os.replace(temporary, path)  # while the lock still tells that it is in use
+                os.replace(temporary, path)  # under the lock, so no cleanup deletes it before
         if sys.platform == "win32":
-            os.replace(temporary, path)  # an open file cannot be renamed there
+            os.replace(temporary, path)  # Windows cannot rename an open file
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    _settle(path.parent)
+    _sync_folder(path.parent)
     return size
 
 
 def remove_leftovers(folder: Path, name: str = "") -> int:
-    """Delete what writers that crashed have left, of one file or of all; returns bytes freed."""
-    freed, ours = 0, re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.tmp")
+    """Delete temporary files of crashed writers, for one file name or all; returns bytes freed."""
+    freed, temporary = 0, re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.tmp")
     with suppress(OSError):
         for path in list(folder.iterdir()):
-            if ours.fullmatch(path.name):
+            if temporary.fullmatch(path.name):
                 freed += _remove_leftover(path)
     return freed
 
@@ -283,7 +283,7 @@ def _header(metadata: Mapping[str, str], tensors: Sequence[Data]) -> bytes:
 def _remove_leftover(path: Path) -> int:
     with suppress(OSError), path.open("rb") as file:
         if not lock(file):
-            return 0  # somebody is writing it
+            return 0  # a running process is writing it
         size = path.stat().st_size
         if sys.platform != "win32":
             path.unlink()
@@ -295,8 +295,8 @@ def _remove_leftover(path: Path) -> int:
     return 0
 
 
-def _settle(folder: Path) -> None:
-    """Have the new name on the disk too, where a folder can be asked for that."""
+def _sync_folder(folder: Path) -> None:
+    """Flush the folder entry of a renamed file to disk, where the platform supports it."""
     if sys.platform == "win32":
         return
     with suppress(OSError):

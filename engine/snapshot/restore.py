@@ -1,7 +1,7 @@
-"""Bringing a session back: which saved one spares a prompt the most reading, and why one was refused.
+"""SnapshotRestorer: finds and restores the snapshot with the longest shared prefix of a prompt.
 
-Any file of the same model, adapters and type of cache will do, whosever it is: a copied or branched
-conversation goes on from the file of the one it came from.
+A snapshot of any conversation is usable if model, adapters and cache type match: a copied or
+branched conversation restores the snapshot of the original.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from engine.tokenizer.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 
 Checkpoint = Callable[[], None]
-# Fewer tokens are read sooner than the file of another conversation.
-_WORTHWHILE = 16
+# Prefilling fewer tokens is faster than restoring another conversation's file.
+_MIN_GAIN = 16  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a search came to."""
+    """Outcome of a search for a usable snapshot."""
 
-    tokens: int = 0  # of the prompt, read from a file now
-    path: Path | None = None  # the file
-    refused: str = ""  # one sentence: why what was saved of the conversation was of no use
+    tokens: int = 0  # of the prompt, restored from the file
+    path: Path | None = None  # of the restored file
+    refused: str = ""  # one sentence: why the conversation's own snapshot was unusable
 
 
 class SnapshotRestorer:
-    """Searches the saved sessions for those of one loaded model."""
+    """Restores snapshots for one loaded model."""
 
     def __init__(self, folder: Snapshots, files: ModelFiles, tokenizer: Tokenizer) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class SnapshotRestorer:
         self._tokenizer = tokenizer
 
     def identify(self, checkpoint: Checkpoint = lambda: None) -> str:
-        """The hash of the loaded model, computed when it is first needed.
+        """SHA-256 of the loaded model, computed at first use.
 
         Raises SnapshotError when the model's files have changed since they were loaded.
         """
@@ -60,36 +60,38 @@ class SnapshotRestorer:
     def restore_best(
         self, session: Session, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
     ) -> RestoreResult:
-        """Have the session hold as much as can be had of a prompt that is tokenized as `fresh`.
+        """Restore the snapshot with the longest prefix of a prompt tokenized as `fresh`.
 
-        A file is read when it holds more of it than the session does; of another conversation
-        than the named one, only when it holds a good deal more. "" names none.
+        Only if that is longer than the prefix cached in the session; for a snapshot of another
+        conversation than `conversation`, longer by `_MIN_GAIN` tokens. "" means no conversation.
         """
-        spared = self._agreeing(fresh, session.all_tokens)
-        if len(fresh) - spared < (1 if conversation else _WORTHWHILE):
+        cached = self._shared_length(fresh, session.all_tokens)
+        if len(fresh) - cached < (1 if conversation else _MIN_GAIN):
             return RestoreResult()
         files = [
             saved
             for saved in self._folder.all()
-            if self._may_help(saved, fresh, spared, conversation)
+            if self._is_candidate(saved, fresh, cached, conversation)
         ]
         own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
         refusals: dict[Path, str] = {}
         usable = self._usable(files, session, refusals, checkpoint) if files else []
         found = self._restore(session, fresh, usable, own, refusals, checkpoint)
-        useless = [saved for saved in own if saved.path in refusals]
-        if len(useless) < len(own) or not own:
-            return found  # what was saved of the conversation is of use, or nothing was
-        return replace(found, refused=self._reason(useless[0], refusals, checkpoint))
+        refused = [saved for saved in own if saved.path in refusals]
+        if len(refused) < len(own) or not own:
+            return found
+        return replace(found, refused=self._reason(refused[0], refusals, checkpoint))
 
-    def _may_help(self, saved: Saved, fresh: Sequence[int], spared: int, conversation: str) -> bool:
-        """Whether a file is worth looking at: that hashes the model, which may take seconds."""
+    def _is_candidate(
+        self, saved: Saved, fresh: Sequence[int], cached: int, conversation: str
+    ) -> bool:
+        """Whether to consider a file: matching it hashes the model, which may take seconds."""
         if conversation and saved.belongs_to(conversation):
             return True
-        return self._agreeing(fresh, saved.tokens) >= spared + _WORTHWHILE
+        return self._shared_length(fresh, saved.tokens) >= cached + _MIN_GAIN
 
     def _reason(self, saved: Saved, refusals: dict[Path, str], checkpoint: Checkpoint) -> str:
-        """Why a file was refused; a damaged one may only look like another model's or version's."""
+        """Why a file was refused; verifies it, since damage can look like a mismatch."""
         try:
             if saved.path.exists():
                 snapshot_file.verify_file(saved.path, checkpoint)
@@ -106,11 +108,11 @@ class SnapshotRestorer:
         refusals: dict[Path, str],
         checkpoint: Checkpoint,
     ) -> RestoreResult:
-        """Read the best file that turns out sound; those that do not leave `usable`."""
-        while found := best(usable, lambda held: self._agreeing(fresh, held)):
+        """Restore the best valid file; files that fail are removed from `usable`."""
+        while found := best(usable, lambda tokens: self._shared_length(fresh, tokens)):
             saved, length = found
-            more = length - self._agreeing(fresh, session.all_tokens)
-            if more < (1 if saved in own else _WORTHWHILE):
+            gain = length - self._shared_length(fresh, session.all_tokens)
+            if gain < (1 if saved in own else _MIN_GAIN):
                 break
             try:
                 snapshot.restore(saved.path, session, self.identify(), checkpoint)
@@ -129,7 +131,7 @@ class SnapshotRestorer:
         refusals: dict[Path, str],
         checkpoint: Checkpoint,
     ) -> list[Saved]:
-        """The files of this model, stack and cache; `refusals` gets what speaks against others."""
+        """The files that match model, stack and cache; adds the reason for others to `refusals`."""
         try:
             sha256 = BackgroundTask(lambda: self.identify(checkpoint), "identity").result(
                 checkpoint
@@ -150,11 +152,12 @@ class SnapshotRestorer:
         return usable
 
     def _refuse(self, saved: Saved, error: SnapshotError, refusals: dict[Path, str]) -> None:
-        """Note the reason; a file that is damaged helps nobody any more, so it goes."""
+        """Record the reason; a damaged file is deleted."""
         log.info("%s: %s", saved.path.name, error)
         refusals[saved.path] = str(error)
         if isinstance(error, Damaged):
             self._folder.delete(saved)
 
-    def _agreeing(self, fresh: Sequence[int], held: Sequence[int]) -> int:
-        return shared_prefix(self._tokenizer, fresh, held)[0]
+    def _shared_length(self, fresh: Sequence[int], tokens: Sequence[int]) -> int:
+        """How many of `tokens` spell a prefix of the prompt."""
+        return shared_prefix(self._tokenizer, fresh, tokens)[0]

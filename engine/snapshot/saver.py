@@ -1,6 +1,6 @@
-"""Writes sessions to the disk beside the engine's work, one at a time.
+"""Saver: writes snapshots on a background thread, one at a time.
 
-One at a time, since a cache has one lease: the second save waits for the first.
+A cache supports only one lease, so the second save waits for the first.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 
 
 class Saver:
-    """The thread that writes; every save ends with exactly one event, from that thread."""
+    """Writes snapshots on a background thread, which delivers exactly one event per save."""
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
-        self._work: BackgroundTask[None] | None = None
+        self._task: BackgroundTask[None] | None = None
 
     def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
-        """Until nothing is being written; raises what `checkpoint` raises and nothing else."""
-        if self._work is not None:
-            self._work.wait(checkpoint)
-            self._work = None
+        """Wait until no save is in progress; raises only what `checkpoint` raises."""
+        if self._task is not None:
+            self._task.wait(checkpoint)
+            self._task = None
 
     def save(
         self,
@@ -44,8 +44,11 @@ class Saver:
         budget_bytes: int,
         saved: Callable[[Path], None],
     ) -> None:
-        """Write and release `captured`; `saved` gets the path. `identify` hashes the model, which takes a while."""
-        assert self._work is None, "a save before the last one was awaited"
+        """Start writing `captured`, which is released afterwards; `saved` is called with the path.
+
+        `identify` returns the model's SHA-256; it may take seconds, so it runs on the thread.
+        """
+        assert self._task is None, "a save is in progress"
         started = time.perf_counter()
         metadata = captured.metadata
 
@@ -70,17 +73,17 @@ class Saver:
             try:
                 self._deliver(outcome)
             except BaseException:
-                log.exception("the end of save %d cannot be delivered", request)
+                log.exception("the result of save %d cannot be delivered", request)
 
         try:
-            self._work = BackgroundTask(work, "snapshot")
+            self._task = BackgroundTask(work, "snapshot")
         except BaseException:
             captured.release()
             raise
 
 
 def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved | Failed:
-    """What came of it: a command must be answered whatever happens."""
+    """The final event of a save: its result, or Failed for any exception."""
     try:
         return write()
     except EngineError as error:
@@ -88,13 +91,14 @@ def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved 
     except OSError as error:
         return Failed(
             request,
-            f"The conversation's reading could not be saved: {error.strerror or error}.",
+            f"The conversation's cached context could not be saved: {error.strerror or error}.",
             "Check the disk; the conversation itself is not affected.",
         )
     except BaseException as error:
         log.exception("a snapshot could not be written")
         return Failed(
             request,
-            f"The conversation's reading could not be saved ({type(error).__name__}: {error}).",
-            "The conversation itself is not affected; the log has the details.",
+            "The conversation's cached context could not be saved "
+            f"({type(error).__name__}: {error}).",
+            "The conversation itself is not affected; see the log for details.",
         )

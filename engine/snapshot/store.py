@@ -1,8 +1,8 @@
-"""The folder of saved sessions: which one helps most, and which make room for new ones.
+"""Snapshot store: an LRU cache of snapshot files in a folder, with a size budget.
 
-Nothing here needs torch, so the window can say how much they take before it is loaded. A file is
-named after its conversation and its contents, both hashed; its time of change is that of its last
-use. The folder may be emptied at any moment by anybody: every file in it only saves time.
+A file name consists of the hashes of its conversation and contents; its modification time is that
+of its last use. Files may be deleted at any time: losing one only costs a prefill. This module does
+not import torch.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from engine.snapshot.folder import SUFFIX, conversation_prefix
 
 log = logging.getLogger(__name__)
 
-_MOST_TOKEN_BYTES = 1 << 26  # sixteen million tokens: more than any context
+_MAX_TOKEN_BYTES = 1 << 26  # sixteen million tokens: more than any context
 _MEGABYTE = 1e6
 
 
 def check_budget(size_bytes: int, budget_bytes: int) -> None:
-    """Raise RequestError for a session that alone takes more than all together may.
+    """Raise RequestError for a snapshot larger than the budget of all snapshots together.
 
-    It is not saved at all then: it would have to be the only one, and the next one would evict it.
+    It is not written at all: it would evict every other file, and the next save would evict it.
     """
     if size_bytes > budget_bytes:
         raise RequestError(
-            f"Saved, this conversation takes {size_bytes / _MEGABYTE:,.0f} MB, and saved "
-            f"reading may take {budget_bytes / _MEGABYTE:,.0f} MB in all.",
-            "Allow more in the settings.",
+            f"The cached context of this conversation takes {size_bytes / _MEGABYTE:,.0f} MB, and "
+            f"the disk space for cached conversations is {budget_bytes / _MEGABYTE:,.0f} MB.",
+            "Allow more disk space in the settings.",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A saved session as its header tells, unverified."""
+    """A snapshot file in the store; its contents are not verified."""
 
     path: Path
     size_bytes: int
-    used_ns: int  # when it was last written or read
-    metadata: Mapping[str, str]  # empty where `fault` says why
+    used_ns: int  # time of the last write or restore
+    metadata: Mapping[str, str]  # empty if `fault` is set
     token_bytes: bytes = b""
     fault: SnapshotError | None = None
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The ids it holds."""
+        """The token ids."""
         return _ids(self.token_bytes)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for sessions that can stand in for each other."""
+        """Model, adapter stack and cache type: equal for interchangeable snapshots."""
         return tuple(self.metadata.get(name, "") for name in ("model_sha256", "stack", "cache"))
 
     def belongs_to(self, conversation: str) -> bool:
@@ -68,7 +68,7 @@ class Saved:
 
 
 class Snapshots:
-    """The saved sessions of one folder; may be used from several threads."""
+    """The snapshot files of one folder; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Snapshots:
         snapshot_file.remove_leftovers(folder)
 
     def all(self) -> list[Saved]:
-        """Every file, the one used last first; headers of known files are not read again."""
+        """Every file, most recently used first; headers of unchanged files are cached."""
         with self._lock:
             known: dict[str, Saved] = {}
             for path, size, used in _files(self._folder):
@@ -96,11 +96,10 @@ class Snapshots:
         budget_bytes: int,
         write: Callable[[Path], int],
     ) -> tuple[Path, int, int]:
-        """Have `write` make a file, and make room: its path, its bytes, how many had to go.
+        """Write a file and evict others: returns its path, its size and how many were evicted.
 
-        Files whose tokens the new one begins with are superseded; after them the least recently
-        used ones go until all together take no more than `budget_bytes`. A session of `size_bytes`
-        above the budget is not saved at all: RequestError. Raises OSError.
+        Files whose tokens are a prefix of the new ones are superseded and deleted; then the least
+        recently used ones until the total is at most `budget_bytes`. Raises OSError.
         """
         path = self._folder / _file_name(conversation, key, token_bytes)
         size = write(path)
@@ -111,13 +110,13 @@ class Snapshots:
         return path, size, self._evict(path, budget_bytes)
 
     def touch(self, saved: Saved) -> None:
-        """Note that a file was used."""
+        """Mark a file as used now."""
         now = time.time_ns()
         with suppress(OSError):
             os.utime(saved.path, ns=(now, now))
 
     def delete(self, saved: Saved) -> bool:
-        """Delete a file; one that cannot go is left and logged."""
+        """Delete a file; a failure is logged and returns False."""
         try:
             saved.path.unlink(missing_ok=True)
         except OSError as error:
@@ -126,7 +125,7 @@ class Snapshots:
         return True
 
     def _evict(self, keep: Path, budget_bytes: int) -> int:
-        """Delete what was used longest ago, but never `keep`; returns how many went."""
+        """Delete least recently used files, but never `keep`; returns how many."""
         files = self.all()
         total, evicted = sum(saved.size_bytes for saved in files), 0
         for saved in reversed(files):
@@ -139,30 +138,30 @@ class Snapshots:
 
 
 def best(
-    candidates: Iterable[Saved], agreeing: Callable[[Sequence[int]], int]
+    candidates: Iterable[Saved], shared_length: Callable[[Sequence[int]], int]
 ) -> tuple[Saved, int] | None:
-    """The file that spares the most tokens, the first among equals, and how many.
+    """The file with the longest shared prefix, the first among equals, and its length in tokens.
 
-    `agreeing` counts how many of a file's tokens the wanted prompt begins with.
+    `shared_length` returns how many of a file's tokens are a prefix of the prompt.
     """
     found: tuple[Saved, int] | None = None
     for saved in candidates:
         length = int(saved.metadata["tokens"])
-        spared = min(agreeing(saved.tokens), length)
-        if spared > (found[1] if found else 0):
-            found = saved, spared
+        reusable = min(shared_length(saved.tokens), length)
+        if reusable > (found[1] if found else 0):
+            found = saved, reusable
     return found
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int, int]]:
-    """Path, bytes and time of change of every file of ours."""
+    """Path, size and modification time of every snapshot file."""
     try:
         entries = list(os.scandir(folder))
-    except OSError:  # not there yet
+    except OSError:  # the folder does not exist yet
         return
     for entry in entries:
         if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError):  # deleted meanwhile
                 status = entry.stat()
                 yield Path(entry.path), status.st_size, status.st_mtime_ns
 
@@ -174,7 +173,7 @@ def _read(path: Path, size: int, used: int) -> Saved:
             snapshot_file.check_version(header.metadata)
             tokens = header.tensors.get("tokens")
             count = header.metadata.get("tokens", "")
-            if tokens is None or tokens.dtype != "I32" or tokens.size_bytes > _MOST_TOKEN_BYTES:
+            if tokens is None or tokens.dtype != "I32" or tokens.size_bytes > _MAX_TOKEN_BYTES:
                 raise snapshot_file.Damaged
             if not (count.isascii() and count.isdecimal() and len(count) < 12):
                 raise snapshot_file.Damaged

@@ -308,7 +308,7 @@ def test_a_folder_that_is_none_is_told(bench: Bench, llama: Path) -> None:
     bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
-    assert failed.message.startswith("The conversation's reading could not be saved:")
+    assert failed.message.startswith("The conversation's cached context could not be saved:")
     assert bench.load_snapshot(2, "hello").refused == ""
 
 

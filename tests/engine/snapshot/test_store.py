@@ -146,7 +146,7 @@ def test_the_new_one_stays_even_when_it_is_alone_at_the_limit(folder: Snapshots)
 
 def test_a_session_above_the_budget_is_refused_with_figures() -> None:
     check_budget(5, 5)
-    with pytest.raises(RequestError, match=r"takes 2,000 MB.* take 1,000 MB"):
+    with pytest.raises(RequestError, match=r"takes 2,000 MB.* is 1,000 MB"):
         check_budget(2_000_000_000, 1_000_000_000)
 
 
