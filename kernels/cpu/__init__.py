@@ -17,7 +17,7 @@ from kernels.cpu import library, program, weights
 from kernels.cpu.library import call, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.program import CACHES
-from kernels.cpu.schema import NativeActivation, NativeRows
+from kernels.cpu.schema import NativeActivation, NativeLayerKV
 from kernels.program import Activation
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
@@ -110,13 +110,13 @@ def attention(
     return y
 
 
-def _rows(cached: Tensor | QuantizedKV) -> NativeRows | None:
+def _rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
     """Keys or values [S, K, C], a view of [K, capacity, C]; None for another layout."""
     if isinstance(cached, QuantizedKV):
         codes, scales = _rows(cached.codes), _rows(cached.scales)
         if codes is None or scales is None or codes.capacity != scales.capacity:
             return None
-        return NativeRows(codes.data, scales.data, codes.capacity)
+        return NativeLayerKV(codes.data, scales.data, codes.capacity)
     positions, heads, width = cached.shape
     position, head, channel = cached.stride()
     if heads == 1:
@@ -124,7 +124,7 @@ def _rows(cached: Tensor | QuantizedKV) -> NativeRows | None:
     whole = channel == 1 and position == width and head % width == 0 and head >= positions * width
     if not whole or cached.device.type != "cpu":
         return None
-    return NativeRows(cached.data_ptr(), None, head // width)
+    return NativeLayerKV(cached.data_ptr(), None, head // width)
 
 
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import build, schema
-from kernels.cpu.schema import NativeRows, Status
+from kernels.cpu.schema import NativeLayerKV, Status
 from kernels.program import LayerKV
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
@@ -155,10 +155,10 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     return tensor.data_ptr()
 
 
-def native_rows(rows: LayerKV) -> NativeRows:
+def native_layer_kv(rows: LayerKV) -> NativeLayerKV:
     """Keys or values of one layer as native code takes them; valid while `rows` is."""
     data, scales = rows.data, rows.scales
-    return NativeRows(
+    return NativeLayerKV(
         pointer(data, data.dtype),
         None if scales is None else pointer(scales, torch.float16),
         data.shape[1],

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from kernels.cpu import library, weights
 from kernels.cpu.schema import (
-    MOST_WEIGHTS,
-    Joined,
+    MAX_WEIGHTS,
+    Barrier,
     NativeActivation,
     NativeCacheType,
+    NativeLayerKV,
     NativeOp,
     NativeProgram,
-    NativeRows,
     OpKind,
 )
 from kernels.program import (
@@ -157,7 +157,7 @@ class _Lowering:
         if isinstance(then, Linear) and one.x != one.out == then.x:
             first = _split_by_group(then)[0]
             op.quantize = _group(first)
-            op.joined = Joined.COPY_ALONE if _reads_copy_alone(first) else Joined.APART
+            op.barrier = Barrier.BATCH if _reads_copy_alone(first) else Barrier.ALWAYS
             self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
@@ -195,7 +195,7 @@ class _Lowering:
                 x=self.number(one.x),
                 width=self.widths[one.x],
                 quantize=wanted[1],
-                joined=Joined.COPY_ALONE,
+                barrier=Barrier.BATCH,
             )
             self.quantized = wanted
 
@@ -205,10 +205,10 @@ class _Lowering:
         if not {add_to, *map(self.number, one.outs)}.isdisjoint(
             used
         ):  # that some thread may still read or write
-            last.joined = Joined.APART
-        for start in range(0, len(one.weights), MOST_WEIGHTS):
-            some = one.weights[start : start + MOST_WEIGHTS]
-            outs = one.outs[start : start + MOST_WEIGHTS]
+            last.barrier = Barrier.ALWAYS
+        for start in range(0, len(one.weights), MAX_WEIGHTS):
+            some = one.weights[start : start + MAX_WEIGHTS]
+            outs = one.outs[start : start + MAX_WEIGHTS]
             op = self.add(
                 OpKind.LINEAR,
                 x=self.number(one.x),
@@ -231,7 +231,7 @@ class _Lowering:
         down, up = weights.prepare(change.down), weights.prepare(change.up)
         self._products(Linear(x, (down,), (middle,)))
         scales = self.pointer(change.scales)
-        self.add(OpKind.COLUMNS, x=self.number(middle), width=rank, weight=scales)
+        self.add(OpKind.SCALE_COLUMNS, x=self.number(middle), width=rank, weight=scales)
         self._products(Linear(middle, (up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
@@ -289,7 +289,7 @@ class _Lowering:
         out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
         self.add(
             OpKind.ANGLES,
-            joined=Joined.JOINED,
+            barrier=Barrier.NEVER,
             out=out,
             pairs=pairs,
             weight=weight,
@@ -440,8 +440,8 @@ class Recorded:
         if kv.number == self._kv_number:
             return
         layers = len(kv.keys)
-        self._keys = (NativeRows * layers)(*map(library.native_rows, kv.keys))
-        self._values = (NativeRows * layers)(*map(library.native_rows, kv.values))
+        self._keys = (NativeLayerKV * layers)(*map(library.native_layer_kv, kv.keys))
+        self._values = (NativeLayerKV * layers)(*map(library.native_layer_kv, kv.values))
         self._native.keys = self._keys
         self._native.values = self._values
         self._native.cache_type = CACHES[kv.keys[0].data.dtype]

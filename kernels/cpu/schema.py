@@ -1,7 +1,7 @@
 """The C interface as one table: enumerations, structs and functions, for ctypes and for native/api/nk.h.
 
-`python kernels/cpu/schema.py` writes the header anew, with `--check` it only compares. Standard
-library only, and no other module of this package, so that it runs before anything is installed.
+`python kernels/cpu/schema.py` generates the header; with `--check` it only compares. It imports
+the standard library alone, so that it runs before any package is installed.
 """
 
 from __future__ import annotations
@@ -15,175 +15,181 @@ from pathlib import Path
 from typing import Any
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 2  # changes with the meaning of anything here
+ABI = 2  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
-    """A C enumeration: its members are a number and what it stands for."""
+    """A C enumeration whose members carry the comment printed beside them in the header."""
 
-    words: str
+    comment: str
 
-    def __new__(cls, value: int, words: str = "") -> _Numbered:
-        made = int.__new__(cls, value)
-        made._value_, made.words = value, words
-        return made
+    def __new__(cls, value: int, comment: str = "") -> _Numbered:
+        member = int.__new__(cls, value)
+        member._value_, member.comment = value, comment
+        return member
 
 
 class Status(_Numbered):
-    """What a function that can fail returns."""
+    """Status codes returned by functions that can fail."""
 
     OK = 0
     BAD_FORMAT = 1, "no packed layout for this format id"
-    BAD_SHAPE = 2, "a size the kernel cannot do"
-    NO_MEMORY = 3, "the system refused memory"
-    NO_THREADS = 4, "the system refused a thread"
-    BAD_ISA = 5, "this processor cannot run that instruction set"
+    BAD_SHAPE = 2, "a size that the kernel does not support"
+    NO_MEMORY = 3, "memory allocation failed"
+    NO_THREADS = 4, "thread creation failed, or an invalid thread count"
+    BAD_ISA = 5, "no such instruction set on this processor"
 
 
 class NativeCacheType(_Numbered):
-    """How keys and values are held."""
+    """Element type of the KV cache."""
 
     F32 = 0
     F16 = 1
-    Q8 = 2, "rotated, then int8 with a half-precision scale for each 32 channels"
+    Q8 = 2, "Hadamard-rotated, then int8 with a float16 scale for each 32 channels"
 
 
 class NativeActivation(_Numbered):
-    """The function applied to a gate; named as in kernels.program.Activation."""
+    """Activation function of a gated MLP; members as in kernels.program.Activation."""
 
     SILU = 0
     GELU_TANH = 1
 
 
 class OpKind(_Numbered):
-    """What an operation of a recorded program computes, from which fields of struct nk_op."""
+    """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
-    EMBED = 0, "out = row ids[t] of weights[0] * scale; count 2: + position's of weights[1]"
-    NORM = (
-        1,
-        "out = norm of x; with `quantize`, out is not x, and is quantized",
-    )
-    QUANTIZE = 2, "x"
-    LINEAR = 3, "outs[i] = x * weights[i]; with `activation` only outs[0], gated; `add_to`"
-    ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of positions * weight, times scale"
-    ROPE = 5, "x, y, z are q, k, v: norms of heads, rotary embedding by `out`, cache write"
-    ATTEND = 6, "out = attention of x over the cache; the ROPE of its x stands right before it"
-    GATE = 7, "out = activation(x) * y; y -1: no factor"
-    ADD = 8, "x += y * scale, where y is left scaled"
+    EMBED = 0, "out = row ids[t] of weights[0] * scale; count 2: + position's row of weights[1]"
+    NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
+    QUANTIZE = 2, "quantizes x for the products that follow"
+    LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
+    ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
+    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, cache write"
+    ATTEND = 6, "out = attention of x over the cache; must follow the ROPE of its x"
+    GATE = 7, "out = activation(x) * y; y -1: without the factor"
+    ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
-    COLUMNS = 10, "x = x * weight [width], column by column"
-    BIAS = 11, "x = x + weight [width], column by column"
+    SCALE_COLUMNS = 10, "x = x * weight [width], for each row"
+    BIAS = 11, "x = x + weight [width], for each row"
 
 
-class Joined(_Numbered):
+class Barrier(_Numbered):
     """Whether threads wait for each other after an operation."""
 
-    APART = 0, "they do"
-    JOINED = 1, "they do not: the next operation reads nothing of this one"
-    COPY_ALONE = 2, "of one token not: each thread reads its own quantized copy"
+    ALWAYS = 0
+    NEVER = 1, "the next operation does not read the result of this one"
+    BATCH = 2, "not for a single token: each thread then reads its private copy"
 
 
-# Enumeration: its name in C, what its members' names begin with there.
+# Enumeration: its name in C and the prefix of its members there.
 ENUMS: dict[type[_Numbered], tuple[str, str]] = {
     Status: ("nk_status", "NK_"),
     NativeCacheType: ("nk_cache", "NK_CACHE_"),
     NativeActivation: ("nk_activation", "NK_"),
     OpKind: ("nk_kind", "NK_"),
-    Joined: ("nk_joined", "NK_"),
+    Barrier: ("nk_barrier", "NK_BARRIER_"),
 }
 
 
 @dataclass(frozen=True)
 class Struct:
-    """A C struct: fields as C declares them, in lines of (declaration, what they are)."""
+    """A C struct; `lines` are pairs of a C declaration and its comment."""
 
     name: str
-    words: str
+    comment: str
     lines: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Function:
-    """An exported function, named without its nk_."""
+    """An exported function; `name` is without the prefix nk_."""
 
     result: str
     name: str
     parameters: str  # as C declares them
-    words: str = ""
-    serial: bool = False  # shares the threads or the instruction set in use, and returns a status
+    comment: str = ""
+    serial: bool = False  # uses the thread pool or the selected kernels; returns a status
 
 
-MOST_WEIGHTS = 3  # of one operation
+MAX_WEIGHTS = 3  # of one operation
 STRUCTS = (
     Struct(
         "nk_weight",
-        "A matrix [rows, columns] as nk_pack lays it out; see layout.h.",
+        "A weight matrix [rows, columns] in the layout of nk_pack; see layout.h.",
         (
             ("const void *data", ""),
-            ("int64_t format", "ggml's id"),
+            ("int64_t format", "ggml type id"),
             ("int64_t rows, columns", ""),
         ),
     ),
     Struct(
-        "nk_rows",
-        "Keys or values of one layer: [heads, capacity, width].",
+        "nk_layer_kv",
+        "Keys or values of one layer in the KV cache: [heads, capacity, width].",
         (
             ("void *data", ""),
-            ("uint16_t *scales", "NK_CACHE_Q8: halves [heads, capacity, (width + 31) / 32]"),
-            ("int64_t capacity", "positions there is room for"),
+            ("uint16_t *scales", "NK_CACHE_Q8: float16 [heads, capacity, (width + 31) / 32]"),
+            ("int64_t capacity", "allocated positions"),
         ),
     ),
     Struct(
         "nk_op",
-        "One operation of a recorded program; x, y, z, out and outs are numbers of buffers.",
+        "One operation of a recorded program; x, y, z, out and outs are buffer indices.",
         (
-            ("int32_t kind, joined", "of nk_kind, of nk_joined"),
-            ("int32_t quantize", "NORM (or 0), QUANTIZE: columns that share a scale, 16 or 32"),
+            ("int32_t kind, barrier", "nk_kind, nk_barrier"),
+            ("int32_t quantize", "NORM (or 0), QUANTIZE: columns per scale, 16 or 32"),
             ("int32_t x, y, z, out", ""),
-            ("int32_t count", "weights"),
-            ("int32_t activation", "LINEAR: of nk_activation, or -1"),
-            ("int32_t add_to", "LINEAR: a buffer that outs[0] is added to; or -1"),
-            ("int32_t interleaved, layer, pairs", "pairs: half of the channels that rotate"),
+            ("int32_t count", "number of weights"),
+            ("int32_t activation", "LINEAR: nk_activation, or -1"),
+            ("int32_t add_to", "LINEAR: buffer to which outs[0] is added, or -1"),
+            ("int32_t interleaved, layer, pairs", "pairs: half the rotary channels"),
             ("int64_t width", "columns of x"),
             ("int64_t heads, kv_heads, head_width, window", ""),
             ("float epsilon, scale, cap", ""),
-            ("int32_t centred", "NORM: the layer norm"),
+            ("int32_t centred", "NORM: layer norm instead of RMS norm"),
             ("const float *weight, *bias, *query_norm, *key_norm, *sinks", ""),
-            (f"struct nk_weight weights[{MOST_WEIGHTS}]", ""),
+            (f"struct nk_weight weights[{MAX_WEIGHTS}]", ""),
             ("int32_t outs[4]", ""),
         ),
     ),
     Struct(
         "nk_program",
-        "A pass over tokens as a flat list of operations. Every operation is shared by all threads\n"
-        "and ends at a barrier, unless it is joined with the next. One quantized copy of a buffer\n"
-        "exists at a time (of one token, one for each thread): the operation that makes it stands\n"
-        "right before the products that read it.",
+        "A forward pass as a flat list of operations. Threads share the work of every operation and\n"
+        "then meet at a barrier, unless its `barrier` field says otherwise. Only one buffer has a\n"
+        "quantized copy at a time (for a single token, one copy per thread): the operation that\n"
+        "makes the copy stands right before the products that read it.",
         (
             ("const struct nk_op *ops", ""),
-            ("float **buffers", "[tokens, width] each, with room for the tokens of the run"),
-            ("const struct nk_rows *keys, *values", "of every layer"),
-            ("int64_t cache_type", "of nk_cache"),
-            ("int64_t op_bytes", "sizeof(struct nk_op): two builds cannot misread each other"),
+            ("float **buffers", "[tokens, width] each, allocated for the tokens of the run"),
+            ("const struct nk_layer_kv *keys, *values", "one per layer"),
+            ("int64_t cache_type", "nk_cache"),
+            ("int64_t op_bytes", "sizeof(struct nk_op), to detect a mismatch of builds"),
         ),
     ),
 )
-_WEIGHT, _ROWS = "const struct nk_weight *weight", "const struct nk_rows"
+_WEIGHT, _ROWS = "const struct nk_weight *weight", "const struct nk_layer_kv"
 _SHAPE = "int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t position"
 FUNCTIONS = (
     Function("int", "abi", ""),
-    Function("int", "isa_count", "", "instruction sets this processor runs"),
-    Function("const char *", "isa_name", "int index", "0 is the best, the last is scalar"),
+    Function("int", "isa_count", "", "number of instruction sets that this processor supports"),
+    Function("const char *", "isa_name", "int index", "index 0 is the fastest, the last is scalar"),
     Function("int", "use_isa", "int index", serial=True),
-    Function("int", "set_threads", "int threads", "the caller is one of them", serial=True),
+    Function(
+        "int", "set_threads", "int threads", "the count includes the calling thread", serial=True
+    ),
     Function("int", "threads", ""),
-    Function("void", "idle", "", "let the waiting threads sleep now"),
-    Function("int64_t", "group_rows", "int64_t format", "rows packed together; 0: no such layout"),
+    Function(
+        "void",
+        "idle",
+        "",
+        "puts waiting worker threads to sleep and frees the scratch of single operations",
+    ),
+    Function(
+        "int64_t", "group_rows", "int64_t format", "rows packed together; 0: unsupported format"
+    ),
     Function(
         "int",
         "activation_group",
         "int64_t format",
-        "columns of activations that share a scale in products: 16 or 32; 0: products of floats",
+        "columns per scale of quantized activations: 16 or 32; 0: activations stay floats",
     ),
     Function("int64_t", "packed_bytes", "int64_t format, int64_t rows, int64_t columns"),
     Function(
@@ -191,8 +197,8 @@ FUNCTIONS = (
         "pack",
         "int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first, "
         "int64_t end, void *packed",
-        "Packs rows first .. end (multiples of the group, or the last row) of `source`, which\n"
-        "points at row 0 of the file's layout; `packed` points at the start of the whole matrix.",
+        "Packs rows first .. end (multiples of nk_group_rows, or the last row) of `source`, which\n"
+        "points at row 0 in GGUF layout; `packed` points at the start of the whole matrix.",
     ),
     Function("int", "rows_of", f"{_WEIGHT}, const int64_t *ids, int64_t count, float *out"),
     Function("int", "linear", f"{_WEIGHT}, const float *x, int64_t tokens, float *y", serial=True),
@@ -222,7 +228,7 @@ FUNCTIONS = (
         "int",
         "gated",
         "const float *gate, const float *up, int64_t count, int activation, float *y",
-        "up may be null: no factor",
+        "up may be null: y = activation(gate)",
         serial=True,
     ),
     Function("int", "softcap", "const float *x, float cap, int64_t count, float *y", serial=True),
@@ -231,24 +237,27 @@ FUNCTIONS = (
         "attention",
         f"const float *q, {_SHAPE}, int type, {_ROWS} *keys, {_ROWS} *values, float scale, "
         "int64_t window, float cap, const float *sinks, float *y",
-        "q [tokens, heads, width] at `position` on, over a cache that already holds these tokens\n"
-        "→ y [tokens, heads * width]. window 0: all; cap 0: none; sinks [heads] or null.",
+        "q [tokens, heads, width] of positions `position` .., over a cache that includes them\n"
+        "→ y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.",
         serial=True,
     ),
     Function(
         "int64_t",
         "attention_bytes",
         f"int threads, {_SHAPE}, int type",
-        "Bytes of scratch that takes at most on so many threads, with a window or without.",
+        "Upper bound of the scratch bytes of nk_attention, with or without a window.",
     ),
     Function(
         "double",
         "read_bandwidth",
         "int64_t bytes, int repetitions",
-        "bytes a second that all threads read of `bytes` of fresh memory, at best",
+        "best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s",
     ),
     Function(
-        "void *", "huge_alloc", "int64_t bytes", "zeroed, 64-byte aligned, in huge pages if it can"
+        "void *",
+        "huge_alloc",
+        "int64_t bytes",
+        "zeroed, 64-byte aligned, in huge pages where available",
     ),
     Function("void", "huge_free", "void *memory, int64_t bytes"),
     Function(
@@ -256,10 +265,10 @@ FUNCTIONS = (
         "run",
         "const struct nk_program *program, int64_t first, int64_t end, int64_t tokens, "
         "int64_t position, const int64_t *ids",
-        "Runs the operations first .. end for `tokens` tokens that stand at `position` on.",
+        "Runs the operations first .. end for `tokens` tokens, of positions `position` ..",
         serial=True,
     ),
-    Function("void", "free_scratch", "", "gives back the memory that runs have worked in"),
+    Function("void", "free_scratch", "", "frees the scratch memory of nk_run"),
 )
 
 
@@ -287,7 +296,7 @@ def _declared(declaration: str) -> list[tuple[str, str, int]]:
 
 
 def _ctype(kind: str) -> Any:
-    """The ctypes type of a C type; pointers to numbers are plain addresses."""
+    """The ctypes type of a C type; pointers to numbers are c_void_p."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     name = kind.rstrip("* ").removeprefix("const ").removeprefix("struct ")
@@ -312,13 +321,13 @@ class NativeWeight(ctypes.Structure):
     _fields_ = _fields(STRUCTS[0])
 
 
-class NativeRows(ctypes.Structure):
-    """struct nk_rows."""
+class NativeLayerKV(ctypes.Structure):
+    """struct nk_layer_kv."""
 
     _fields_ = _fields(STRUCTS[1])
 
 
-_structs |= {"nk_weight": NativeWeight, "nk_rows": NativeRows}
+_structs |= {"nk_weight": NativeWeight, "nk_layer_kv": NativeLayerKV}
 
 
 class NativeOp(ctypes.Structure):
@@ -340,7 +349,7 @@ _structs["nk_program"] = NativeProgram
 
 
 def signature(function: Function) -> tuple[Any, tuple[Any, ...]]:
-    """What a function returns and what it takes, for ctypes."""
+    """The ctypes result type and parameter types of a function."""
     kinds = [_declared(each)[0][1] for each in filter(None, function.parameters.split(", "))]
     return _ctype(function.result), tuple(map(_ctype, kinds))
 
@@ -350,10 +359,10 @@ def signature(function: Function) -> tuple[Any, tuple[Any, ...]]:
 _HEAD = """\
 // The C interface of the native kernels: the only symbols the library exports.
 //
-// Written by kernels/cpu/schema.py from its table: change that. Every tensor is contiguous. Sizes
-// are int64_t, floats are IEEE single, half is IEEE half as uint16_t. Functions that can fail
-// return a status; NK_OK is 0. The library allocates nothing that it does not free, keeps one
-// thread pool, and is called by one thread at a time. kernels/reference.py defines the ops.
+// Generated by kernels/cpu/schema.py: edit the table there. Every tensor is contiguous. Sizes are
+// int64_t, floats are float32, halves are float16 as uint16_t. Functions that can fail return an
+// nk_status. The library has one thread pool and must be called by one thread at a time.
+// kernels/reference.py defines the operations.
 // clang-format off
 #pragma once
 #include <stddef.h>
@@ -369,15 +378,15 @@ _HEAD = """\
 
 def header() -> str:
     """The text of native/api/nk.h."""
-    parts = [_HEAD, f"#define NK_ABI {ABI}\n#define NK_MOST_WEIGHTS {MOST_WEIGHTS}\n"]
+    parts = [_HEAD, f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():
-        lines = [_line(f"{prefix}{one.name} = {one.value},", one.words) for one in enum]
+        lines = [_line(f"{prefix}{one.name} = {one.value},", one.comment) for one in enum]
         parts.append("\n".join([f"// {enum.__doc__}", f"enum {name} {{", *lines, "};\n"]))
     for struct in STRUCTS:
-        lines = [_line(f"{line};", words) for line, words in struct.lines]
-        comment = _comment(struct.words)
-        parts.append("\n".join([comment, f"struct {struct.name} {{", *lines, "};\n"]))
+        lines = [_line(f"{line};", comment) for line, comment in struct.lines]
+        heading = _comment(struct.comment)
+        parts.append("\n".join([heading, f"struct {struct.name} {{", *lines, "};\n"]))
     parts.append("\n".join(map(_prototype, FUNCTIONS)) + "\n")
     parts.append("#ifdef __cplusplus\n}\n#endif\n")
     return "\n".join(parts)
@@ -386,7 +395,7 @@ def header() -> str:
 def _prototype(function: Function) -> str:
     result = function.result + ("" if function.result.endswith("*") else " ")
     declared = f"NK_API {result}nk_{function.name}({function.parameters or 'void'});"
-    return "\n".join(filter(None, (_comment(function.words), *_wrapped(declared))))
+    return "\n".join(filter(None, (_comment(function.comment), *_wrapped(declared))))
 
 
 def _wrapped(text: str) -> list[str]:
@@ -398,23 +407,23 @@ def _wrapped(text: str) -> list[str]:
     return lines
 
 
-def _line(text: str, words: str) -> str:
-    return f"    {text}  // {words}" if words else f"    {text}"
+def _line(text: str, comment: str) -> str:
+    return f"    {text}  // {comment}" if comment else f"    {text}"
 
 
-def _comment(words: str) -> str:
-    return "\n".join(f"// {line}" for line in words.splitlines())
+def _comment(text: str) -> str:
+    return "\n".join(f"// {line}" for line in text.splitlines())
 
 
 def main(arguments: list[str]) -> int:
-    """Write the header, or with `--check` compare it; returns the exit status."""
+    """Write the header, or compare it with `--check`; returns the exit status."""
     text = header()
     if "--check" not in arguments:
         HEADER.write_text(text, encoding="utf-8", newline="\n")
         return 0
     if HEADER.read_text(encoding="utf-8") == text:
         return 0
-    sys.stderr.write(f"{HEADER.name} is older than its table: run kernels/cpu/schema.py.\n")
+    sys.stderr.write(f"{HEADER.name} is out of date: run kernels/cpu/schema.py.\n")
     return 1
 
 

@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr int kMostParameters = 16, kMostOperands = 14, kMostBlocks = 64;
+constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64;
 constexpr uint8_t kPoison = 0xFF;
 enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
 
@@ -34,13 +34,13 @@ struct Block {
     uint8_t *data;
 };
 
-Block blocks[kMostBlocks];
+Block blocks[kMaxBlocks];
 int block_count = 0;
 
 void *guarded(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t usable = (bytes + page - 1) / page * page + page;  // a page of poison at least
-    if (block_count == kMostBlocks) fail("too many blocks");
+    if (block_count == kMaxBlocks) fail("too many blocks");
     Block &b = blocks[block_count++];
     b.mapped = usable + page;
     b.whole = (uint8_t *)mmap(nullptr, b.mapped, PROT_READ | PROT_WRITE,
@@ -66,9 +66,9 @@ void free_blocks() {
 
 struct Case {
     int64_t op, isa, threads;
-    int64_t p[kMostParameters];  // floats by their bits
-    void *operand[kMostOperands];
-    int64_t bytes[kMostOperands];
+    int64_t p[kMaxParameters];  // floats by their bits
+    void *operand[kMaxOperands];
+    int64_t bytes[kMaxOperands];
 };
 
 int64_t read_number(FILE *file) {
@@ -83,10 +83,10 @@ bool read_case(FILE *file, Case &c) {
     c.isa = read_number(file);
     c.threads = read_number(file);
     const int64_t parameters = read_number(file);
-    if (parameters < 0 || parameters > kMostParameters) fail("too many parameters");
+    if (parameters < 0 || parameters > kMaxParameters) fail("too many parameters");
     for (int64_t i = 0; i < parameters; i++) c.p[i] = read_number(file);
     const int64_t operands = read_number(file);
-    if (operands < 0 || operands > kMostOperands) fail("too many operands");
+    if (operands < 0 || operands > kMaxOperands) fail("too many operands");
     for (int64_t i = 0; i < operands; i++) {
         c.bytes[i] = read_number(file);
         c.operand[i] = guarded((size_t)c.bytes[i]);
@@ -180,8 +180,10 @@ int softcap(const Case &c, Result &y) {
 // scales, values, their scales, sinks
 int attention(const Case &c, Result &y) {
     const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3];
-    const nk_rows keys = {c.operand[1], c.bytes[2] ? (uint16_t *)c.operand[2] : nullptr, c.p[9]};
-    const nk_rows values = {c.operand[3], c.bytes[4] ? (uint16_t *)c.operand[4] : nullptr, c.p[9]};
+    const nk_layer_kv keys = {c.operand[1], c.bytes[2] ? (uint16_t *)c.operand[2] : nullptr,
+                              c.p[9]};
+    const nk_layer_kv values = {c.operand[3], c.bytes[4] ? (uint16_t *)c.operand[4] : nullptr,
+                                c.p[9]};
     y = floats(tokens * heads * width);
     const float *sinks = c.bytes[5] ? (const float *)c.operand[5] : nullptr;
     return nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4],
@@ -237,14 +239,14 @@ nk_op norm_of(const Model &m, int number) {
     nk_op op = op_of(NK_NORM, STREAM, NORMED, m.width);
     op.weight = m.norms + number * m.width;
     op.quantize = nk_activation_group(m.format);
-    op.joined = op.quantize ? NK_COPY_ALONE : NK_APART;
+    op.barrier = op.quantize ? NK_BARRIER_BATCH : NK_BARRIER_ALWAYS;
     return op;
 }
 
 nk_op quantize_of(const Model &m, int x, int64_t width) {
     nk_op op = op_of(NK_QUANTIZE, x, 0, width);
     op.quantize = nk_activation_group(m.format);
-    op.joined = NK_COPY_ALONE;
+    op.barrier = NK_BARRIER_BATCH;
     return op;
 }
 
@@ -256,7 +258,7 @@ nk_op product_of(int x, int64_t width, int out, const nk_weight &weight) {
     return op;
 }
 
-void also(nk_op &op, int out, const nk_weight &weight) {
+void add_product(nk_op &op, int out, const nk_weight &weight) {
     op.weights[op.count] = weight;
     op.outs[op.count++] = out;
 }
@@ -266,15 +268,15 @@ int record(const Model &m, nk_op *ops) {
     const bool reads_copies = nk_activation_group(m.format) != 0;
     nk_op *op = ops;
     *op = op_of(NK_ANGLES, 0, ANGLES, 0);
-    op->joined = 1;
+    op->barrier = 1;
     op->pairs = (int32_t)(m.head_width / 2);
     op++->weight = m.frequencies;
     *op = op_of(NK_EMBED, 0, STREAM, m.width);
     op++->weights[0] = m.table;
     *op++ = norm_of(m, 0);
     *op = product_of(NORMED, m.width, QUERY, m.query);
-    also(*op, KEY, m.key);
-    also(*op++, VALUE, m.value);
+    add_product(*op, KEY, m.key);
+    add_product(*op++, VALUE, m.value);
     const int kinds[] = {NK_ROPE, NK_ATTEND};
     for (const int kind : kinds) {
         *op = op_of(kind, QUERY, kind == NK_ROPE ? ANGLES : ATTENDED, 0);
@@ -293,7 +295,7 @@ int record(const Model &m, nk_op *ops) {
     op++->add_to = STREAM;
     *op++ = norm_of(m, 1);
     *op = product_of(NORMED, m.width, GATE, m.gate);
-    also(*op, UP, m.up);
+    add_product(*op, UP, m.up);
     op++->activation = 0;
     if (reads_copies) *op++ = quantize_of(m, GATE, m.inner);
     *op = product_of(GATE, m.inner, MADE, m.down);
@@ -345,8 +347,8 @@ int run_program(const Case &c, Result &y) {
     float *buffers[BUFFERS];
     for (int i = 0; i < BUFFERS; i++)
         buffers[i] = (float *)guarded((size_t)(4 * widths[i] * m.tokens));
-    nk_rows caches[2] = {};
-    for (nk_rows &cache : caches) {
+    nk_layer_kv caches[2] = {};
+    for (nk_layer_kv &cache : caches) {
         const int64_t each = m.type == NK_CACHE_F32 ? 4 : m.type == NK_CACHE_F16 ? 2 : 1;
         cache.capacity = m.tokens;
         cache.data = guarded((size_t)(key * m.tokens * each));

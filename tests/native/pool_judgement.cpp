@@ -18,7 +18,7 @@ constexpr uint64_t kWork = 300 * kMicrosecond;
 // Milliseconds until too late, when each phase any of `threads` is stopped with a chance of `taken`
 // for `moment`; only thread `only`, if that is one. 0: not within ten seconds.
 int until_too_late(int threads, double taken, uint64_t moment, bool preempted, int only = -1) {
-    Post me = {};
+    Participant me = {};
     me.threads = threads;
     uint64_t now = 0;
     while (now < 10000 * kMillisecond) {
@@ -37,29 +37,29 @@ int until_too_late(int threads, double taken, uint64_t moment, bool preempted, i
     return 0;
 }
 
-// Whether a core of which another program takes `slice` of every `period` is found disturbed.
-bool disturbed(uint64_t slice, uint64_t period, bool preempted) {
+// Whether a core of which another program takes `slice` of every `period` is found core_busy.
+bool core_busy(uint64_t slice, uint64_t period, bool preempted) {
     uint64_t now = (uint64_t)(chance() * (double)period), preemptions = 0;
     Probe probe(now, preemptions);
-    while (!probe.over()) {
+    while (!probe.done()) {
         now += 2 * kMicrosecond;
         if (now % period < slice) {
             now += slice;
             preemptions += preempted;
         }
-        probe.look(now, preemptions);
+        probe.sample(now, preemptions);
     }
-    return probe.disturbed();
+    return probe.core_busy();
 }
 
-int how_many_disturbed(uint64_t slice, uint64_t period, bool preempted) {
+int count_busy(uint64_t slice, uint64_t period, bool preempted) {
     int count = 0;
-    for (int i = 0; i < 100; ++i) count += disturbed(slice, period, preempted);
+    for (int i = 0; i < 100; ++i) count += core_busy(slice, period, preempted);
     return count;
 }
 
 // What a pool comes to, one of whose cores was found busy, when the worker left out probes. A
-// worker that does not exist is one that never begins to look: its part is played here.
+// worker that does not exist is one that never begins to sample: its part is played here.
 struct Trial {
     uint64_t now = 1000 * kMillisecond;
 
@@ -73,9 +73,9 @@ struct Trial {
         retry_dropped(now - 1);
         retry_dropped(now);
     }
-    void found(bool disturbed) {
-        note(workers[0].disturbed, (uint32_t)disturbed);
-        store(workers[0].state, (uint32_t)kFree);
+    void found(bool core_busy) {
+        store_relaxed(workers[0].core_busy, (uint32_t)core_busy);
+        store_release(workers[0].state, (uint32_t)kIdle);
         now += kProbe;
         retry_dropped(now);
     }
@@ -112,15 +112,15 @@ int main() {
     after = until_too_late(8, 0.0005, 2 * kMillisecond, true);
     expect("nor is it to eight threads", after == 0, after);
 
-    after = how_many_disturbed(3 * kMillisecond, 6 * kMillisecond, true);
+    after = count_busy(3 * kMillisecond, 6 * kMillisecond, true);
     expect("a probe sees a program that takes half of a core", after == 100, after);
-    after = how_many_disturbed(5 * kMillisecond, 10 * kMillisecond, true);
+    after = count_busy(5 * kMillisecond, 10 * kMillisecond, true);
     expect("also in longer slices", after == 100, after);
-    after = how_many_disturbed(2 * kMillisecond, 30 * kMillisecond, true);
+    after = count_busy(2 * kMillisecond, 30 * kMillisecond, true);
     expect("a moment of it is borne", after == 0, after);
-    after = how_many_disturbed(50 * kMicrosecond, 200 * kMicrosecond, true);
+    after = count_busy(50 * kMicrosecond, 200 * kMicrosecond, true);
     expect("interruptions are none", after == 0, after);
-    after = how_many_disturbed(5 * kMillisecond, 10 * kMillisecond, false);
+    after = count_busy(5 * kMillisecond, 10 * kMillisecond, false);
     expect("what another machine takes is left to trying", after == 0, after);
 
     Trial trial(2);
@@ -132,7 +132,7 @@ int main() {
     expect("who has not looked has found nothing", pool.limit == 1 && pool.probing, pool.limit);
     const uint64_t pause = pool.retry_pause;
     trial.found(true);
-    expect("a disturbed core is left alone", pool.limit == 1 && !pool.probing, pool.limit);
+    expect("a core_busy core is left alone", pool.limit == 1 && !pool.probing, pool.limit);
     const bool longer = pool.retry_pause == 2 * pause &&
                         pool.retry_at == trial.now + pool.retry_pause;
     expect("for longer", longer, (int)(pool.retry_pause / kMillisecond));
@@ -144,7 +144,7 @@ int main() {
            pool.limit);
     trial.wait();
     trial.found(false);
-    count_trial(kTrial);
+    extend_trial(kTrial);
     expect("with success: all is forgotten", pool.limit == 2 && pool.retry_pause == 0, pool.limit);
 
     Trial three(3);

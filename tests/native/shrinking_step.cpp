@@ -40,7 +40,7 @@ nk_table table_of_counters() {
     table.rope = count_rope;
     table.cache_row = count_row;
     table.attention_items = items;
-    table.attention_shared = table.attention_own = table.attention_merges = none;
+    table.attention_partial_bytes = table.attention_thread_scratch = table.attention_merges = none;
     table.attention_item = count_item;
     return table;
 }
@@ -70,7 +70,7 @@ bool run_once() {
     ops[0].kind = NK_ROPE;
     ops[1].kind = NK_ATTEND, ops[1].out = 4;
     float *buffers[] = {query, key, value, angle, result};
-    nk_rows key_rows = {}, value_rows = {};
+    nk_layer_kv key_rows = {}, value_rows = {};
     key_rows.data = keys, key_rows.capacity = 1;
     value_rows.data = values, value_rows.capacity = 1;
     const nk_program program = {ops,         buffers,      &key_rows,
@@ -90,9 +90,9 @@ const nk_table *nk_current(void) {
     static const nk_table table = table_of_counters();
     return &table;
 }
-void nk_pool_run(nk_job job, void *context) {
+void nk_pool_run(nk_job run_program, void *context) {
     for (int thread = threads_before - 1; thread >= 0; thread--)
-        job(context, thread, threads_before);
+        run_program(context, thread, threads_before);
 }
 int nk_pool_barrier(int) { return threads_after; }
 int nk_pool_size(void) { return threads_before; }

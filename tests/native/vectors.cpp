@@ -134,14 +134,14 @@ void check_run(int largest, bool extreme) {
     int32_t before[16], wanted[16];
     for (int r = 0; r < 16; ++r) before[r] = wanted[r] = random_between(-1000000, 1000000);
     const i32x16 sum = ints_of(before);
-    running run = {};
+    RunSum run = {};
     for (int i = 0; i < count; ++i) {
         for (int j = 0; j < 64; ++j)
             codes[j] = (uint8_t)(extreme ? largest : random_between(0, largest));
         for (int j = 0; j < 4; ++j) quad[j] = extreme ? sign : (int8_t)random_between(-127, 127);
         for (int j = 0; j < 64; ++j) wanted[j / 4] += codes[j] * quad[j % 4];
         const u8x64 x = load_u8(codes), y = splat_quad(quad);
-        run = i ? go_on<false>(run, x, y) : begin_run<false>(sum, x, y);
+        run = i ? extend_run<false>(run, x, y) : begin_run<false>(sum, x, y);
     }
     expect_ints("run", end_run(sum, run), wanted);
 }
@@ -522,7 +522,7 @@ void check_table_sums() {
         high[p] = (uint8_t)random_bits();
         wanted[row_of(p)] = low[p] + 32 * high[p] - bias;
     }
-    const i16x64 sums = joined(load_u8(low), load_u8(high), bias);
+    const i16x64 sums = join_sums(load_u8(low), load_u8(high), bias);
     expect_ints("sums_of_rows<0>", sums_of_rows<0>(sums), wanted);
     expect_ints("sums_of_rows<1>", sums_of_rows<1>(sums), wanted + 16);
     expect_ints("sums_of_rows<2>", sums_of_rows<2>(sums), wanted + 32);

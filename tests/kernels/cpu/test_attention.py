@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library
-from kernels.cpu.schema import NativeRows
+from kernels.cpu.schema import NativeLayerKV
 from rotation import rotation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -65,9 +65,9 @@ class Cache:
             width = self.data.shape[-1]
             self.exact = self.exact * each[..., :width] @ rotation(width)
 
-    def rows(self) -> NativeRows:
+    def rows(self) -> NativeLayerKV:
         scales = None if self.scales is None else self.scales.data_ptr()
-        return NativeRows(self.data.data_ptr(), scales, self.data.shape[1])
+        return NativeLayerKV(self.data.data_ptr(), scales, self.data.shape[1])
 
 
 @dataclass

@@ -13,7 +13,7 @@ from kernels.program import Activation
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nk_weight": schema.NativeWeight,
-    "nk_rows": schema.NativeRows,
+    "nk_layer_kv": schema.NativeLayerKV,
     "nk_op": schema.NativeOp,
     "nk_program": schema.NativeProgram,
 }

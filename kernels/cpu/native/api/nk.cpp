@@ -6,10 +6,10 @@
 
 int nk_abi(void) { return NK_ABI; }
 
-int nk_set_threads(int threads) { return nk_pool_set(threads); }
+int nk_set_threads(int threads) { return nk_pool_resize(threads); }
 int nk_threads(void) { return nk_pool_size(); }
 
 void nk_idle(void) {
     nk_pool_idle();
-    nk_ops_forget();
+    nk_ops_free_scratch();
 }

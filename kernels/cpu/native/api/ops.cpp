@@ -12,22 +12,22 @@
 
 namespace {
 
-constexpr int64_t kMostSize = (int64_t)1 << 31, kMostElements = (int64_t)1 << 46;
-constexpr int64_t kShared = 256 << 10;  // bytes of work from which on it is shared
-constexpr int64_t kPass = 512;          // tokens that are quantized at once: bounds the scratch
+constexpr int64_t kMaxSize = (int64_t)1 << 31, kMaxElements = (int64_t)1 << 46;
+constexpr int64_t kParallelBytes = 256 << 10;  // bytes of work from which on it is shared
+constexpr int64_t kPassTokens = 512;  // tokens that are quantized at once: bounds the scratch
 constexpr int64_t kLine = 64;
 
 int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Sizes from 1 on whose product is within the limits.
-bool possible(int64_t a, int64_t b = 1, int64_t c = 1) {
-    if (a < 1 || b < 1 || c < 1 || a >= kMostSize || b >= kMostSize || c >= kMostSize) return false;
-    return a <= kMostElements / b && a * b <= kMostElements / c;
+bool valid_sizes(int64_t a, int64_t b = 1, int64_t c = 1) {
+    if (a < 1 || b < 1 || c < 1 || a >= kMaxSize || b >= kMaxSize || c >= kMaxSize) return false;
+    return a <= kMaxElements / b && a * b <= kMaxElements / c;
 }
 
 void run(nk_job job, void *context, int64_t bytes) {
-    if (bytes < kShared) nk_pool_alone(job, context);
+    if (bytes < kParallelBytes) nk_pool_run_serial(job, context);
     else nk_pool_run(job, context);
 }
 
@@ -38,7 +38,7 @@ struct Scratch {
 
     uint8_t *take(int64_t wanted) {
         if (wanted <= bytes) return memory;
-        nk_ops_forget();
+        nk_ops_free_scratch();
         memory = (uint8_t *)nk_huge_alloc(wanted);
         if (memory) bytes = wanted;
         return memory;
@@ -57,16 +57,16 @@ struct Linear {
     int8_t *q;
     float *scale;
     int32_t *sum;
-    uint8_t *own;
-    int64_t own_bytes;
+    uint8_t *thread_scratch;
+    int64_t thread_scratch_bytes;
 };
 
 void quantize(const Linear &op, int64_t start, int64_t tokens, int thread, int threads) {
     int64_t first, end;
-    nk_share(tokens, 1, thread, threads, &first, &end);
+    nk_split_range(tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t)
         op.table->quantize(op.x + (start + t) * op.weight->columns, op.weight->columns,
-                           nk_columns_at_once(op.weight->format), op.q + t * op.padded,
+                           nk_activation_group_size(op.weight->format), op.q + t * op.padded,
                            op.scale + t * (op.padded / 16), op.sum + t * (op.padded / 16));
 }
 
@@ -75,23 +75,23 @@ void multiply(const Linear &op, int64_t start, int64_t tokens, int thread, int t
     const nk_act act = {
         op.x + start * w.columns, op.q, op.scale, op.sum, tokens, w.columns, op.padded};
     int64_t first, end;
-    nk_share(op.groups, 1, thread, threads, &first, &end);
+    nk_split_range(op.groups, 1, thread, threads, &first, &end);
     if (first < end)
         op.table->linear(&w, first, end, &act, op.y + start * w.rows, w.rows,
-                         op.own + thread * op.own_bytes, false);
+                         op.thread_scratch + thread * op.thread_scratch_bytes, false);
 }
 
 void linear_job(void *context, int thread, int threads) {
     const Linear &op = *(Linear *)context;
-    for (int64_t start = 0; start < op.tokens; start += kPass) {
-        const int64_t tokens = least(kPass, op.tokens - start);
+    for (int64_t start = 0; start < op.tokens; start += kPassTokens) {
+        const int64_t tokens = smaller(kPassTokens, op.tokens - start);
         if (op.quantized) {
             quantize(op, start, tokens, thread, threads);
             threads = nk_pool_barrier(thread);
             if (thread >= threads) return;
         }
         multiply(op, start, tokens, thread, threads);
-        if (start + kPass >= op.tokens) return;
+        if (start + kPassTokens >= op.tokens) return;
         threads = nk_pool_barrier(thread);  // the next pass overwrites what was quantized
         if (thread >= threads) return;
     }
@@ -110,7 +110,7 @@ struct Norm {
 void norm_job(void *context, int thread, int threads) {
     const Norm &op = *(Norm *)context;
     int64_t first, end;
-    nk_share(op.tokens, 1, thread, threads, &first, &end);
+    nk_split_range(op.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t) {
         const float *x = op.x + t * op.width;
         float *y = op.y + t * op.width;
@@ -126,14 +126,14 @@ struct Rope {
     const float *frequencies;
     int64_t tokens, heads, width, pairs;
     int interleaved;
-    float scale, *y, *own;  // own: [threads, 2 * pairs]
+    float scale, *y, *thread_scratch;  // thread_scratch: [threads, 2 * pairs]
 };
 
 void rope_job(void *context, int thread, int threads) {
     const Rope &op = *(Rope *)context;
-    float *cosine = op.own + thread * 2 * op.pairs, *sine = cosine + op.pairs;
+    float *cosine = op.thread_scratch + thread * 2 * op.pairs, *sine = cosine + op.pairs;
     int64_t first, end;
-    nk_share(op.tokens, 1, thread, threads, &first, &end);
+    nk_split_range(op.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; ++t) {
         for (int64_t i = 0; i < op.pairs; ++i) {
             const float angle = (float)op.positions[t] * op.frequencies[i];
@@ -157,7 +157,7 @@ struct Elements {
 void elements_job(void *context, int thread, int threads) {
     const Elements &op = *(Elements *)context;
     int64_t first, end;
-    nk_share(op.count, kLine, thread, threads, &first, &end);
+    nk_split_range(op.count, kLine, thread, threads, &first, &end);
     if (first >= end) return;
     if (op.cap != 0) return op.table->softcap(op.x + first, op.cap, end - first, op.y + first);
     op.table->gated(op.x + first, op.up ? op.up + first : nullptr, end - first, op.activation,
@@ -166,7 +166,7 @@ void elements_job(void *context, int thread, int threads) {
 
 // --- the cache
 
-bool sound(const nk_rows &rows, int type) {
+bool valid_cache(const nk_layer_kv &rows, int type) {
     if (type != NK_CACHE_F32 && type != NK_CACHE_F16 && type != NK_CACHE_Q8) return false;
     return rows.data && (type != NK_CACHE_Q8 || rows.scales);
 }
@@ -174,38 +174,40 @@ bool sound(const nk_rows &rows, int type) {
 struct Attention {
     const nk_table *table;
     nk_attend attend;
-    int64_t items, merges, taken;
-    uint8_t *shared, *own;
-    int64_t own_bytes;
+    int64_t items, merges, claimed;
+    uint8_t *shared, *thread_scratch;
+    int64_t thread_scratch_bytes;
 };
 
 void attention_job(void *context, int thread, int threads) {
     Attention &op = *(Attention *)context;
-    // Items differ in size, the first being the largest: taken as threads come free.
+    // Items differ in size, the first being the largest: claimed as threads come free.
     for (;;) {
-        const int64_t item = __atomic_fetch_add(&op.taken, 1, __ATOMIC_RELAXED);
+        const int64_t item = __atomic_fetch_add(&op.claimed, 1, __ATOMIC_RELAXED);
         if (item >= op.items) break;
-        op.table->attention_item(&op.attend, item, op.shared, op.own + thread * op.own_bytes);
+        op.table->attention_item(&op.attend, item, op.shared,
+                                 op.thread_scratch + thread * op.thread_scratch_bytes);
     }
     if (op.merges == 0) return;
     threads = nk_pool_barrier(thread);
     if (thread >= threads) return;
     int64_t first, end;
-    nk_share(op.merges, 1, thread, threads, &first, &end);
+    nk_split_range(op.merges, 1, thread, threads, &first, &end);
     for (int64_t i = first; i < end; ++i) op.table->attention_merge(&op.attend, i, op.shared);
 }
 
-// Bytes of scratch: what the threads share of results in pieces, then `own` for each of them.
-int64_t attention_scratch(const nk_table *table, const nk_attend *attend, int threads,
-                          int64_t *shared, int64_t *own) {
-    *shared = rounded(table->attention_shared(attend));
-    *own = rounded(table->attention_own(attend));
-    return *shared + threads * *own + kLine;
+// Bytes of scratch: what the threads share of results in pieces, then `thread_scratch` for each of
+// them.
+int64_t attention_scratch_bytes(const nk_table *table, const nk_attend *attend, int threads,
+                                int64_t *shared, int64_t *thread_scratch) {
+    *shared = rounded(table->attention_partial_bytes(attend));
+    *thread_scratch = rounded(table->attention_thread_scratch(attend));
+    return *shared + threads * *thread_scratch + kLine;
 }
 
 }  // namespace
 
-void nk_ops_forget(void) {
+void nk_ops_free_scratch(void) {
     nk_huge_free(scratch.memory, scratch.bytes);
     scratch.memory = nullptr;
     scratch.bytes = 0;
@@ -216,36 +218,37 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
                   columns = weight->columns;
     if (group <= 0) return NK_BAD_FORMAT;
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, columns) || !possible(tokens, rows) || !possible(rows, columns))
+    if (!valid_sizes(tokens, columns) || !valid_sizes(tokens, rows) || !valid_sizes(rows, columns))
         return NK_BAD_SHAPE;
     if (nk_packed_bytes(weight->format, rows, columns) <= 0) return NK_BAD_SHAPE;
     const nk_table *table = nk_current();
-    const int64_t padded = (columns + 31) / 32 * 32, pass = least(tokens, kPass);
+    const int64_t padded = (columns + 31) / 32 * 32, pass = smaller(tokens, kPassTokens);
     Linear op = {
         table, weight,  x,       y,       tokens,  padded, group, (rows + group - 1) / group,
         true,  nullptr, nullptr, nullptr, nullptr, 0};
-    op.quantized = nk_columns_at_once(weight->format) > 0;
-    op.own_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
+    op.quantized = nk_activation_group_size(weight->format) > 0;
+    op.thread_scratch_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
     // The last pass may be shorter than the others, and one token may need more than many.
     const int64_t last = rounded(
-        table->linear_scratch(weight->format, columns, (tokens - 1) % kPass + 1));
-    if (last > op.own_bytes) op.own_bytes = last;
-    const int64_t rounds = op.quantized ? pass * padded : 0;
-    const int64_t q = rounded(rounds), scale = rounded(rounds / 4), sum = rounded(rounds / 4);
-    uint8_t *memory = scratch.take(q + scale + sum + nk_pool_size() * op.own_bytes);
+        table->linear_scratch(weight->format, columns, (tokens - 1) % kPassTokens + 1));
+    if (last > op.thread_scratch_bytes) op.thread_scratch_bytes = last;
+    const int64_t code_bytes = op.quantized ? pass * padded : 0;
+    const int64_t q = rounded(code_bytes), scale = rounded(code_bytes / 4),
+                  sum = rounded(code_bytes / 4);
+    uint8_t *memory = scratch.take(q + scale + sum + nk_pool_size() * op.thread_scratch_bytes);
     if (!memory) return NK_NO_MEMORY;
     op.q = (int8_t *)memory;
     op.scale = (float *)(memory + q);
     op.sum = (int32_t *)(memory + q + scale);
-    op.own = memory + q + scale + sum;
-    run(linear_job, &op, rows * columns / 4 * least(tokens, 16));
+    op.thread_scratch = memory + q + scale + sum;
+    run(linear_job, &op, rows * columns / 4 * smaller(tokens, 16));
     return NK_OK;
 }
 
 int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t width,
                 float *y) {
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, width)) return NK_BAD_SHAPE;
+    if (!valid_sizes(tokens, width)) return NK_BAD_SHAPE;
     Norm op = {nk_current(), false, x, weight, nullptr, epsilon, y, tokens, width};
     run(norm_job, &op, 8 * tokens * width);
     return NK_OK;
@@ -254,7 +257,7 @@ int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t toke
 int nk_layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
                   int64_t tokens, int64_t width, float *y) {
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, width)) return NK_BAD_SHAPE;
+    if (!valid_sizes(tokens, width)) return NK_BAD_SHAPE;
     Norm op = {nk_current(), true, x, weight, bias, epsilon, y, tokens, width};
     run(norm_job, &op, 8 * tokens * width);
     return NK_OK;
@@ -263,18 +266,19 @@ int nk_layer_norm(const float *x, const float *weight, const float *bias, float 
 int nk_rope(const float *x, const int64_t *positions, const float *frequencies, int64_t tokens,
             int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y) {
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, heads, width) || pairs < 0 || 2 * pairs > width) return NK_BAD_SHAPE;
-    float *own = (float *)scratch.take(nk_pool_size() * (2 * pairs + 1) * (int64_t)sizeof(float));
-    if (!own) return NK_NO_MEMORY;
+    if (!valid_sizes(tokens, heads, width) || pairs < 0 || 2 * pairs > width) return NK_BAD_SHAPE;
+    float *thread_scratch = (float *)scratch.take(nk_pool_size() * (2 * pairs + 1) *
+                                                  (int64_t)sizeof(float));
+    if (!thread_scratch) return NK_NO_MEMORY;
     Rope op = {nk_current(), x,     positions,   frequencies, tokens, heads,
-               width,        pairs, interleaved, scale,       y,      own};
+               width,        pairs, interleaved, scale,       y,      thread_scratch};
     run(rope_job, &op, 8 * tokens * (heads * width + 16 * pairs));
     return NK_OK;
 }
 
 int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y) {
     if (count == 0) return NK_OK;
-    if (!possible(count) || (activation != NK_SILU && activation != NK_GELU_TANH))
+    if (!valid_sizes(count) || (activation != NK_SILU && activation != NK_GELU_TANH))
         return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, 0, y};
     run(elements_job, &op, 16 * count);
@@ -283,21 +287,23 @@ int nk_gated(const float *gate, const float *up, int64_t count, int activation, 
 
 int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     if (count == 0) return NK_OK;
-    if (!possible(count) || cap == 0) return NK_BAD_SHAPE;
+    if (!valid_sizes(count) || cap == 0) return NK_BAD_SHAPE;
     Elements op = {nk_current(), x, nullptr, count, 0, cap, y};
     run(elements_job, &op, 16 * count);
     return NK_OK;
 }
 
 int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
-                 int64_t position, int type, const nk_rows *keys, const nk_rows *values,
+                 int64_t position, int type, const nk_layer_kv *keys, const nk_layer_kv *values,
                  float scale, int64_t window, float cap, const float *sinks, float *y) {
     if (tokens == 0) return NK_OK;
-    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
+    if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
         return NK_BAD_SHAPE;
-    if (!possible(keys->capacity, kv_heads, width) || !possible(values->capacity, kv_heads, width))
+    if (!valid_sizes(keys->capacity, kv_heads, width) ||
+        !valid_sizes(values->capacity, kv_heads, width))
         return NK_BAD_SHAPE;
-    if (!sound(*keys, type) || !sound(*values, type) || position < 0) return NK_BAD_SHAPE;
+    if (!valid_cache(*keys, type) || !valid_cache(*values, type) || position < 0)
+        return NK_BAD_SHAPE;
     if (position > keys->capacity - tokens || position > values->capacity - tokens)
         return NK_BAD_SHAPE;
     Attention op = {};
@@ -308,10 +314,10 @@ int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads
     if (op.items <= 0) return NK_BAD_SHAPE;
     op.merges = op.table->attention_merges(&op.attend);
     int64_t shared;
-    op.shared = scratch.take(
-        attention_scratch(op.table, &op.attend, nk_pool_size(), &shared, &op.own_bytes));
+    op.shared = scratch.take(attention_scratch_bytes(op.table, &op.attend, nk_pool_size(), &shared,
+                                                     &op.thread_scratch_bytes));
     if (!op.shared) return NK_NO_MEMORY;
-    op.own = op.shared + shared;
+    op.thread_scratch = op.shared + shared;
     const int64_t seen = window && window < position + tokens ? window : position + tokens;
     run(attention_job, &op, tokens * heads * seen * width);
     return NK_OK;
@@ -319,11 +325,11 @@ int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads
 
 int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
                            int64_t width, int64_t position, int type) {
-    if (!possible(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0)
+    if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0)
         return 0;
     nk_attend attend = {};
     attend.tokens = tokens, attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width;
     attend.position = position, attend.type = type;
-    int64_t shared, own;
-    return attention_scratch(nk_current(), &attend, threads, &shared, &own);
+    int64_t shared, thread_scratch;
+    return attention_scratch_bytes(nk_current(), &attend, threads, &shared, &thread_scratch);
 }

@@ -2,4 +2,4 @@
 #pragma once
 
 // Gives the scratch back; the next operation that needs some asks for it again.
-void nk_ops_forget(void);
+void nk_ops_free_scratch(void);

@@ -6,7 +6,7 @@
 namespace {
 
 struct Choice {
-    const nk_table *tables[NK_MOST_TABLES];
+    const nk_table *tables[NK_MAX_TABLES];
     int count;
     const nk_table *current;
 } choice;

@@ -2,7 +2,7 @@
 #pragma once
 #include "isa/table.h"
 
-enum { NK_MOST_TABLES = 5 };
+enum { NK_MAX_TABLES = 5 };
 
 // Writes the tables that may run here, best first and the scalar one last; returns how many.
-int nk_detect(const struct nk_table *tables[NK_MOST_TABLES]);
+int nk_detect(const struct nk_table *tables[NK_MAX_TABLES]);

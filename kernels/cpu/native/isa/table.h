@@ -6,7 +6,8 @@
 
 // Rows of activations as products read them. Columns are padded with zeros to a multiple of 32.
 // For each 16 columns a float scale; value = q * scale. It is the largest magnitude / 127 of those
-// 16, or the same for two neighbours, of those 32: what nk_columns_at_once says of the weights.
+// 16, or the same for two neighbours, of those 32: what nk_activation_group_size says of the
+// weights.
 struct nk_act {
     const float *x;      // [tokens, columns] as they were, for the float formats
     const int8_t *q;     // [tokens, padded]
@@ -21,7 +22,7 @@ struct nk_attend {
     float *y;
     int64_t tokens, heads, kv_heads, width, position;
     int type;
-    struct nk_rows keys, values;
+    struct nk_layer_kv keys, values;
     float scale, cap;
     int64_t window;
     const float *sinks;
@@ -57,9 +58,10 @@ struct nk_table {
     // Attention is cut into independent items, then (after a barrier) merged where it needs to be.
     // The cut depends on the operands alone, never on the number of threads.
     int64_t (*attention_items)(const struct nk_attend *a);
-    int64_t (*attention_shared)(
-        const struct nk_attend *a);                       // bytes of partial results, 0: no merge
-    int64_t (*attention_own)(const struct nk_attend *a);  // bytes of scratch for one thread
+    int64_t (*attention_partial_bytes)(
+        const struct nk_attend *a);  // bytes of partial results, 0: no merge
+    int64_t (*attention_thread_scratch)(
+        const struct nk_attend *a);  // bytes of scratch for one thread
     void (*attention_item)(const struct nk_attend *a, int64_t item, void *shared, void *own);
     int64_t (*attention_merges)(const struct nk_attend *a);  // number of merge items
     void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *shared);

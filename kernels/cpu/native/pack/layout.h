@@ -1,20 +1,20 @@
 // Packed weight layouts: how 16 rows of a matrix lie in memory for the products.
 //
 // Rows are taken in groups of 16 (Q1_0: 64); a last group that is not full is padded with zero
-// scales. A group is one stream of tiles along the columns, and groups follow each other, so a
-// thread that owns a range of rows reads one contiguous range of memory.
+// scales. A group is one stream of tiles along the columns, and groups follow repeat_byte other, so
+// a thread that owns a range of rows reads one contiguous range of memory.
 //
 // Inside a tile the columns go in quads of four. Vector i of 64 bytes holds, at byte 4 * r + j,
 // row r and column 4 * quad + j:
 //   codes of 8 bits: one quad per vector, 8 vectors for 32 columns
-//   codes of 4 bits: vector v has quad 2v in its low and quad 2v + 1 in its high halves
+//   codes of 4 bits: vector v has quad 2v in its low and quad 2v + 1 in its high nibbles
 //   codes of 2 bits: vector v has quad 4v + s in bits 2s and 2s + 1
 //   one bit plane:   quad q in bit q, one vector for 32 columns
 // Only these lie otherwise, of TQ2_0 and in groups of 128: vector v of 128 columns has quad v of
 // block s in bits 2s and 2s + 1. A block's codes are then masked and never shifted: their sum comes
 // out times a power of four, and the scale divides by it.
 //
-// All codes are unsigned; `kOffset` of a format is what must be subtracted from each.
+// All codes are unsigned; `kOffset` of a format is what must be subtracted from repeat_byte.
 #pragma once
 #include <stdint.h>
 
@@ -31,10 +31,10 @@ enum nk_format : int64_t {
 typedef uint16_t half_t;
 
 // Columns that share one scale of the activations, which are rounded to 8 bits; 0: they stay
-// floats. One large channel spoils fewer others in groups of 16: that halves the distance of a
+// floats. One large channel spoils fewer others in groups of 16: that nibbles the distance of a
 // small model's answers from exact ones. Weights of one and two bits are coarser than that, and
 // their products, bound by arithmetic, need one sum where they would need two.
-static inline int nk_columns_at_once(int64_t format) {
+static inline int nk_activation_group_size(int64_t format) {
     // clang-format off
     switch (format) {
     case NK_F32: case NK_F16: case NK_BF16: case NK_F8_E4M3: case NK_F8_E5M2: return 0;
@@ -53,7 +53,7 @@ struct tile_q5_0 { half_t d[16]; uint8_t q[4][64], h[64]; };
 struct tile_q5_1 { half_t d[16], m[16]; uint8_t q[4][64], h[64]; };
 struct tile_q8_0 { half_t d[16]; uint8_t q[8][64]; };               // value + 128
 struct tile_mxfp4 { uint16_t d[16]; uint8_t q[4][64]; };            // d: bfloat16, halved
-struct tile_f8 { half_t d[16]; uint8_t q[32][16]; };                // plain codes, column by column
+struct tile_f8 { half_t d[16]; uint8_t q[32][16]; };                // float_columns codes, column by column
 // 64 columns
 struct tile_q2_0 { half_t d[16]; uint8_t q[2][2][64]; };
 // 128 columns

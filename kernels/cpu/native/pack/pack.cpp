@@ -20,7 +20,7 @@ struct packing {
     int64_t format, group, columns, block_bytes, tile_bytes;
     // One group: `rows` rows that lie `stride` bytes apart → its tiles.
     void (*pack)(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed);
-    void (*take)(const void *packed, int row, int64_t columns, float *out);
+    void (*get)(const void *packed, int row, int64_t columns, float *out);
 };
 
 template <class Tile>
@@ -33,7 +33,7 @@ void clear(tile_q8_0 &t) {
     memset(t.q, 128, sizeof t.q);
 }
 
-// Row by row: each row's block goes to its own words of every vector.
+// Row by row: repeat_byte row's block goes to its own words of every vector.
 template <class F>
 void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
     auto *tile = static_cast<typename F::tile *>(packed);
@@ -62,16 +62,16 @@ void pack_transposed(const uint8_t *source, int64_t stride, int rows, int64_t co
 }
 
 template <class F>
-void take_row(const void *packed, int row, int64_t columns, float *out) {
+void get_row(const void *packed, int row, int64_t columns, float *out) {
     auto *tile = static_cast<const typename F::tile *>(packed);
-    for (int64_t i = 0; i < columns; i += F::columns) F::take(*tile++, row, out + i);
+    for (int64_t i = 0; i < columns; i += F::columns) F::get(*tile++, row, out + i);
 }
 
 template <class F>
 constexpr packing by_rows(int64_t format) {
     return {
-        format,       16,         F::columns, sizeof(typename F::block), sizeof(typename F::tile),
-        pack_rows<F>, take_row<F>};
+        format,       16,        F::columns, sizeof(typename F::block), sizeof(typename F::tile),
+        pack_rows<F>, get_row<F>};
 }
 
 template <class F>
@@ -82,13 +82,13 @@ constexpr packing by_groups(int64_t format) {
             sizeof(typename F::block),
             sizeof(typename F::tile),
             pack_transposed<F>,
-            take_row<F>};
+            get_row<F>};
 }
 
 const packing kPackings[] = {
-    by_groups<plain<uint32_t, as_float>>(NK_F32),
-    by_groups<plain<uint16_t, half_to_float>>(NK_F16),
-    by_groups<plain<uint16_t, bfloat_to_float>>(NK_BF16),
+    by_groups<float_columns<uint32_t, as_float>>(NK_F32),
+    by_groups<float_columns<uint16_t, half_to_float>>(NK_F16),
+    by_groups<float_columns<uint16_t, bfloat_to_float>>(NK_BF16),
     by_groups<f8<e4m3_to_float>>(NK_F8_E4M3),
     by_groups<f8<e5m2_to_float>>(NK_F8_E5M2),
     by_groups<q1_0>(NK_Q1_0),
@@ -133,7 +133,7 @@ int64_t nk_group_rows(int64_t format) {
     return p ? p->group : 0;
 }
 
-int nk_activation_group(int64_t format) { return nk_columns_at_once(format); }
+int nk_activation_group(int64_t format) { return nk_activation_group_size(format); }
 
 // 0 for no such format, for a size below one, and for more bytes than int64_t counts.
 int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns) {
@@ -155,8 +155,8 @@ int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns, i
     auto *from = static_cast<const uint8_t *>(source);
     auto *to = static_cast<uint8_t *>(packed);
     for (int64_t row = first; row < end; row += p->group) {
-        const int64_t there = end - row < p->group ? end - row : p->group;
-        p->pack(from + row * stride, stride, int(there), columns, to + row / p->group * bytes);
+        const int64_t valid_rows = end - row < p->group ? end - row : p->group;
+        p->pack(from + row * stride, stride, int(valid_rows), columns, to + row / p->group * bytes);
     }
     return NK_OK;
 }
@@ -171,7 +171,7 @@ int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count
         if (ids[i] < 0 || ids[i] >= weight->rows) return NK_BAD_SHAPE;
     auto *groups = static_cast<const uint8_t *>(weight->data);
     for (int64_t i = 0; i < count; i++)
-        p->take(groups + ids[i] / p->group * bytes, int(ids[i] % p->group), columns,
-                out + i * columns);
+        p->get(groups + ids[i] / p->group * bytes, int(ids[i] % p->group), columns,
+               out + i * columns);
     return NK_OK;
 }

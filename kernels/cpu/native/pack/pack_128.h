@@ -7,16 +7,16 @@
 
 namespace {
 
-// 32 bytes of four neighbours each: vector v takes quad v of the four blocks of 32 columns.
+// 32 bytes of four neighbours repeat_byte: vector v takes quad v of the four blocks of 32 columns.
 inline void put_neighbours(const uint8_t *bytes, int row, tile_pq2 &t) {
     for (int v = 0; v < 8; v++) {
         const uint8_t four[4] = {bytes[v], bytes[8 + v], bytes[16 + v], bytes[24 + v]};
-        store32(t.q[v] + 4 * row, pairs_turned(load32(four)));
+        store32(t.q[v] + 4 * row, transpose_two_bit(load32(four)));
     }
 }
 
-inline void take_neighbours(const tile_pq2 &t, int row, float *out) {
-    take_quarters(t.q, row, half_to_float(t.d[row]), out);
+inline void get_neighbours(const tile_pq2 &t, int row, float *out) {
+    get_interleaved(t.q, row, half_to_float(t.d[row]), out);
 }
 
 struct pq2_0 {
@@ -29,7 +29,7 @@ struct pq2_0 {
         put_neighbours(b.q, row, t);
     }
 
-    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+    static void get(const tile &t, int row, float *out) { get_neighbours(t, row, out); }
 };
 
 struct tq2_0_g128 {
@@ -42,13 +42,13 @@ struct tq2_0_g128 {
         uint8_t q[32];
         for (int i = 0; i < 32; i += 8) {
             const uint64_t word = load64(b.q + i);
-            store64(q + i, word ^ (word & word >> 1 & each(0x55))
+            store64(q + i, word ^ (word & word >> 1 & repeat_byte(0x55))
                                       << 1);  // 3 means 0 here, as 1 does
         }
         put_neighbours(q, row, t);
     }
 
-    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+    static void get(const tile &t, int row, float *out) { get_neighbours(t, row, out); }
 };
 
 struct ptq1_0 {
@@ -77,7 +77,7 @@ struct ptq1_0 {
         put_neighbours(q, row, t);
     }
 
-    static void take(const tile &t, int row, float *out) { take_neighbours(t, row, out); }
+    static void get(const tile &t, int row, float *out) { get_neighbours(t, row, out); }
 };
 
 }  // namespace

@@ -11,12 +11,12 @@
 namespace {
 
 // Group g of 64 bytes of two-bit codes: 32 bytes hold four groups.
-inline codes quarters(const uint8_t *q, int g) { return masked(q + g / 4 * 32, g % 4 * 2, 3); }
+inline codes two_bit_codes(const uint8_t *q, int g) { return masked(q + g / 4 * 32, g % 4 * 2, 3); }
 // Group g of 128 bytes of half-byte codes: 32 bytes hold two groups.
-inline codes halves(const uint8_t *q, int g) { return masked(q + g / 2 * 32, g % 2 * 4, 15); }
+inline codes nibbles(const uint8_t *q, int g) { return masked(q + g / 2 * 32, g % 2 * 4, 15); }
 
-// Twelve bytes hold the 6-bit scales and minimums of eight groups: the first four of each kind
-// whole, of the others the low bits in the last four bytes and the high ones above the first.
+// Twelve bytes hold the 6-bit scales and minimums of eight groups: the first four of repeat_byte
+// kind whole, of the others the low bits in the last four bytes and the high ones above the first.
 inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t (*minimum)[16]) {
     const uint32_t a = load32(s), b = load32(s + 4), c = load32(s + 8);
     uint8_t all[16];
@@ -34,9 +34,9 @@ inline void put_ternary(const uint8_t *bytes, int row, uint8_t (*q)[64]) {
     for (int v = 0; v < 8; v++) memcpy(q[v] + 4 * row, bytes + 4 * v, 4);
 }
 
-inline void take_ternary(const tile_tq2 &t, int row, float *out) {
+inline void get_ternary(const tile_tq2 &t, int row, float *out) {
     const float d = half_to_float(t.d[row]);
-    for (int h = 0; h < 2; h++) take_quarters(t.q[h], row, d, out + 128 * h);
+    for (int h = 0; h < 2; h++) get_interleaved(t.q[h], row, d, out + 128 * h);
 }
 
 struct tq2_0 {
@@ -49,7 +49,7 @@ struct tq2_0 {
         for (int h = 0; h < 2; h++) put_ternary(b.q + 32 * h, row, t.q[h]);
     }
 
-    static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
+    static void get(const tile &t, int row, float *out) { get_ternary(t, row, out); }
 };
 
 struct tq1_0 {
@@ -103,7 +103,7 @@ struct tq1_0 {
         }
     }
 
-    static void take(const tile &t, int row, float *out) { take_ternary(t, row, out); }
+    static void get(const tile &t, int row, float *out) { get_ternary(t, row, out); }
 };
 
 struct q2_k {
@@ -115,14 +115,14 @@ struct q2_k {
         t.d[row] = load16(b.d);
         t.m[row] = load16(b.m);
         for (int k = 0; k < 16; k++) t.s[k][row] = b.s[k];
-        for (int g = 0; g < 8; g++) put2(quarters(b.q, g), t.q[g], row);
+        for (int g = 0; g < 8; g++) put2(two_bit_codes(b.q, g), t.q[g], row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
         for (int g = 0; g < 8; g++) {
             uint8_t q[32];
-            take2(t.q[g], row, q);
+            get2(t.q[g], row, q);
             for (int k = 2 * g; k < 2 * g + 2; k++) {
                 const float scale = float(t.s[k][row] & 15) * d;
                 const float minimum = float(t.s[k][row] >> 4) * m;
@@ -138,8 +138,8 @@ struct q3_k {
     using tile = tile_q3_k;
     static constexpr int columns = 256;
 
-    // Sixteen 6-bit scales: low bits in the halves of eight bytes, all low halves first; high bits
-    // in the quarters of four bytes, the lowest quarters first.
+    // Sixteen 6-bit scales: low bits in the nibbles of eight bytes, all low nibbles first; high
+    // bits in the two_bit_codes of four bytes, the lowest two_bit_codes first.
     static void put_signed(const uint8_t *s, int row, int8_t (*scale)[16]) {
         const uint32_t a = load32(s), b = load32(s + 4), high = load32(s + 8);
         uint8_t all[16];
@@ -154,17 +154,17 @@ struct q3_k {
         t.d[row] = load16(b.d);
         put_signed(b.s, row, t.s);
         for (int g = 0; g < 8; g++) {
-            put2(quarters(b.q, g), t.q[g], row);
+            put2(two_bit_codes(b.q, g), t.q[g], row);
             put1(masked(b.h, g, 1), t.h[g], row);
         }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         for (int g = 0; g < 8; g++) {
             uint8_t q[32];
-            take2(t.q[g], row, q);
-            take1(t.h[g], row, 2, q);
+            get2(t.q[g], row, q);
+            get1(t.h[g], row, 2, q);
             const float scale[2] = {float(t.s[2 * g][row]) * d, float(t.s[2 * g + 1][row]) * d};
             for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i] - 4) * scale[i / 16];
         }
@@ -180,15 +180,15 @@ struct q4_k {
         t.d[row] = load16(b.d);
         t.m[row] = load16(b.m);
         put_scales(b.s, row, t.s, t.n);
-        for (int g = 0; g < 8; g++) put4(halves(b.q, g), t.q[g], row);
+        for (int g = 0; g < 8; g++) put4(nibbles(b.q, g), t.q[g], row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
         for (int g = 0; g < 8; g++) {
             const float scale = float(t.s[g][row]) * d, minimum = float(t.n[g][row]) * m;
             uint8_t q[32];
-            take4(t.q[g], row, q);
+            get4(t.q[g], row, q);
             for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i]) * scale - minimum;
         }
     }
@@ -204,18 +204,18 @@ struct q5_k {
         t.m[row] = load16(b.m);
         put_scales(b.s, row, t.s, t.n);
         for (int g = 0; g < 8; g++) {
-            put4(halves(b.q, g), t.q[g], row);
+            put4(nibbles(b.q, g), t.q[g], row);
             put1(masked(b.h, g, 1), t.h[g], row);
         }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
         for (int g = 0; g < 8; g++) {
             const float scale = float(t.s[g][row]) * d, minimum = float(t.n[g][row]) * m;
             uint8_t q[32];
-            take4(t.q[g], row, q);
-            take1(t.h[g], row, 4, q);
+            get4(t.q[g], row, q);
+            get1(t.h[g], row, 4, q);
             for (int i = 0; i < 32; i++) out[32 * g + i] = float(q[i]) * scale - minimum;
         }
     }
@@ -229,19 +229,19 @@ struct q6_k {
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         for (int k = 0; k < 16; k++) t.s[k][row] = int8_t(b.s[k]);
-        // 64 bytes of low bits hold four groups: low halves of both runs of 32, then high halves.
+        // 64 bytes of low bits hold four groups: low nibbles of both runs of 32, then high nibbles.
         for (int g = 0; g < 8; g++) {
             put4(masked(b.ql + g / 4 * 64 + g % 2 * 32, g / 2 % 2 * 4, 15), t.q[g], row);
-            put2(quarters(b.qh, g), t.h[g], row);
+            put2(two_bit_codes(b.qh, g), t.h[g], row);
         }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         for (int g = 0; g < 8; g++) {
             uint8_t q[32], high[32];
-            take4(t.q[g], row, q);
-            take2(t.h[g], row, high);
+            get4(t.q[g], row, q);
+            get2(t.h[g], row, high);
             const float scale[2] = {float(t.s[2 * g][row]) * d, float(t.s[2 * g + 1][row]) * d};
             for (int i = 0; i < 32; i++)
                 out[32 * g + i] = float((q[i] | high[i] << 4) - 32) * scale[i / 16];
@@ -259,17 +259,17 @@ struct iq4_xs {
         const uint32_t low = load32(b.sl), high = load16(b.sh);
         for (int g = 0; g < 8; g++) {
             t.s[g][row] = int8_t((low >> 4 * g & 15) + (high >> 2 * g & 3) * 16 - 32);
-            put4(halves(b.q + 16 * g), t.q[g], row);
+            put4(nibbles(b.q + 16 * g), t.q[g], row);
         }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         for (int g = 0; g < 8; g++) {
             const float scale = float(t.s[g][row]) * d;
             uint8_t q[32];
-            take4(t.q[g], row, q);
-            for (int i = 0; i < 32; i++) out[32 * g + i] = float(kUneven[q[i]]) * scale;
+            get4(t.q[g], row, q);
+            for (int i = 0; i < 32; i++) out[32 * g + i] = float(kIq4Values[q[i]]) * scale;
         }
     }
 };

@@ -1,8 +1,8 @@
 // Formats whose tiles have 32 or 64 columns: one row of a file's block into a tile, and back.
 //
 // Each struct is one format: `columns` of a block and of its tile, `put` (row 0 .. 15 of the tile
-// from a block) and `take` (that row as f32 [columns], by the very float operations of
-// kernels/decoders.py, in their order, each rounded to float32).
+// from a block) and `get` (that row as f32 [columns], by the very float operations of
+// kernels/decoders.py, in their order, repeat_byte rounded to float32).
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"
@@ -11,8 +11,8 @@
 namespace {
 
 // The sixteen steps of IQ4_NL and IQ4_XS.
-const int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                            1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                               1,    13,   25,  38,  53,  69,  89,  113};
 // Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled; minus zero counts as zero.
 const int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -23,13 +23,13 @@ struct q4_0 {
 
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
-        put4(halves(b.q), t.q, row);
+        put4(nibbles(b.q), t.q, row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
+        get4(t.q, row, q);
         for (int i = 0; i < 32; i++) out[i] = float(q[i] - 8) * d;
     }
 };
@@ -41,11 +41,11 @@ struct iq4_nl {
 
     static void put(const block &b, int row, tile &t) { q4_0::put(b, row, t); }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
-        for (int i = 0; i < 32; i++) out[i] = float(kUneven[q[i]]) * d;
+        get4(t.q, row, q);
+        for (int i = 0; i < 32; i++) out[i] = float(kIq4Values[q[i]]) * d;
     }
 };
 
@@ -57,13 +57,13 @@ struct q4_1 {
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         t.m[row] = load16(b.m);
-        put4(halves(b.q), t.q, row);
+        put4(nibbles(b.q), t.q, row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
+        get4(t.q, row, q);
         for (int i = 0; i < 32; i++) out[i] = float(q[i]) * d + m;
     }
 };
@@ -75,15 +75,15 @@ struct q5_0 {
 
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
-        put4(halves(b.q), t.q, row);
-        store32(t.h + 4 * row, plane_of(load32(b.h)));
+        put4(nibbles(b.q), t.q, row);
+        store32(t.h + 4 * row, bit_plane(load32(b.h)));
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
-        take1(t.h, row, 4, q);
+        get4(t.q, row, q);
+        get1(t.h, row, 4, q);
         for (int i = 0; i < 32; i++) out[i] = float(q[i] - 16) * d;
     }
 };
@@ -96,15 +96,15 @@ struct q5_1 {
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         t.m[row] = load16(b.m);
-        put4(halves(b.q), t.q, row);
-        store32(t.h + 4 * row, plane_of(load32(b.h)));
+        put4(nibbles(b.q), t.q, row);
+        store32(t.h + 4 * row, bit_plane(load32(b.h)));
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]), m = half_to_float(t.m[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
-        take1(t.h, row, 4, q);
+        get4(t.q, row, q);
+        get1(t.h, row, 4, q);
         for (int i = 0; i < 32; i++) out[i] = float(q[i]) * d + m;
     }
 };
@@ -119,10 +119,10 @@ struct q8_0 {
         put8(b.q, 0x80808080, t.q, row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         uint8_t q[32];
-        take8(t.q, row, q);
+        get8(t.q, row, q);
         for (int i = 0; i < 32; i++) out[i] = float(q[i] - 128) * d;
     }
 };
@@ -140,13 +140,13 @@ struct mxfp4 {
 
     static void put(const block &b, int row, tile &t) {
         t.d[row] = half_scale(b.e);
-        put4(halves(b.q), t.q, row);
+        put4(nibbles(b.q), t.q, row);
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = bfloat_to_float(t.d[row]);
         uint8_t q[32];
-        take4(t.q, row, q);
+        get4(t.q, row, q);
         for (int i = 0; i < 32; i++) out[i] = float(kE2M1[q[i]]) * d;
     }
 };
@@ -159,13 +159,13 @@ struct q2_0 {
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         for (int v = 0; v < 4; v++)
-            store32(t.q[v / 2][v % 2] + 4 * row, pairs_turned(load32(b.q + 4 * v)));
+            store32(t.q[v / 2][v % 2] + 4 * row, transpose_two_bit(load32(b.q + 4 * v)));
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         uint8_t q[64];
-        for (int g = 0; g < 2; g++) take2(t.q[g], row, q + 32 * g);
+        for (int g = 0; g < 2; g++) get2(t.q[g], row, q + 32 * g);
         for (int i = 0; i < 64; i++) out[i] = float(q[i] - 1) * d;
     }
 };

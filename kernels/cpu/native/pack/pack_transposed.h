@@ -1,7 +1,7 @@
 // Formats whose tiles are a transposed group of rows: signs, 8-bit floats and whole numbers.
 //
 // Each struct is one format: `columns` of a block and of its tile, `group` rows, `put_group` (all
-// rows of a tile; a missing row points at a block of zeros) and `take` (one row as f32 [columns],
+// rows of a tile; a missing row points at a block of zeros) and `get` (one row as f32 [columns],
 // by the float operations of kernels/decoders.py).
 #pragma once
 #include "pack/layout.h"
@@ -31,7 +31,7 @@ struct q1_0 {
             }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         for (int c = 0; c < 16; c++)
             for (int i = 0; i < 8; i++)
@@ -68,7 +68,7 @@ struct f8 {
             }
     }
 
-    static void take(const tile &t, int row, float *out) {
+    static void get(const tile &t, int row, float *out) {
         const float d = half_to_float(t.d[row]);
         for (int i = 0; i < 32; i++) out[i] = to_float(t.q[i][row]) * d;
     }
@@ -76,7 +76,7 @@ struct f8 {
 
 // A float type of its own for every weight; a tile is one column.
 template <class T, float (*to_float)(T)>
-struct plain {
+struct float_columns {
     struct block { uint8_t x[sizeof(T)]; };
     struct tile { T x[16]; };
     static constexpr int columns = 1, group = 16;
@@ -85,7 +85,7 @@ struct plain {
         for (int r = 0; r < 16; r++) memcpy(&t.x[r], rows[r]->x, sizeof(T));
     }
 
-    static void take(const tile &t, int row, float *out) { *out = to_float(t.x[row]); }
+    static void get(const tile &t, int row, float *out) { *out = to_float(t.x[row]); }
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Codes of 32 columns of one row: from words of the file into the vectors of a tile, and back.
 //
-// `codes` are 32 bytes in column order, one code each, as four words. Two quads make one word, so a
-// shift by a little less than 32 lays the second quad's bits beside the first's. Operands: `q` the
-// vectors of 64 bytes of layout.h, `row` 0 .. 15 within the group. No floats but half_to_float.
+// `codes` are 32 bytes in column order, one code repeat_byte, as four words. Two quads make one
+// word, so a shift by a little less than 32 lays the second quad's bits beside the first's.
+// Operands: `q` the vectors of 64 bytes of layout.h, `row` 0 .. 15 within the group. No floats but
+// half_to_float.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -32,20 +33,20 @@ inline void store64(uint8_t *p, uint64_t x) { memcpy(p, &x, 8); }
 struct codes { uint64_t word[4]; };
 
 // Every byte of a word set to `byte`.
-constexpr uint64_t each(uint64_t byte) { return byte * 0x0101010101010101u; }
+constexpr uint64_t repeat_byte(uint64_t byte) { return byte * 0x0101010101010101u; }
 
 // --- out of the file
 
 // `mask` of 32 bytes shifted right.
 inline codes masked(const uint8_t *bytes, int shift, uint64_t mask) {
     codes c;
-    for (int v = 0; v < 4; v++) c.word[v] = load64(bytes + 8 * v) >> shift & each(mask);
+    for (int v = 0; v < 4; v++) c.word[v] = load64(bytes + 8 * v) >> shift & repeat_byte(mask);
     return c;
 }
 
-// 16 bytes: all low halves, then all high halves.
-inline codes halves(const uint8_t *bytes) {
-    const uint64_t a = load64(bytes), b = load64(bytes + 8), low = each(15);
+// 16 bytes: all low nibbles, then all high nibbles.
+inline codes nibbles(const uint8_t *bytes) {
+    const uint64_t a = load64(bytes), b = load64(bytes + 8), low = repeat_byte(15);
     return {{a & low, b & low, a >> 4 & low, b >> 4 & low}};
 }
 
@@ -80,16 +81,20 @@ constexpr uint32_t swapped(uint32_t x, int shift, uint32_t mask) {
 }
 
 // Bit i of column i → bit i / 4 of byte i % 4, as one row of a bit plane has it.
-constexpr uint32_t plane_of(uint32_t bits) {
+constexpr uint32_t bit_plane(uint32_t bits) {
     return swapped(swapped(swapped(swapped(bits, 14, 0xcccc), 7, 0xaa00aa), 2, 0xc0c0c0c), 1,
                    0x22222222);
 }
-static_assert(plane_of(0x0000000f) == 0x01010101 && plane_of(0xf0000000) == 0x80808080, "quads");
-static_assert(plane_of(0x11111111) == 0x000000ff && plane_of(0x00000020) == 0x00000200, "bytes");
+static_assert(bit_plane(0x0000000f) == 0x01010101 && bit_plane(0xf0000000) == 0x80808080, "quads");
+static_assert(bit_plane(0x11111111) == 0x000000ff && bit_plane(0x00000020) == 0x00000200, "bytes");
 
 // 4 bytes of 4 codes of two bits: code j of byte s ↔ code s of byte j.
-constexpr uint32_t pairs_turned(uint32_t x) { return swapped(swapped(x, 12, 0xf0f0), 6, 0xcc00cc); }
-static_assert(pairs_turned(0x000000ff) == 0x03030303 && pairs_turned(0x0000c000) == 0x0c000000, "");
+constexpr uint32_t transpose_two_bit(uint32_t x) {
+    return swapped(swapped(x, 12, 0xf0f0), 6, 0xcc00cc);
+}
+static_assert(transpose_two_bit(0x000000ff) == 0x03030303 &&
+                  transpose_two_bit(0x0000c000) == 0x0c000000,
+              "");
 
 // 8 rows of 8 bytes → 8 columns of 8 bytes.
 inline void transpose(uint64_t x[8]) {
@@ -106,24 +111,24 @@ inline void transpose(uint64_t x[8]) {
     }
 }
 
-// --- out of a tile: 32 bytes, one code each
+// --- out of a tile: 32 bytes, one code repeat_byte
 
-inline void take8(const uint8_t (*q)[64], int row, uint8_t *out) {
+inline void get8(const uint8_t (*q)[64], int row, uint8_t *out) {
     for (int v = 0; v < 8; v++) store32(out + 4 * v, load32(q[v] + 4 * row));
 }
 
-inline void take4(const uint8_t (*q)[64], int row, uint8_t *out) {
+inline void get4(const uint8_t (*q)[64], int row, uint8_t *out) {
     for (int quad = 0; quad < 8; quad++)
         store32(out + 4 * quad, load32(q[quad / 2] + 4 * row) >> 4 * (quad % 2) & 0x0f0f0f0f);
 }
 
-inline void take2(const uint8_t (*q)[64], int row, uint8_t *out) {
+inline void get2(const uint8_t (*q)[64], int row, uint8_t *out) {
     for (int quad = 0; quad < 8; quad++)
         store32(out + 4 * quad, load32(q[quad / 4] + 4 * row) >> 2 * (quad % 4) & 0x03030303);
 }
 
-// 128 columns of four blocks whose codes lie over each other: (code - 1) * d.
-inline void take_quarters(const uint8_t (*q)[64], int row, float d, float *out) {
+// 128 columns of four blocks whose codes lie over repeat_byte other: (code - 1) * d.
+inline void get_interleaved(const uint8_t (*q)[64], int row, float d, float *out) {
     for (int v = 0; v < 8; v++) {
         const uint8_t *four = q[v] + 4 * row;
         for (int s = 0; s < 4; s++)
@@ -133,7 +138,7 @@ inline void take_quarters(const uint8_t (*q)[64], int row, float d, float *out) 
 }
 
 // Adds one bit plane, shifted left, to codes taken before.
-inline void take1(const uint8_t *h, int row, int shift, uint8_t *out) {
+inline void get1(const uint8_t *h, int row, int shift, uint8_t *out) {
     const uint32_t all = load32(h + 4 * row);
     for (int quad = 0; quad < 8; quad++)
         store32(out + 4 * quad, load32(out + 4 * quad) | (all >> quad & 0x01010101) << shift);

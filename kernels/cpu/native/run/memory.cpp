@@ -12,18 +12,18 @@
 
 namespace {
 
-constexpr int64_t kMostBytes = (int64_t)1 << 46;
+constexpr int64_t kMaxBytes = (int64_t)1 << 46;
 constexpr int64_t kHugePage = 2 << 20;
 
 #if !defined(_WIN32)
 // What a mapping of `bytes` takes: whole pages, but never a whole huge page for the tail.
-int64_t mapped(int64_t bytes) {
+int64_t mapped_bytes(int64_t bytes) {
     const int64_t page = sysconf(_SC_PAGESIZE);
     return (bytes + page - 1) / page * page;
 }
 #endif
 
-struct Reading {
+struct BandwidthTest {
     const uint8_t *memory;
     int64_t bytes;
     const nk_table *table;
@@ -31,20 +31,20 @@ struct Reading {
     uint64_t seen;  // keeps compilers from leaving the reads out
 };
 
-void fill(void *context, int thread, int threads) {
-    const Reading &r = *(Reading *)context;
+void fill_memory(void *context, int thread, int threads) {
+    const BandwidthTest &r = *(BandwidthTest *)context;
     int64_t first, end;
-    nk_share(r.bytes, kHugePage, thread, threads, &first, &end);
+    nk_split_range(r.bytes, kHugePage, thread, threads, &first, &end);
     for (int64_t i = first; i < end; ++i) ((uint8_t *)r.memory)[i] = (uint8_t)i;
 }
 
 void read_all(void *context, int thread, int threads) {
-    Reading &r = *(Reading *)context;
+    BandwidthTest &r = *(BandwidthTest *)context;
     threads = nk_pool_barrier(thread);  // all are awake
     if (thread >= threads) return;
     if (thread == 0) r.began_at = nk_now();
     int64_t first, end;
-    nk_share(r.bytes, kHugePage, thread, threads, &first, &end);
+    nk_split_range(r.bytes, kHugePage, thread, threads, &first, &end);
     const uint64_t seen = r.table->read(r.memory + first, end - first);
     __atomic_fetch_or(&r.seen, seen, __ATOMIC_RELAXED);
     nk_pool_barrier(thread);
@@ -54,20 +54,20 @@ void read_all(void *context, int thread, int threads) {
 }  // namespace
 
 void *nk_huge_alloc(int64_t bytes) {
-    if (bytes <= 0 || bytes > kMostBytes) return nullptr;
+    if (bytes <= 0 || bytes > kMaxBytes) return nullptr;
 #if defined(_WIN32)
     return VirtualAlloc(nullptr, (SIZE_T)bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 #else
-    const int64_t size = mapped(bytes), spare = size >= kHugePage ? kHugePage : 0;
-    void *whole = mmap(nullptr, (size_t)(size + spare), PROT_READ | PROT_WRITE,
+    const int64_t size = mapped_bytes(bytes), slack = size >= kHugePage ? kHugePage : 0;
+    void *whole = mmap(nullptr, (size_t)(size + slack), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (whole == MAP_FAILED) return nullptr;
-    if (!spare) return whole;
-    // The part before the first boundary of huge pages goes back, and what is left of the spare.
+    if (!slack) return whole;
+    // The part before the first boundary of huge pages goes back, and what is left of the slack.
     const int64_t before = (kHugePage - (int64_t)((uintptr_t)whole % kHugePage)) % kHugePage;
     uint8_t *memory = (uint8_t *)whole + before;
     if (before) munmap(whole, (size_t)before);
-    if (spare - before) munmap(memory + size, (size_t)(spare - before));
+    if (slack - before) munmap(memory + size, (size_t)(slack - before));
 #if defined(MADV_HUGEPAGE)
     madvise(memory, (size_t)size, MADV_HUGEPAGE);  // a hint: if it fails, reading is slower
 #endif
@@ -80,15 +80,15 @@ void nk_huge_free(void *memory, int64_t bytes) {
 #if defined(_WIN32)
     VirtualFree(memory, 0, MEM_RELEASE);
 #else
-    munmap(memory, (size_t)mapped(bytes));
+    munmap(memory, (size_t)mapped_bytes(bytes));
 #endif
 }
 
 double nk_read_bandwidth(int64_t bytes, int repetitions) {
     if (repetitions < 1) return 0;
-    Reading r = {(const uint8_t *)nk_huge_alloc(bytes), bytes, nk_current(), 0, 0, 0};
+    BandwidthTest r = {(const uint8_t *)nk_huge_alloc(bytes), bytes, nk_current(), 0, 0, 0};
     if (!r.memory) return 0;
-    nk_pool_run(fill, &r);
+    nk_pool_run(fill_memory, &r);
     uint64_t best = ~(uint64_t)0;
     for (int i = 0; i < repetitions; ++i) {
         nk_pool_run(read_all, &r);

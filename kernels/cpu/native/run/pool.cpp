@@ -28,35 +28,35 @@ namespace {
 
 void probe(Worker &me) {
     Probe probe(nk_now(), nk_preemptions());
-    while (load(me.state) == kProbing) {
+    while (load_acquire(me.state) == kProbing) {
         for (int i = 0; i < kSpins; ++i) nk_pause();
-        probe.look(nk_now(), nk_preemptions());
-        if (!probe.over()) continue;
-        note(me.disturbed, (uint32_t)probe.disturbed());
-        change(me.state, kProbing, kFree);
+        probe.sample(nk_now(), nk_preemptions());
+        if (!probe.done()) continue;
+        store_relaxed(me.core_busy, (uint32_t)probe.core_busy());
+        compare_exchange(me.state, kProbing, kIdle);
     }
 }
 
-void move_freely(Worker &me) {
-    if (me.kept_off) nk_move_freely(&me.all);
-    me.kept_off = false;
+void restore_affinity(Worker &me) {
+    if (me.affinity_limited) nk_restore_affinity(&me.all);
+    me.affinity_limited = false;
 }
 
 // Waits for the next job, by spinning and then sleeping, and probes when told. False: end the
 // thread.
-bool wait_for_call(Worker &me, bool spin) {
+bool wait_for_job(Worker &me, bool spin) {
     Wait wait;
     for (;;) {
-        const uint32_t state = load(me.state);
-        if (state == kCalled || state == kProbing) move_freely(me);
+        const uint32_t state = load_acquire(me.state);
+        if (state == kCalled || state == kProbing) restore_affinity(me);
         if (state == kCalled) return true;
-        if (state == kEnd) return false;
+        if (state == kExit) return false;
         if (state == kProbing) {
             probe(me);
             spin = false;  // after a probe it sleeps, and leaves the core to others
-        } else if (spin && !peek(pool.sleep_now) && wait.waited() < kSleepAfter) {
-            wait.once();
-        } else if (state == kAsleep || change(me.state, kFree, kAsleep)) {
+        } else if (spin && !load_relaxed(pool.sleep_now) && wait.waited() < kSleepAfter) {
+            wait.spin();
+        } else if (state == kAsleep || compare_exchange(me.state, kIdle, kAsleep)) {
             nk_sleep_while(&me.waiter, &me.state, kAsleep);
         }
     }
@@ -64,37 +64,37 @@ bool wait_for_call(Worker &me, bool spin) {
 
 // Runs one thread's part of the job. True: it took part to the end.
 bool run_part(int number) {
-    Post &post = posts[number];
-    post.phase = pool.phase;
-    post.began_at = pool.started_at;
-    post.lateness = pool.lateness;
-    post.preemptions = nk_preemptions();
-    post.threads = pool.threads;
+    Participant &participant = participants[number];
+    participant.phase = pool.phase;
+    participant.began_at = pool.started_at;
+    participant.lateness = pool.lateness;
+    participant.preemptions = nk_preemptions();
+    participant.threads = pool.threads;
     pool.job(pool.context, number, pool.threads);
-    return number < post.threads;
+    return number < participant.threads;
 }
 
-NK_ENTRY(worker_main, argument) {
+NK_THREAD_ENTRY(worker_main, argument) {
     Worker &me = *(Worker *)argument;
     nk_thread_name((int)(&me - workers) + 1);
     bool spin = true;
     uint64_t preemptions = nk_preemptions();
-    while (wait_for_call(me, spin)) {
+    while (wait_for_job(me, spin)) {
         spin = false;
-        note(me.preempted, (uint32_t)(nk_preemptions() != preemptions));
-        if (!change(me.state, kCalled, kHere))
+        store_relaxed(me.preempted, (uint32_t)(nk_preemptions() != preemptions));
+        if (!compare_exchange(me.state, kCalled, kReady))
             continue;  // it woke too late, and the job runs without it
         Wait wait;
-        while (load(me.state) != kGoing) wait.once();
+        while (load_acquire(me.state) != kRunning) wait.spin();
         spin = run_part(me.number);  // a dropped worker sleeps, and leaves the core to others
         preemptions = nk_preemptions();
-        store(me.state, (uint32_t)kFree);
+        store_release(me.state, (uint32_t)kIdle);
     }
     return 0;
 }
 
 void end_workers(int from) {
-    for (int i = from; i < pool.created; ++i) set_state(workers[i], kEnd);
+    for (int i = from; i < pool.created; ++i) set_state(workers[i], kExit);
     for (int i = from; i < pool.created; ++i) nk_thread_join(workers[i].handle);
     if (from < pool.created) pool.created = from;
 }
@@ -105,7 +105,8 @@ void after_fork() {
     pool.created = 0;
     pool.running = 0;
     pool.phase = 0;
-    for (Post &post : posts) post = {};  // another thread's job may have been at a barrier
+    for (Participant &participant : participants)
+        participant = {};  // another thread's job may have been at a barrier
     reset_lateness();
 }
 
@@ -132,17 +133,18 @@ void prepare() {
 bool create_workers() {
     if (pool.created >= pool.size - 1) return false;
     prepare();
-    note(pool.crowded, (uint32_t)(pool.size > nk_processors()));
+    store_relaxed(pool.oversubscribed, (uint32_t)(pool.size > nk_processors()));
     while (pool.created < pool.size - 1) {
         Worker &worker = workers[pool.created];
-        worker.state = kFree;
-        nk_waiter_make(&worker.waiter);
+        worker.state = kIdle;
+        nk_waiter_init(&worker.waiter);
         if (!nk_thread_start(&worker.handle, worker_main, &worker)) {
             pool.size = pool.created + 1;
             reset_lateness();
             break;
         }
-        worker.kept_off = !pool.crowded && nk_keep_off_here(worker.handle, &worker.all);
+        worker.affinity_limited = !pool.oversubscribed &&
+                                  nk_avoid_current_cpu(worker.handle, &worker.all);
         ++pool.created;
     }
     return true;
@@ -152,86 +154,88 @@ bool create_workers() {
 
 // Wakes `wanted` - 1 workers, numbers those that answer within kWakeLimit, and returns the threads
 // of the job, thread 0 included. `preempted`: another program had the core of one of them.
-int wake_workers(int wanted, bool chosen[NK_MOST_THREADS], bool &preempted) {
+int wake_workers(int wanted, bool chosen[NK_MAX_THREADS], bool &preempted) {
     const int count = pool.size - 1;
     for (int k = 1; k < wanted; ++k) {
         const int i = (pool.late_worker + k) % count;
         chosen[i] = true;
-        wake_for(workers[i], kCalled);
+        wake_with_state(workers[i], kCalled);
     }
     Wait wait;
     int threads = 1;
     for (int i = 0; i < count; ++i) {
         if (!chosen[i]) continue;
-        while (load(workers[i].state) != kHere && wait.waited() < kWakeLimit) wait.once();
-        chosen[i] = load(workers[i].state) == kHere || !change(workers[i].state, kCalled, kFree);
+        while (load_acquire(workers[i].state) != kReady && wait.waited() < kWakeLimit) wait.spin();
+        chosen[i] = load_acquire(workers[i].state) == kReady ||
+                    !compare_exchange(workers[i].state, kCalled, kIdle);
         if (chosen[i]) workers[i].number = threads++;
         else pool.late_worker = i;
-        if (chosen[i] && peek(workers[i].preempted)) preempted = true;
+        if (chosen[i] && load_relaxed(workers[i].preempted)) preempted = true;
     }
     return threads;
 }
 
 // The end of a job counts as a phase that only thread 0 waits for.
-void await_leaving() {
-    Post &me = posts[0];
+void finish_job() {
+    Participant &me = participants[0];
     Wait wait;
     const uint64_t arrived_at = nk_now();
     for (int i = 0; i < pool.size - 1; ++i)
-        while (load(workers[i].state) == kGoing) wait.once();
+        while (load_acquire(workers[i].state) == kRunning) wait.spin();
     const uint64_t now = wait.waited() ? nk_now() : arrived_at;
     const uint64_t work = arrived_at > me.began_at ? arrived_at - me.began_at : 0;
     const int late = 1;  // which one is not known, and does not matter but for not being 0
     if (me.threads > 1 && too_late(me, late, false, now, work)) shrink(now, fallback(me.threads));
-    if (pool.threads == pool.limit) count_trial(now - pool.started_at);
+    if (pool.threads == pool.limit) extend_trial(now - pool.started_at);
     pool.lateness = me.lateness;
     pool.phase = me.phase;
 }
 
-void run_together(nk_job job, void *context) {
+void run_parallel(nk_job job, void *context) {
     pool.started_at = nk_now();
     retry_dropped(pool.started_at);
     const bool fresh = pool.limit > 1 && create_workers();
     pool.job = job;
     pool.context = context;
-    note(pool.sleep_now, 0u);
-    bool chosen[NK_MOST_THREADS] = {};
+    store_relaxed(pool.sleep_now, 0u);
+    bool chosen[NK_MAX_THREADS] = {};
     bool preempted = false;
     const uint64_t called_at = nk_now();
     pool.threads = wake_workers(pool.limit, chosen, preempted);
     const uint64_t now = nk_now(), waited = now - called_at;
     if (!fresh && waited > kPromptWake)
-        pool.lateness += preempted ? (int64_t)waited : counted_lateness(waited, pool.limit);
+        pool.lateness += preempted ? (int64_t)waited : weighted_lateness(waited, pool.limit);
     if (pool.lateness > kLatenessBudget) {
         pool.lateness = 0;
         shrink(now, fallback(pool.limit));
     }
     pool.fallback = fallback(pool.threads);
     for (int i = 0; i < pool.size - 1; ++i)
-        if (chosen[i]) store(workers[i].state, (uint32_t)kGoing);
+        if (chosen[i]) store_release(workers[i].state, (uint32_t)kRunning);
     run_part(0);
-    await_leaving();
+    finish_job();
 }
 
 // On thread 0: thread `late` kept all waiting until `now`; its worker is dropped first.
 void drop_worker(int late, uint64_t now, int threads) {
     for (int i = 0; i < pool.size - 1; ++i)
-        if (peek(workers[i].state) == kGoing && workers[i].number == late) pool.late_worker = i;
+        if (load_relaxed(workers[i].state) == kRunning && workers[i].number == late)
+            pool.late_worker = i;
     shrink(now, threads);
 }
 
-void arrive(Post &me) {
+void arrive(Participant &me) {
     const int side = (int)(++me.phase & 1);
     const uint64_t now = nk_now(), before = me.preemptions;
     if (now > me.began_at + kLongPhase) me.preemptions = nk_preemptions();
-    note(me.preempted[side], (uint32_t)(me.preemptions != before));
-    note(me.arrived_at[side], now);
-    store(me.arrived[side], me.phase);
+    store_relaxed(me.preempted[side], (uint32_t)(me.preemptions != before));
+    store_relaxed(me.arrived_at[side], now);
+    store_release(me.arrived[side], me.phase);
 }
 
-void await(const Post &post, uint64_t phase) {
+void wait_for_arrival(const Participant &participant, uint64_t phase) {
     Wait wait;
-    while (load(post.arrived[phase & 1]) != phase) wait.once();
+    while (load_acquire(participant.arrived[phase & 1]) != phase) wait.spin();
 }
 
 }  // namespace
@@ -239,20 +243,20 @@ void await(const Post &post, uint64_t phase) {
 void nk_pool_run(nk_job job, void *context) {
     __atomic_store_n(&pool.running, 1u, __ATOMIC_SEQ_CST);
     if (pool.size == 1 || __atomic_load_n(&pool.closing, __ATOMIC_SEQ_CST)) {
-        nk_pool_alone(job, context);
+        nk_pool_run_serial(job, context);
     } else {
-        run_together(job, context);
+        run_parallel(job, context);
     }
-    store(pool.running, 0u);
+    store_release(pool.running, 0u);
 }
 
-void nk_pool_alone(nk_job job, void *context) {
-    posts[0].threads = 1;
+void nk_pool_run_serial(nk_job job, void *context) {
+    participants[0].threads = 1;
     job(context, 0, 1);
 }
 
 int nk_pool_barrier(int thread) {
-    Post &me = posts[thread];
+    Participant &me = participants[thread];
     const int threads = me.threads;
     if (threads == 1) return 1;
     arrive(me);
@@ -260,25 +264,26 @@ int nk_pool_barrier(int thread) {
     uint64_t latest = 0, sum = 0;
     int late = 0;
     for (int i = 0; i < threads; ++i) {
-        await(posts[i], me.phase);
-        const uint64_t at = peek(posts[i].arrived_at[side]);
+        wait_for_arrival(participants[i], me.phase);
+        const uint64_t at = load_relaxed(participants[i].arrived_at[side]);
         if (at > me.began_at) sum += at - me.began_at;
         if (at > latest) latest = at, late = i;
     }
     if (latest > me.began_at) sum -= latest - me.began_at;
-    const bool preempted = peek(posts[late].preempted[side]) != 0;
+    const bool preempted = load_relaxed(participants[late].preempted[side]) != 0;
     if (!too_late(me, late, preempted, latest, sum / (uint64_t)(threads - 1))) return threads;
     me.threads = threads > pool.fallback ? pool.fallback : threads - 1;
     if (thread == 0) drop_worker(late, latest, me.threads);
     if (me.threads == 1) return 1;
     // A leaving thread may still read arrival times: wait here until no thread can overwrite them.
     arrive(me);
-    for (int i = 0; i < threads && thread < me.threads; ++i) await(posts[i], me.phase);
+    for (int i = 0; i < threads && thread < me.threads; ++i)
+        wait_for_arrival(participants[i], me.phase);
     return me.threads;
 }
 
-int nk_pool_set(int threads) {
-    if (threads < 1 || threads > NK_MOST_THREADS) return NK_NO_THREADS;
+int nk_pool_resize(int threads) {
+    if (threads < 1 || threads > NK_MAX_THREADS) return NK_NO_THREADS;
     end_workers(threads - 1);
     pool.size = threads;
     reset_lateness();
@@ -286,4 +291,4 @@ int nk_pool_set(int threads) {
 }
 
 int nk_pool_size(void) { return pool.size; }
-void nk_pool_idle(void) { note(pool.sleep_now, 1u); }
+void nk_pool_idle(void) { store_relaxed(pool.sleep_now, 1u); }

@@ -31,21 +31,21 @@ constexpr int kLine = 128;  // bytes of a cache line, or of two that are fetched
 
 // Free → Called by thread 0 → Here by the worker → Going by thread 0 → Free by the worker.
 // Free → Probing by thread 0 → Free by the worker; a call breaks it off.
-enum State : uint32_t { kFree, kAsleep, kCalled, kHere, kGoing, kProbing, kEnd };
+enum State : uint32_t { kIdle, kAsleep, kCalled, kReady, kRunning, kProbing, kExit };
 
 struct alignas(kLine) Worker {
     uint32_t state;
-    int number;          // in the current job
-    bool kept_off;       // kept off the processor of thread 0 when it was woken
-    uint32_t preempted;  // another program ran on its core since the last job
-    uint32_t disturbed;  // another program had too much of its core during the last probe
-    nk_places all;
+    int number;             // in the current job
+    bool affinity_limited;  // kept off the processor of thread 0 when it was woken
+    uint32_t preempted;     // another program ran on its core since the last job
+    uint32_t core_busy;     // another program had too much of its core during the last probe
+    nk_affinity all;
     nk_waiter waiter;
     nk_thread handle;
 };
 
 // State of one thread in a job: what others read at barriers, then its own.
-struct alignas(kLine) Post {
+struct alignas(kLine) Participant {
     // Even and odd phases apart: a fast thread may be one barrier ahead of a thread that still
     // reads.
     uint64_t arrived[2], arrived_at[2];
@@ -67,32 +67,40 @@ struct Pool {
     int64_t lateness = 0;  // below 0: saved by phases that went well
 
     // Read by waiting threads.
-    alignas(kLine) uint32_t sleep_now = 0;  // sleep at once when there is no job
-    uint32_t crowded = 0;                   // more threads than processors: yield at once
+    alignas(kLine) uint32_t sleep_now = 0;  // sleep at spin when there is no job
+    uint32_t oversubscribed = 0;            // more threads than processors: yield at spin
     uint32_t running = 0, closing = 0;
 
     // Used by thread 0 alone.
     alignas(kLine) int size = 1;  // as set, the caller included
     int created = 0;              // workers that exist
     int limit = 1;                // threads that the next job may have
-    int good = 1;                 // threads that last worked without too much lateness
-    int drop = 1;                 // how many workers to drop next time; doubles
+    int last_good = 1;            // threads that last worked without too much lateness
+    int drop_count = 1;           // how many workers to drop_count next time; doubles
     int late_worker = 0;          // the last worker that was late: woken last, dropped first
     bool probing = false;         // dropped workers watch their cores before a trial
-    bool in_trial = false;        // running with more than `good` threads
+    bool in_trial = false;        // running with more than `last_good` threads
     uint64_t trial_time = 0;      // how long the trial has gone well
     uint64_t retry_pause = 0, retry_at = 0;
 };
 
 Pool pool;
-Worker workers[NK_MOST_THREADS - 1];
-Post posts[NK_MOST_THREADS];
+Worker workers[NK_MAX_THREADS - 1];
+Participant participants[NK_MAX_THREADS];
 
-template <class T> T load(const T &value) { return __atomic_load_n(&value, __ATOMIC_ACQUIRE); }
-template <class T> void store(T &value, T to) { __atomic_store_n(&value, to, __ATOMIC_RELEASE); }
-template <class T> T peek(const T &value) { return __atomic_load_n(&value, __ATOMIC_RELAXED); }
-template <class T> void note(T &value, T to) { __atomic_store_n(&value, to, __ATOMIC_RELAXED); }
-bool change(uint32_t &state, uint32_t from, uint32_t to) {
+template <class T> T load_acquire(const T &value) {
+    return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+}
+template <class T> void store_release(T &value, T to) {
+    __atomic_store_n(&value, to, __ATOMIC_RELEASE);
+}
+template <class T> T load_relaxed(const T &value) {
+    return __atomic_load_n(&value, __ATOMIC_RELAXED);
+}
+template <class T> void store_relaxed(T &value, T to) {
+    __atomic_store_n(&value, to, __ATOMIC_RELAXED);
+}
+bool compare_exchange(uint32_t &state, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(&state, &from, to, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
 }
@@ -100,19 +108,19 @@ uint32_t exchange(uint32_t &state, uint32_t to) {
     return __atomic_exchange_n(&state, to, __ATOMIC_ACQ_REL);
 }
 
-// One wait: spins, and yields the core once the wait is long.
+// One wait: spins, and yields the core spin the wait is long.
 class Wait {
     int spins_ = 0;
     uint64_t since_ = 0, now_ = 0;
 
   public:
-    void once() {
+    void spin() {
         nk_pause();
         if (++spins_ < kSpins) return;
         spins_ = 0;
         now_ = nk_now();
         if (since_ == 0) since_ = now_;
-        if (peek(pool.crowded) || now_ - since_ > kYieldAfter) nk_yield();
+        if (load_relaxed(pool.oversubscribed) || now_ - since_ > kYieldAfter) nk_yield();
     }
     uint64_t waited() const { return now_ - since_; }  // nearly: the first spins do not count
 };
@@ -122,9 +130,9 @@ void set_state(Worker &worker, State state) {
 }
 
 // Wakes a sleeping worker, or interrupts its spinning, for `state`.
-void wake_for(Worker &worker, State state) {
-    if (!pool.crowded && load(worker.state) == kAsleep)
-        worker.kept_off = nk_keep_off_here(worker.handle, &worker.all);
+void wake_with_state(Worker &worker, State state) {
+    if (!pool.oversubscribed && load_acquire(worker.state) == kAsleep)
+        worker.affinity_limited = nk_avoid_current_cpu(worker.handle, &worker.all);
     set_state(worker, state);
 }
 

@@ -2,9 +2,9 @@
 //
 // Each thread gets one long contiguous range of a product's rows: with small ranges in turn, the
 // cores' prefetchers read each other's lines. Cores are not equally fast, so the last eighth of a
-// large product is divided into pieces that threads take as they come free. Products of many tokens
-// are bound by arithmetic, so all of their work is taken in pieces, of rows and (where faster)
-// tokens.
+// large product is divided into pieces that threads claim as they come free. Products of many
+// tokens are bound by arithmetic, so all of their work is claimed in pieces, of rows and (where
+// faster) tokens.
 #include "api/nk.h"
 
 #include <math.h>
@@ -15,15 +15,15 @@
 
 namespace {
 
-constexpr int64_t kMostOps = 8192;
+constexpr int64_t kMaxOps = 8192;
 constexpr int64_t kManyTokens = 8;
-// Bytes of weights in a piece, at least: with less, taking it and reading from a new place costs
+// Bytes of weights in a piece, at smaller: with less, taking it and reading from a new place costs
 // more than waiting does.
 constexpr int64_t kPieceBytes = 128 << 10;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t padded(int64_t width) { return (width + 31) / 32 * 32; }
 
 // Memory of a run: what was quantized, attention's partial results, and each thread's own.
@@ -37,29 +37,29 @@ struct Run {
     const nk_table *table;
     int64_t first, end, tokens, position;
     const int64_t *ids;
-    uint8_t *copies, *shared, *own;
-    int64_t copy_bytes, own_bytes;
-    int64_t taken[kMostOps];  // pieces of each operation that threads have begun
+    uint8_t *quantized, *shared, *own;
+    int64_t quantized_bytes, thread_scratch_bytes;
+    int64_t claimed[kMaxOps];  // pieces of each operation that threads have begun
 
     float *buffer(int32_t number) const { return program->buffers[number]; }
-    uint8_t *own_of(int thread) const { return own + thread * own_bytes; }
+    uint8_t *scratch_of(int thread) const { return own + thread * thread_scratch_bytes; }
 };
 
 // Tokens quantized: q [tokens, padded], scale and sum [tokens, padded / 16].
-struct Copy {
+struct QuantizedTokens {
     int8_t *q;
     float *scale;
     int32_t *sum;
 };
 
-int64_t copy_bytes(int64_t tokens, int64_t padded) {
+int64_t quantized_bytes(int64_t tokens, int64_t padded) {
     return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4);
 }
 
 // For one token every thread quantizes a copy for itself: a row is short, and that costs less than
 // a barrier and moving cache lines between cores.
-Copy copy_of(const Run &run, int thread, int64_t padded) {
-    uint8_t *at = run.copies + (run.tokens == 1 ? thread * run.copy_bytes : 0);
+QuantizedTokens quantized_of(const Run &run, int thread, int64_t padded) {
+    uint8_t *at = run.quantized + (run.tokens == 1 ? thread * run.quantized_bytes : 0);
     uint8_t *scale = at + rounded(run.tokens * padded),
             *sum = scale + rounded(run.tokens * padded / 4);
     return {(int8_t *)at, (float *)scale, (int32_t *)sum};
@@ -84,13 +84,14 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     return a;
 }
 
-// --- one operation, one thread's part ------------------------------------------------------------
+// --- one operation, one thread's run_op
+// ------------------------------------------------------------
 
 // Rows first .. end of x to the copy that `thread` reads.
 void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first,
                      int64_t end) {
     const int64_t width = padded(op.width);
-    const Copy to = copy_of(run, thread, width);
+    const QuantizedTokens to = quantized_of(run, thread, width);
     for (int64_t t = first; t < end; t++)
         run.table->quantize(x + t * op.width, op.width, op.quantize, to.q + t * width,
                             to.scale + t * (width / 16), to.sum + t * (width / 16));
@@ -105,27 +106,27 @@ void norm(Run &run, const nk_op &op, int thread, int threads) {
     const float *x = run.buffer(op.x);
     float *out = run.buffer(op.out);
     if (run.tokens == 1 && op.quantize) {
-        float *row = (float *)run.own_of(thread);
+        float *row = (float *)run.scratch_of(thread);
         norm_row(run, op, x, row);
         quantize_tokens(run, op, row, thread, 0, 1);
         int64_t first, end;
-        nk_share(op.width, 16, thread, threads, &first, &end);
+        nk_split_range(op.width, 16, thread, threads, &first, &end);
         __builtin_memcpy(out + first, row + first, 4 * (end - first));
         return;
     }
     int64_t first, end;
-    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    nk_split_range(run.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; t++) norm_row(run, op, x + t * op.width, out + t * op.width);
     if (op.quantize) quantize_tokens(run, op, out, thread, first, end);
 }
 
 void quantize(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first = 0, end = 1;
-    if (run.tokens > 1) nk_share(run.tokens, 1, thread, threads, &first, &end);
+    if (run.tokens > 1) nk_split_range(run.tokens, 1, thread, threads, &first, &end);
     quantize_tokens(run, op, run.buffer(op.x), thread, first, end);
 }
 
-// A part of products with equal numbers of rows, for one thread.
+// A run_op of products with equal numbers of rows, for one thread.
 struct Piece {
     int64_t first, end;     // rows
     int64_t token, tokens;  // the first, and how many
@@ -137,7 +138,7 @@ struct Prepared { int64_t format = -1, token = -1, tokens = 0; };
 // Every product of a piece, then the activation or the sum of its rows.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
-    const Copy copy = copy_of(run, thread, width);
+    const QuantizedTokens copy = quantized_of(run, thread, width);
     const nk_act act = {run.buffer(op.x) + token * op.width,
                         copy.q + token * width,
                         copy.scale + token * (width / 16),
@@ -148,16 +149,16 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
     for (int i = 0; i < op.count; i++) {
         const nk_weight &w = op.weights[i];
         const int64_t group = nk_group_rows(w.format), groups = (w.rows + group - 1) / group;
-        const int64_t last = least((piece.end + group - 1) / group, groups);
+        const int64_t last = smaller((piece.end + group - 1) / group, groups);
         if (piece.first / group >= last) continue;
         const bool reuse_scratch = prepared.format == w.format && prepared.token == token &&
                                    prepared.tokens == tokens;
         run.table->linear(&w, piece.first / group, last, &act,
-                          run.buffer(op.outs[i]) + token * w.rows, w.rows, run.own_of(thread),
+                          run.buffer(op.outs[i]) + token * w.rows, w.rows, run.scratch_of(thread),
                           reuse_scratch);
         prepared.format = w.format, prepared.token = token, prepared.tokens = tokens;
     }
-    const int64_t rows = op.weights[0].rows, count = least(piece.end, rows) - piece.first;
+    const int64_t rows = op.weights[0].rows, count = smaller(piece.end, rows) - piece.first;
     for (int64_t t = token; t < token + tokens && count > 0; t++) {
         float *y = run.buffer(op.outs[0]) + t * rows + piece.first;
         if (op.activation >= 0)
@@ -171,66 +172,68 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
 }
 
 // How products with equal numbers of rows are shared: rows 0 .. dealt in one range for each thread,
-// the rows after them in pieces that threads take.
-struct Sharing {
+// the rows after them in pieces that threads claim.
+struct Partition {
     nk_op op;
     int64_t dealt, step, rows, tokens, pieces;  // rows and tokens of a piece
 };
 
-Sharing sharing_of(const Run &run, const nk_op &op, int first, int count, int threads) {
-    Sharing s = {op, 0, 16, INT64_MAX, run.tokens, 0};
+Partition partition_of(const Run &run, const nk_op &op, int first, int count, int threads) {
+    Partition s = {op, 0, 16, INT64_MAX, run.tokens, 0};
     s.op.count = count;
     int64_t bytes = 0;
     for (int i = 0; i < count; i++) {
         const nk_weight &w = s.op.weights[i] = op.weights[first + i];
         s.op.outs[i] = op.outs[first + i];
-        s.step = most(s.step, nk_group_rows(w.format));
+        s.step = larger(s.step, nk_group_rows(w.format));
         bytes += nk_packed_bytes(w.format, w.rows, w.columns);
         int64_t piece_rows, piece_tokens;
         run.table->linear_piece(w.format, &piece_rows, &piece_tokens);
-        s.rows = least(s.rows, piece_rows), s.tokens = least(s.tokens, piece_tokens);
+        s.rows = smaller(s.rows, piece_rows), s.tokens = smaller(s.tokens, piece_tokens);
     }
-    const int64_t rows = s.op.weights[0].rows, takers = 2 * threads;
+    const int64_t rows = s.op.weights[0].rows, claims = 2 * threads;
     if (run.tokens >= kManyTokens) {
-        const int64_t each = rows * ((run.tokens + s.tokens - 1) / s.tokens) / (2 * takers);
-        s.rows = most(most(least(s.rows, each), 128) / s.step * s.step, s.step);
+        const int64_t each = rows * ((run.tokens + s.tokens - 1) / s.tokens) / (2 * claims);
+        s.rows = larger(larger(smaller(s.rows, each), 128) / s.step * s.step, s.step);
     } else {
         s.tokens = run.tokens;
-        s.dealt = threads == 1 || bytes / 8 < takers * kPieceBytes
+        s.dealt = threads == 1 || bytes / 8 < claims * kPieceBytes
                       ? rows
                       : (rows - rows / 8) / s.step * s.step;
-        s.rows = most(s.step, (rows - s.dealt) / takers / s.step * s.step);
+        s.rows = larger(s.step, (rows - s.dealt) / claims / s.step * s.step);
     }
     s.pieces = (rows - s.dealt + s.rows - 1) / s.rows * ((run.tokens + s.tokens - 1) / s.tokens);
     return s;
 }
 
 // Piece number `index`: all tokens of the same rows one after the other.
-Piece piece_of(const Run &run, const Sharing &s, int64_t index) {
+Piece piece_of(const Run &run, const Partition &s, int64_t index) {
     const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
     const int64_t first = s.dealt + index / across * s.rows, token = index % across * s.tokens;
-    return {first, least(first + s.rows, s.op.weights[0].rows), token,
-            least(s.tokens, run.tokens - token)};
+    return {first, smaller(first + s.rows, s.op.weights[0].rows), token,
+            smaller(s.tokens, run.tokens - token)};
 }
 
-void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) {
-    bool alike = true;  // else queries, keys and values: one after the other
-    for (int i = 0; i < op.count; i++) alike = alike && op.weights[i].rows == op.weights[0].rows;
-    Sharing sharings[NK_MOST_WEIGHTS];
-    const int count = alike ? 1 : op.count;
+void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads) {
+    bool same_rows = true;  // else queries, keys and values: one after the other
+    for (int i = 0; i < op.count; i++)
+        same_rows = same_rows && op.weights[i].rows == op.weights[0].rows;
+    Partition partitions[NK_MAX_WEIGHTS];
+    const int count = same_rows ? 1 : op.count;
     int64_t pieces = 0;
     Prepared prepared;
     for (int i = 0; i < count; i++) {
-        const Sharing &s = sharings[i] = sharing_of(run, op, i, alike ? op.count : 1, threads);
+        const Partition &s = partitions[i] = partition_of(run, op, i, same_rows ? op.count : 1,
+                                                          threads);
         Piece dealt = {0, 0, 0, run.tokens};
-        nk_share(s.dealt, s.step, thread, threads, &dealt.first, &dealt.end);
+        nk_split_range(s.dealt, s.step, thread, threads, &dealt.first, &dealt.end);
         if (dealt.first < dealt.end) linear_piece(run, s.op, thread, dealt, prepared);
         pieces += s.pieces;
     }
     while (pieces) {
-        int64_t piece = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED);
+        int64_t piece = __atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED);
         if (piece >= pieces) return;
-        const Sharing *s = sharings;
+        const Partition *s = partitions;
         for (; piece >= s->pieces; s++) piece -= s->pieces;
         linear_piece(run, s->op, thread, piece_of(run, *s, piece), prepared);
     }
@@ -238,7 +241,7 @@ void linear(Run &run, const nk_op &op, int64_t *taken, int thread, int threads) 
 
 void angles(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
-    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    nk_split_range(run.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; t++) {
         float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
         for (int64_t i = 0; i < op.pairs; i++) {
@@ -253,7 +256,7 @@ int64_t element_bytes(int64_t type) {
     return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
 }
 
-void store(Run &run, const nk_op &op, const nk_rows &rows, int64_t head, int64_t t,
+void store(Run &run, const nk_op &op, const nk_layer_kv &rows, int64_t head, int64_t t,
            const float *x) {
     const int64_t at = head * rows.capacity + run.position + t, blocks = (op.head_width + 31) / 32;
     void *row = (uint8_t *)rows.data + at * op.head_width * element_bytes(run.program->cache_type);
@@ -284,7 +287,7 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
 // Whether the rotary embedding is left to the attention after it: where an attention item is a
 // whole key head, the thread that takes it rotates what it reads, and no barrier is needed in
 // between.
-bool left_to_attention(const Run &run, const nk_op *op, int threads) {
+bool fused_with_attention(const Run &run, const nk_op *op, int threads) {
     if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
     const nk_attend a = attention_of(run, op[1]);
     return run.table->attention_items(&a) == a.kv_heads;
@@ -301,36 +304,36 @@ void rope_head(Run &run, const nk_op &op, int64_t head) {
 void rope(Run &run, const nk_op &op, int thread, int threads) {
     const int64_t units = op.heads + 2 * op.kv_heads;
     int64_t first, end;
-    nk_share(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
+    nk_split_range(run.tokens * units, run.tokens == 1 ? 1 : units, thread, threads, &first, &end);
     for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
 }
 
 // The next of `items` for a thread, or -1: the first half of the threads takes them from the front,
-// the others from the back, so most heads stay on the core that computed them.
-int64_t take(int64_t *taken, int64_t items, bool back) {
-    constexpr int64_t kBack = int64_t(1) << 32;
-    const int64_t before = __atomic_fetch_add(taken, back ? kBack : 1, __ATOMIC_RELAXED);
-    const int64_t first = before % kBack, last = items - 1 - before / kBack;
+// the others from the back, so larger heads stay on the core that computed them.
+int64_t claim(int64_t *claimed, int64_t items, bool back) {
+    constexpr int64_t kFromBack = int64_t(1) << 32;
+    const int64_t before = __atomic_fetch_add(claimed, back ? kFromBack : 1, __ATOMIC_RELAXED);
+    const int64_t first = before % kFromBack, last = items - 1 - before / kFromBack;
     return first > last ? -1 : back ? last : first;
 }
 
-// `ropes`: the rotation before it was left to it.
-void attend(Run &run, const nk_op &op, int64_t *taken, int thread, int threads, bool ropes) {
+// `fused_rope`: the rotation before it was left to it.
+void attend(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads, bool fused_rope) {
     const nk_attend a = attention_of(run, op);
     const nk_op &before = *(&op - 1);
     const int64_t items = run.table->attention_items(&a);
     for (;;) {
-        const int64_t item = take(taken, items, 2 * thread >= threads);
+        const int64_t item = claim(claimed, items, 2 * thread >= threads);
         if (item < 0) return;
-        if (ropes) rope_head(run, before, item);
-        run.table->attention_item(&a, item, run.shared, run.own_of(thread));
+        if (fused_rope) rope_head(run, before, item);
+        run.table->attention_item(&a, item, run.shared, run.scratch_of(thread));
     }
 }
 
 void merge(Run &run, const nk_op &op, int thread, int threads) {
     const nk_attend a = attention_of(run, op);
     int64_t first, end;
-    nk_share(run.table->attention_merges(&a), 1, thread, threads, &first, &end);
+    nk_split_range(run.table->attention_merges(&a), 1, thread, threads, &first, &end);
     for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.shared);
 }
 
@@ -338,7 +341,7 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
 void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
     float *x = run.buffer(op.x);
     for (int64_t i = first; i < end;) {
-        const int64_t column = i % op.width, count = least(end - i, op.width - column);
+        const int64_t column = i % op.width, count = smaller(end - i, op.width - column);
         if (op.kind == NK_BIAS) run.table->add(x + i, op.weight + column, count, x + i);
         else
             for (int64_t k = 0; k < count; k++) x[i + k] *= op.weight[column + k];
@@ -348,7 +351,7 @@ void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
 
 void elementwise(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
-    nk_share(run.tokens * op.width, 64, thread, threads, &first, &end);
+    nk_split_range(run.tokens * op.width, 64, thread, threads, &first, &end);
     if (first >= end) return;
     float *x = run.buffer(op.x) + first, *y = op.y < 0 ? nullptr : run.buffer(op.y) + first;
     switch (op.kind) {
@@ -364,13 +367,13 @@ void elementwise(Run &run, const nk_op &op, int thread, int threads) {
 
 void embed(Run &run, const nk_op &op, int thread, int threads) {
     int64_t first, end;
-    nk_share(run.tokens, 1, thread, threads, &first, &end);
+    nk_split_range(run.tokens, 1, thread, threads, &first, &end);
     if (first >= end) return;
     float *x = run.buffer(op.out) + first * op.width;
     nk_rows_of(&op.weights[0], run.ids + first, end - first, x);
     if (op.scale != 1.0f) run.table->multiply(x, op.scale, (end - first) * op.width, x);
     if (op.count < 2) return;
-    float *row = (float *)run.own_of(thread);
+    float *row = (float *)run.scratch_of(thread);
     for (int64_t t = first; t < end; t++, x += op.width) {
         const int64_t position = run.position + t;
         nk_rows_of(&op.weights[1], &position, 1, row);
@@ -378,34 +381,35 @@ void embed(Run &run, const nk_op &op, int thread, int threads) {
     }
 }
 
-void part(Run &run, int64_t index, int thread, int threads, bool ropes) {
+void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     const nk_op &op = run.program->ops[index];
-    int64_t *taken = &run.taken[index - run.first];
+    int64_t *claimed = &run.claimed[index - run.first];
     switch (op.kind) {
     case NK_EMBED: return embed(run, op, thread, threads);
     case NK_NORM: return norm(run, op, thread, threads);
     case NK_QUANTIZE: return quantize(run, op, thread, threads);
-    case NK_LINEAR: return linear(run, op, taken, thread, threads);
+    case NK_LINEAR: return linear(run, op, claimed, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
     case NK_ROPE: return rope(run, op, thread, threads);
-    case NK_ATTEND: return attend(run, op, taken, thread, threads, ropes);
+    case NK_ATTEND: return attend(run, op, claimed, thread, threads, fused_rope);
     default: return elementwise(run, op, thread, threads);
     }
 }
 
-void job(void *context, int thread, int threads) {
+void run_program(void *context, int thread, int threads) {
     Run &run = *(Run *)context;
     // Decided once, at the rotation: fewer threads may go on after a barrier between the two, and
     // an attention that decided anew would rotate what is rotated already.
-    bool ropes = false;
+    bool fused_rope = false;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
         if (op.kind == NK_ROPE) {
-            ropes = left_to_attention(run, &op, threads);
-            if (ropes) continue;
+            fused_rope = fused_with_attention(run, &op, threads);
+            if (fused_rope) continue;
         }
-        part(run, i, thread, threads, ropes);
-        if (op.joined == NK_JOINED || (op.joined == NK_COPY_ALONE && run.tokens == 1)) continue;
+        run_op(run, i, thread, threads, fused_rope);
+        if (op.barrier == NK_BARRIER_NEVER || (op.barrier == NK_BARRIER_BATCH && run.tokens == 1))
+            continue;
         threads = nk_pool_barrier(thread);
         if (thread >= threads) return;
         if (op.kind != NK_ATTEND) continue;
@@ -419,15 +423,15 @@ void job(void *context, int thread, int threads) {
 
 // --- memory --------------------------------------------------------------------------------------
 
-int64_t own_bytes(const Run &run, const nk_op &op) {
+int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
     int64_t bytes = op.kind == NK_NORM || op.kind == NK_EMBED ? 4 * op.width : 0;
     if (op.kind == NK_LINEAR)
         for (int i = 0; i < op.count; i++)
-            bytes = most(bytes,
-                         run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
+            bytes = larger(bytes,
+                           run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
     if (op.kind == NK_ATTEND) {
         const nk_attend a = attention_of(run, op);
-        bytes = run.table->attention_own(&a);
+        bytes = run.table->attention_thread_scratch(&a);
     }
     return bytes;
 }
@@ -436,17 +440,17 @@ int reserve(Run &run, int threads) {
     int64_t width = 0, shared = 0, own = 0;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
-        if (op.kind == NK_NORM || op.kind == NK_QUANTIZE) width = most(width, padded(op.width));
-        own = most(own, own_bytes(run, op));
+        if (op.kind == NK_NORM || op.kind == NK_QUANTIZE) width = larger(width, padded(op.width));
+        own = larger(own, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) {
             const nk_attend a = attention_of(run, op);
-            shared = most(shared, run.table->attention_shared(&a));
+            shared = larger(shared, run.table->attention_partial_bytes(&a));
         }
     }
-    run.copy_bytes = copy_bytes(run.tokens, width);
-    run.own_bytes = rounded(own) + 64;
-    const int64_t copies = (run.tokens == 1 ? threads : 1) * run.copy_bytes;
-    const int64_t needed = copies + rounded(shared) + threads * run.own_bytes;
+    run.quantized_bytes = quantized_bytes(run.tokens, width);
+    run.thread_scratch_bytes = rounded(own) + 64;
+    const int64_t quantized = (run.tokens == 1 ? threads : 1) * run.quantized_bytes;
+    const int64_t needed = quantized + rounded(shared) + threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
         const int64_t bytes = needed +
@@ -455,8 +459,8 @@ int reserve(Run &run, int threads) {
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
     }
-    run.copies = scratch.memory;
-    run.shared = run.copies + copies;
+    run.quantized = scratch.memory;
+    run.shared = run.quantized + quantized;
     run.own = run.shared + rounded(shared);
     return NK_OK;
 }
@@ -467,16 +471,16 @@ int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens
            const int64_t *ids) {
     static Run run;  // large; the library is called by one thread at a time
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
-    if (tokens < 1 || first < 0 || end - first > kMostOps) return NK_BAD_SHAPE;
+    if (tokens < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
     if (end <= first) return NK_OK;
     run.program = program;
     run.table = nk_current();
     run.first = first, run.end = end, run.tokens = tokens, run.position = position;
     run.ids = ids;
-    for (int64_t i = 0; i < end - first; i++) run.taken[i] = 0;
+    for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
     const int status = reserve(run, nk_pool_size());
     if (status != NK_OK) return status;
-    nk_pool_run(job, &run);
+    nk_pool_run(run_program, &run);
     return NK_OK;
 }
 

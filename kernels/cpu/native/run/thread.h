@@ -62,7 +62,7 @@ static inline int nk_processors(void) {
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
-static inline void nk_waiter_make(struct nk_waiter *waiter) {
+static inline void nk_waiter_init(struct nk_waiter *waiter) {
     InitializeSRWLock(&waiter->lock);
     InitializeConditionVariable(&waiter->changed);
 }
@@ -77,8 +77,8 @@ static inline void nk_wake(struct nk_waiter *waiter, uint32_t *) {
     ReleaseSRWLockExclusive(&waiter->lock);
     WakeConditionVariable(&waiter->changed);
 }
-// `entry` is declared with NK_ENTRY.
-#define NK_ENTRY(name, argument) static DWORD WINAPI name(LPVOID argument)
+// `entry` is declared with NK_THREAD_ENTRY.
+#define NK_THREAD_ENTRY(name, argument) static DWORD WINAPI name(LPVOID argument)
 static inline bool nk_thread_start(nk_thread *thread, LPTHREAD_START_ROUTINE entry,
                                    void *argument) {
     *thread = CreateThread(nullptr, (SIZE_T)kStackBytes, entry, argument,
@@ -90,9 +90,9 @@ static inline void nk_thread_join(nk_thread thread) {
     CloseHandle(thread);
 }
 static inline void nk_thread_name(int) {}
-typedef int nk_places;
-static inline bool nk_keep_off_here(nk_thread, nk_places *) { return false; }
-static inline void nk_move_freely(const nk_places *) {}
+typedef int nk_affinity;
+static inline bool nk_avoid_current_cpu(nk_thread, nk_affinity *) { return false; }
+static inline void nk_restore_affinity(const nk_affinity *) {}
 
 #else
 
@@ -117,18 +117,23 @@ static inline int nk_processors(void) {
     return count < 1 ? 1 : (int)count;
 }
 #if defined(__linux__)
-typedef cpu_set_t nk_places;
-// With all processors busy, a woken thread is put where the waker runs, and stays there for long.
-// This keeps `thread` off that processor; once it runs, it calls nk_move_freely with `all`.
-static inline bool nk_keep_off_here(nk_thread thread, nk_places *all) {
+typedef cpu_set_t nk_affinity;
+// With full_affinity processors busy, a woken thread is put where the waker runs, and stays there
+// for long. This keeps `thread` off that processor; once it runs, it calls nk_restore_affinity with
+// `full_affinity`.
+static inline bool nk_avoid_current_cpu(nk_thread thread, nk_affinity *full_affinity) {
     const int here = sched_getcpu();
-    if (here < 0 || sched_getaffinity(0, sizeof *all, all) != 0 || CPU_COUNT(all) < 2) return false;
-    nk_places others = *all;
+    if (here < 0 || sched_getaffinity(0, sizeof *full_affinity, full_affinity) != 0 ||
+        CPU_COUNT(full_affinity) < 2)
+        return false;
+    nk_affinity others = *full_affinity;
     CPU_CLR(here, &others);
     return pthread_setaffinity_np(thread, sizeof others, &others) == 0;
 }
-static inline void nk_move_freely(const nk_places *all) { sched_setaffinity(0, sizeof *all, all); }
-static inline void nk_waiter_make(struct nk_waiter *) {}
+static inline void nk_restore_affinity(const nk_affinity *full_affinity) {
+    sched_setaffinity(0, sizeof *full_affinity, full_affinity);
+}
+static inline void nk_waiter_init(struct nk_waiter *) {}
 static inline void nk_sleep_while(struct nk_waiter *, uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
@@ -136,10 +141,10 @@ static inline void nk_wake(struct nk_waiter *, uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 #else
-typedef int nk_places;
-static inline bool nk_keep_off_here(nk_thread, nk_places *) { return false; }
-static inline void nk_move_freely(const nk_places *) {}
-static inline void nk_waiter_make(struct nk_waiter *waiter) {
+typedef int nk_affinity;
+static inline bool nk_avoid_current_cpu(nk_thread, nk_affinity *) { return false; }
+static inline void nk_restore_affinity(const nk_affinity *) {}
+static inline void nk_waiter_init(struct nk_waiter *waiter) {
     pthread_mutex_init(&waiter->lock, nullptr);
     pthread_cond_init(&waiter->changed, nullptr);
 }
@@ -155,7 +160,7 @@ static inline void nk_wake(struct nk_waiter *waiter, uint32_t *) {
     pthread_cond_signal(&waiter->changed);
 }
 #endif
-#define NK_ENTRY(name, argument) static void *name(void *argument)
+#define NK_THREAD_ENTRY(name, argument) static void *name(void *argument)
 // The thread takes no signals but those that its own faults raise: others are the program's.
 static inline bool nk_thread_start(nk_thread *thread, void *(*entry)(void *), void *argument) {
     sigset_t blocked, before;
