@@ -1,4 +1,4 @@
-"""The C interface as one table: enumerations, structs and functions, for ctypes and for native/api/nk.h.
+"""The C interface as one table of enums, structs and functions, for ctypes and native/api/nk.h.
 
 `python kernels/cpu/schema.py` generates the header; with `--check` it only compares. It imports
 the standard library alone, so that it runs before any package is installed.
@@ -58,7 +58,7 @@ class NativeActivation(_Numbered):
 class OpKind(_Numbered):
     """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
-    EMBED = 0, "out = row ids[t] of weights[0] * scale; count 2: + position's row of weights[1]"
+    EMBED = 0, "out = rows `ids` of weights[0] * scale; count 2: + rows `positions` of weights[1]"
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for the products that follow"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"

@@ -1,4 +1,4 @@
-// The version of the interface, and the number of threads.
+// Exported functions on the library itself: ABI version, thread count, idling.
 #include "api/nk.h"
 
 #include "api/ops.h"

@@ -1,8 +1,8 @@
-// The single operations: checks of shapes, and sharing of the work by rows, tokens or items.
+// Single operations: checks of shapes, then parallel execution over rows, tokens or items.
 //
-// Operands as in nk.h: contiguous, f32 unless said. Limits: every size below 2^31, all elements of
-// a tensor below 2^46. How work is cut never changes a result. Work that takes less time than
-// waking the threads is done by the caller alone.
+// Operands as in nk.h: contiguous, f32 unless stated. Limits: every size below 2^31, elements of a
+// tensor below 2^46. Results do not depend on the number of threads. Small operations run on the
+// calling thread alone, because waking the workers would take longer.
 #include "api/ops.h"
 
 #include <math.h>
@@ -13,14 +13,14 @@
 namespace {
 
 constexpr int64_t kMaxSize = (int64_t)1 << 31, kMaxElements = (int64_t)1 << 46;
-constexpr int64_t kParallelBytes = 256 << 10;  // bytes of work from which on it is shared
-constexpr int64_t kPassTokens = 512;  // tokens that are quantized at once: bounds the scratch
+constexpr int64_t kParallelBytes = 256 << 10;  // bytes of work; smaller operations are not parallel
+constexpr int64_t kPassTokens = 512;           // tokens quantized in one pass: bounds the scratch
 constexpr int64_t kLine = 64;
 
 int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Sizes from 1 on whose product is within the limits.
+// Whether all sizes are positive and their product is within the limits.
 bool valid_sizes(int64_t a, int64_t b = 1, int64_t c = 1) {
     if (a < 1 || b < 1 || c < 1 || a >= kMaxSize || b >= kMaxSize || c >= kMaxSize) return false;
     return a <= kMaxElements / b && a * b <= kMaxElements / c;
@@ -31,7 +31,7 @@ void run(nk_job job, void *context, int64_t bytes) {
     else nk_pool_run(job, context);
 }
 
-// One block that grows, and is kept for the next operation.
+// Scratch memory, kept between operations; it grows on demand.
 struct Scratch {
     uint8_t *memory = nullptr;
     int64_t bytes = 0;
@@ -92,7 +92,7 @@ void linear_job(void *context, int thread, int threads) {
         }
         multiply(op, start, tokens, thread, threads);
         if (start + kPassTokens >= op.tokens) return;
-        threads = nk_pool_barrier(thread);  // the next pass overwrites what was quantized
+        threads = nk_pool_barrier(thread);  // the next pass overwrites the quantized activations
         if (thread >= threads) return;
     }
 }
@@ -151,7 +151,7 @@ struct Elements {
     const float *x, *up;
     int64_t count;
     int activation;
-    float cap, *y;  // cap 0: it is a gate
+    float cap, *y;  // cap 0: a gate, else a softcap
 };
 
 void elements_job(void *context, int thread, int threads) {
@@ -181,7 +181,7 @@ struct Attention {
 
 void attention_job(void *context, int thread, int threads) {
     Attention &op = *(Attention *)context;
-    // Items differ in size, the first being the largest: claimed as threads come free.
+    // Items differ in size, the largest first: threads claim them dynamically.
     for (;;) {
         const int64_t item = __atomic_fetch_add(&op.claimed, 1, __ATOMIC_RELAXED);
         if (item >= op.items) break;
@@ -196,8 +196,7 @@ void attention_job(void *context, int thread, int threads) {
     for (int64_t i = first; i < end; ++i) op.table->attention_merge(&op.attend, i, op.shared);
 }
 
-// Bytes of scratch: what the threads share of results in pieces, then `thread_scratch` for each of
-// them.
+// Bytes of scratch: partial results shared by all threads, then scratch for each thread.
 int64_t attention_scratch_bytes(const nk_table *table, const nk_attend *attend, int threads,
                                 int64_t *shared, int64_t *thread_scratch) {
     *shared = rounded(table->attention_partial_bytes(attend));
@@ -228,7 +227,7 @@ int nk_linear(const nk_weight *weight, const float *x, int64_t tokens, float *y)
         true,  nullptr, nullptr, nullptr, nullptr, 0};
     op.quantized = nk_activation_group_size(weight->format) > 0;
     op.thread_scratch_bytes = rounded(table->linear_scratch(weight->format, columns, pass));
-    // The last pass may be shorter than the others, and one token may need more than many.
+    // The last pass may be shorter, and one token may need more scratch than many.
     const int64_t last = rounded(
         table->linear_scratch(weight->format, columns, (tokens - 1) % kPassTokens + 1));
     if (last > op.thread_scratch_bytes) op.thread_scratch_bytes = last;

@@ -1,5 +1,5 @@
-// Scratch of the single operations.
+// Scratch memory of the single operations.
 #pragma once
 
-// Gives the scratch back; the next operation that needs some asks for it again.
+// Frees the scratch; the next operation that needs it allocates it again.
 void nk_ops_free_scratch(void);

@@ -1,7 +1,7 @@
-// Pool-size policy: lateness budget, dropping of late workers, probes and trials to regain them.
+// Pool-size policy: lateness budget, dropping of late workers, probes and trials to restore them.
 //
-// Thread 0 calls all of it, except too_late, which every thread computes from the same arrival
-// times, and Probe, which a dropped worker runs.
+// Runs on thread 0, except too_late, which all threads compute from the same arrival times, and
+// Probe, which runs on a dropped worker.
 #pragma once
 #include "run/pool_state.h"
 
@@ -22,13 +22,13 @@ int fallback(int threads) {
     return fewer < 1 ? 1 : fewer;
 }
 
-// The trial failed: the next one comes after a longer pause.
+// After a failed probe or trial: doubles the pause before the next one.
 void postpone_retry(uint64_t now) {
     pool.retry_pause = pool.retry_pause * 2 < kLongestRetry ? pool.retry_pause * 2 : kLongestRetry;
     pool.retry_at = now + pool.retry_pause;
 }
 
-// A core is busy: use `threads` from now on, and try all again after a pause.
+// Limits jobs to `threads` because a core is busy; all threads are retried after a pause.
 void shrink(uint64_t now, int threads) {
     if (pool.in_trial) {
         postpone_retry(now);
@@ -57,8 +57,8 @@ void start_probes() {
     pool.probing = true;
 }
 
-// Before a job: when the pause is done, starts a probe of the dropped workers; when all have
-// probed, starts a trial if their cores are free.
+// Before a job: starts a probe of the dropped workers after the pause, and a trial with all threads
+// once every probe found its core free.
 void retry_dropped(uint64_t now) {
     if (pool.limit == pool.size || now < pool.retry_at) return;
     if (!pool.probing) return start_probes();
@@ -78,21 +78,20 @@ void extend_trial(uint64_t time) {
     if (pool.trial_time >= kTrial) reset_lateness();
 }
 
-// How much of the time lost by waiting counts, when another machine had the late thread's core. The
-// question is whether fewer threads would have been faster. Each thread takes a share of the work
-// off the others, so with few threads one may be late more often.
+// Weight of lost time when the host of a virtual machine preempted the late thread's core. Decides
+// whether fewer threads would be faster: with few threads each does a large share of the work, so
+// it may be late more often.
 int64_t weighted_lateness(uint64_t lost, int threads) {
     const uint64_t others = (uint64_t)(threads - 1);
     return (int64_t)(others < kRecovery ? lost * others / kRecovery : lost);
 }
 
-// Adds one phase to the lateness: thread `late` arrived last, at `latest`; the others had worked
-// for `work` on average. True: the budget is spent.
+// Adds one phase to the lateness: thread `late` arrived last, at `latest`; the others worked for
+// `work` on average. True: the budget is exceeded.
 //
-// Lost is what the phase took beyond twice the others' work. If another program had the late
-// thread's core, all of it counts, because with fewer threads that program gets a core to itself;
-// otherwise weighted_lateness decides. If thread 0 was late nothing counts: alone it would be as
-// late.
+// Lost time is the phase's duration beyond twice the others' work. If another program preempted the
+// late thread, all of it counts, because with fewer threads that program has a core free; otherwise
+// weighted_lateness applies. Lateness of thread 0 does not count: it would be as late alone.
 bool too_late(Participant &me, int late, bool preempted, uint64_t latest, uint64_t work) {
     const uint64_t time = latest > me.began_at ? latest - me.began_at : 0;
     if (time > 2 * work + kTolerance) {
@@ -101,7 +100,7 @@ bool too_late(Participant &me, int late, bool preempted, uint64_t latest, uint64
         else if (late > 0) me.lateness += weighted_lateness(lost, me.threads);
     } else {
         me.lateness -= (int64_t)(time / kRecovery);
-        if (me.lateness < -kLatenessBudget) me.lateness = -kLatenessBudget;  // saved ahead
+        if (me.lateness < -kLatenessBudget) me.lateness = -kLatenessBudget;  // limits the credit
     }
     me.began_at = latest;
     if (me.lateness <= kLatenessBudget) return false;
@@ -109,8 +108,8 @@ bool too_late(Participant &me, int late, bool preempted, uint64_t latest, uint64
     return true;
 }
 
-// Measures how much of a core another program takes, by reading the clock all the time. Time that
-// another virtual machine takes does not count: the trial after the probe shows whether it matters.
+// Measures the share of a core that another program uses, by sampling the clock continuously. Time
+// stolen by another virtual machine does not count: the trial after the probe shows its effect.
 class Probe {
     uint64_t began_at_, seen_at_, preemptions_, lost_ = 0;
 
@@ -123,7 +122,7 @@ class Probe {
         seen_at_ = now;
     }
     bool done() const { return seen_at_ - began_at_ >= kProbe; }
-    // Whether lateness would grow: only a fourth of the time that goes well is taken off.
+    // Whether lateness would grow; see kRecovery.
     bool core_busy() const { return lost_ > (seen_at_ - began_at_ - lost_) / kRecovery; }
 };
 

@@ -1,7 +1,7 @@
-// Memory in huge pages, and how fast all threads read it.
+// Allocation of huge pages, and measurement of the memory read bandwidth.
 //
-// With pages of 4 KiB a core that streams weights spends a third of its time on page tables; where
-// the system has pages of 2 MiB, they cost almost nothing.
+// With pages of 4 KiB a core that streams weights spends a third of its time on TLB misses; with
+// huge pages of 2 MiB these cost almost nothing.
 #include "isa/current.h"
 #include "run/pool.h"
 #include "run/thread.h"
@@ -16,7 +16,7 @@ constexpr int64_t kMaxBytes = (int64_t)1 << 46;
 constexpr int64_t kHugePage = 2 << 20;
 
 #if !defined(_WIN32)
-// What a mapping of `bytes` takes: whole pages, but never a whole huge page for the tail.
+// Size of a mapping of `bytes`: rounded up to pages, not to huge pages.
 int64_t mapped_bytes(int64_t bytes) {
     const int64_t page = sysconf(_SC_PAGESIZE);
     return (bytes + page - 1) / page * page;
@@ -28,7 +28,7 @@ struct BandwidthTest {
     int64_t bytes;
     const nk_table *table;
     uint64_t began_at, nanoseconds;
-    uint64_t seen;  // keeps compilers from leaving the reads out
+    uint64_t seen;  // prevents the compiler from removing the reads
 };
 
 void fill_memory(void *context, int thread, int threads) {
@@ -40,7 +40,7 @@ void fill_memory(void *context, int thread, int threads) {
 
 void read_all(void *context, int thread, int threads) {
     BandwidthTest &r = *(BandwidthTest *)context;
-    threads = nk_pool_barrier(thread);  // all are awake
+    threads = nk_pool_barrier(thread);  // all threads have started
     if (thread >= threads) return;
     if (thread == 0) r.began_at = nk_now();
     int64_t first, end;
@@ -63,13 +63,13 @@ void *nk_huge_alloc(int64_t bytes) {
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (whole == MAP_FAILED) return nullptr;
     if (!slack) return whole;
-    // The part before the first boundary of huge pages goes back, and what is left of the slack.
+    // Unmap what precedes the first huge-page boundary, and the rest of the slack after the block.
     const int64_t before = (kHugePage - (int64_t)((uintptr_t)whole % kHugePage)) % kHugePage;
     uint8_t *memory = (uint8_t *)whole + before;
     if (before) munmap(whole, (size_t)before);
     if (slack - before) munmap(memory + size, (size_t)(slack - before));
 #if defined(MADV_HUGEPAGE)
-    madvise(memory, (size_t)size, MADV_HUGEPAGE);  // a hint: if it fails, reading is slower
+    madvise(memory, (size_t)size, MADV_HUGEPAGE);  // a hint: failure only makes reads slower
 #endif
     return memory;
 #endif
@@ -96,5 +96,5 @@ double nk_read_bandwidth(int64_t bytes, int repetitions) {
     }
     nk_huge_free((void *)r.memory, bytes);
     return (double)bytes /
-           ((double)(best ? best : 1) * 1e-9);  // less than the clock can tell: 1 ns
+           ((double)(best ? best : 1) * 1e-9);  // below the clock's resolution: 1 ns
 }

@@ -1,18 +1,17 @@
-// The thread pool: standing workers share a job with the caller, fewer of them on busy cores.
+// Thread pool: persistent workers run a job together with the caller; late workers are dropped.
 //
-// A job begins with a wake-up: thread 0 wakes the workers and starts with those that answer within
-// a limit, so that a worker whose core is busy costs little. Phases of a job end at a barrier,
-// where each thread writes its time of arrival and reads the others'. From these times every thread
-// works out the same decision: time lost by waiting for the last one adds to the lateness, and time
-// that went well takes some off. Above a budget the pool shrinks: the rest of the job, and later
-// ones, run on fewer threads, since without the busy core they are faster. After a pause, which
-// doubles while that fails, the dropped workers probe: they watch the clock for a moment, without a
-// share of the work, to see whether another program still has their core. If not, all threads are
-// tried again.
+// Wake-up: thread 0 wakes the workers and starts the job with those that respond within a time
+// limit, so that a worker whose core is busy costs little. Barriers: each thread publishes its
+// arrival time and reads those of the others, so that all compute the same decision. Time lost by
+// waiting for the last thread adds to the lateness; time without waiting reduces it. Shrinking:
+// above the lateness budget, the rest of the job and later jobs run on fewer threads, because they
+// are faster without the busy core. Probing: after a pause, which doubles with every failure, the
+// dropped workers sample the clock for a moment, outside any job, to detect whether another program
+// still uses their cores. If not, a trial with all threads begins.
 //
-// Now and then being late is within the budget on purpose: on a shared machine every core is taken
-// for moments, and two threads that often wait still do more than one. Shares of work never move
-// between threads, so a thread that has entered a phase is always waited for.
+// The budget tolerates occasional lateness: on a shared machine every core is preempted now and
+// then, and two threads that often wait are still faster than one. Static partitions are never
+// reassigned, so a thread that has entered a phase is always waited for.
 //
 // Times are in nanoseconds.
 #include "run/pool.h"
@@ -42,7 +41,7 @@ void restore_affinity(Worker &me) {
     me.affinity_limited = false;
 }
 
-// Waits for the next job, by spinning and then sleeping, and probes when told. False: end the
+// Waits for the next job, by spinning and then sleeping, and runs requested probes. False: exit the
 // thread.
 bool wait_for_job(Worker &me, bool spin) {
     Wait wait;
@@ -53,7 +52,7 @@ bool wait_for_job(Worker &me, bool spin) {
         if (state == kExit) return false;
         if (state == kProbing) {
             probe(me);
-            spin = false;  // after a probe it sleeps, and leaves the core to others
+            spin = false;  // after a probe the worker sleeps, which frees the core
         } else if (spin && !load_relaxed(pool.sleep_now) && wait.waited() < kSleepAfter) {
             wait.spin();
         } else if (state == kAsleep || compare_exchange(me.state, kIdle, kAsleep)) {
@@ -62,7 +61,7 @@ bool wait_for_job(Worker &me, bool spin) {
     }
 }
 
-// Runs one thread's part of the job. True: it took part to the end.
+// Runs one thread's part of the job. True: it was not dropped.
 bool run_part(int number) {
     Participant &participant = participants[number];
     participant.phase = pool.phase;
@@ -83,10 +82,10 @@ NK_THREAD_ENTRY(worker_main, argument) {
         spin = false;
         store_relaxed(me.preempted, (uint32_t)(nk_preemptions() != preemptions));
         if (!compare_exchange(me.state, kCalled, kReady))
-            continue;  // it woke too late, and the job runs without it
+            continue;  // woke after the limit: the job runs without this worker
         Wait wait;
         while (load_acquire(me.state) != kRunning) wait.spin();
-        spin = run_part(me.number);  // a dropped worker sleeps, and leaves the core to others
+        spin = run_part(me.number);  // a dropped worker sleeps, which frees the core
         preemptions = nk_preemptions();
         store_release(me.state, (uint32_t)kIdle);
     }
@@ -100,27 +99,27 @@ void end_workers(int from) {
 }
 
 #if !defined(_WIN32)
-// Only the forking thread lives on in the child: there are no workers, and no job is running.
+// Only the forking thread exists in the child process: no workers, and no running job.
 void after_fork() {
     pool.created = 0;
     pool.running = 0;
     pool.phase = 0;
     for (Participant &participant : participants)
-        participant = {};  // another thread's job may have been at a barrier
+        participant = {};  // the parent's job may have been inside a barrier
     reset_lateness();
 }
 
-// Threads must not outlive the code they run. A job that is running ends with the process.
+// Workers must exit before the library is unloaded. A running job ends with the process.
 __attribute__((destructor)) void close_pool() {
     __atomic_store_n(&pool.closing, 1u, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&pool.running, __ATOMIC_SEQ_CST)) end_workers(0);
 }
 #endif
 
-// Before the first thread starts: keeps the library loaded, and resets the pool in child processes.
+// Before the first worker starts: pins the library, and registers the reset of forked children.
 void prepare() {
 #if defined(_WIN32)
-    HMODULE self;  // joining threads while a library is unloaded deadlocks: never unload
+    HMODULE self;  // joining threads during an unload deadlocks: never unload
     GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN,
                        (LPCWSTR)(const void *)&pool, &self);
 #else
@@ -129,7 +128,7 @@ void prepare() {
 #endif
 }
 
-// True when new threads were started.
+// True when new workers were created.
 bool create_workers() {
     if (pool.created >= pool.size - 1) return false;
     prepare();
@@ -152,8 +151,8 @@ bool create_workers() {
 
 // --- a job
 
-// Wakes `wanted` - 1 workers, numbers those that answer within kWakeLimit, and returns the threads
-// of the job, thread 0 included. `preempted`: another program had the core of one of them.
+// Wakes `wanted` - 1 workers, numbers those that respond within kWakeLimit, and returns the thread
+// count of the job, thread 0 included. `preempted`: the core of one of them ran another program.
 int wake_workers(int wanted, bool chosen[NK_MAX_THREADS], bool &preempted) {
     const int count = pool.size - 1;
     for (int k = 1; k < wanted; ++k) {
@@ -175,7 +174,7 @@ int wake_workers(int wanted, bool chosen[NK_MAX_THREADS], bool &preempted) {
     return threads;
 }
 
-// The end of a job counts as a phase that only thread 0 waits for.
+// Waits for all threads; the end of a job counts as a barrier at which only thread 0 waits.
 void finish_job() {
     Participant &me = participants[0];
     Wait wait;
@@ -184,7 +183,7 @@ void finish_job() {
         while (load_acquire(workers[i].state) == kRunning) wait.spin();
     const uint64_t now = wait.waited() ? nk_now() : arrived_at;
     const uint64_t work = arrived_at > me.began_at ? arrived_at - me.began_at : 0;
-    const int late = 1;  // which one is not known, and does not matter but for not being 0
+    const int late = 1;  // the late thread is unknown; any number but 0 has the same effect
     if (me.threads > 1 && too_late(me, late, false, now, work)) shrink(now, fallback(me.threads));
     if (pool.threads == pool.limit) extend_trial(now - pool.started_at);
     pool.lateness = me.lateness;
@@ -216,7 +215,7 @@ void run_parallel(nk_job job, void *context) {
     finish_job();
 }
 
-// On thread 0: thread `late` kept all waiting until `now`; its worker is dropped first.
+// On thread 0: shrinks the pool after thread `late` arrived last; its worker is dropped first.
 void drop_worker(int late, uint64_t now, int threads) {
     for (int i = 0; i < pool.size - 1; ++i)
         if (load_relaxed(workers[i].state) == kRunning && workers[i].number == late)
@@ -275,7 +274,7 @@ int nk_pool_barrier(int thread) {
     me.threads = threads > pool.fallback ? pool.fallback : threads - 1;
     if (thread == 0) drop_worker(late, latest, me.threads);
     if (me.threads == 1) return 1;
-    // A leaving thread may still read arrival times: wait here until no thread can overwrite them.
+    // A dropped thread may still be reading arrival times: wait until no thread can overwrite them.
     arrive(me);
     for (int i = 0; i < threads && thread < me.threads; ++i)
         wait_for_arrival(participants[i], me.phase);

@@ -1,10 +1,10 @@
-// Runs recorded programs: one call for a token, all threads, no return in between.
+// Runs recorded programs: one call executes all operations of a forward pass on all threads.
 //
-// Each thread gets one long contiguous range of a product's rows: with small ranges in turn, the
-// cores' prefetchers read each other's lines. Cores are not equally fast, so the last eighth of a
-// large product is divided into pieces that threads claim as they come free. Products of many
-// tokens are bound by arithmetic, so all of their work is claimed in pieces, of rows and (where
-// faster) tokens.
+// Decoding (matrix-vector products, bound by memory): each thread gets one long contiguous range of
+// rows, because with interleaved small ranges the hardware prefetchers of the cores fetch each
+// other's lines. Cores differ in speed, so the last eighth of a large product is split into pieces
+// that threads claim dynamically. Prefill (matrix products, bound by arithmetic): all work is
+// claimed dynamically, in pieces of rows and (where faster) tokens.
 #include "api/nk.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMaxOps = 8192;
 constexpr int64_t kManyTokens = 8;
-// Bytes of weights in a piece, at smaller: with less, taking it and reading from a new place costs
-// more than waiting does.
+// Minimum bytes of weights in a piece: smaller pieces cost more by claiming them and by
+// interrupting sequential reads than they save at the barrier.
 constexpr int64_t kPieceBytes = 128 << 10;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -26,7 +26,7 @@ int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t padded(int64_t width) { return (width + 31) / 32 * 32; }
 
-// Memory of a run: what was quantized, attention's partial results, and each thread's own.
+// Memory of a run: quantized activations, partial results of attention, scratch of each thread.
 struct Scratch {
     uint8_t *memory;
     int64_t bytes;
@@ -39,13 +39,13 @@ struct Run {
     const int64_t *ids;
     uint8_t *quantized, *shared, *own;
     int64_t quantized_bytes, thread_scratch_bytes;
-    int64_t claimed[kMaxOps];  // pieces of each operation that threads have begun
+    int64_t claimed[kMaxOps];  // number of claimed pieces of each operation
 
     float *buffer(int32_t number) const { return program->buffers[number]; }
     uint8_t *scratch_of(int thread) const { return own + thread * thread_scratch_bytes; }
 };
 
-// Tokens quantized: q [tokens, padded], scale and sum [tokens, padded / 16].
+// Quantized activations: q [tokens, padded], scale and sum [tokens, padded / 16].
 struct QuantizedTokens {
     int8_t *q;
     float *scale;
@@ -56,7 +56,7 @@ int64_t quantized_bytes(int64_t tokens, int64_t padded) {
     return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4);
 }
 
-// For one token every thread quantizes a copy for itself: a row is short, and that costs less than
+// For a single token every thread quantizes a private copy: a row is short, so this costs less than
 // a barrier and moving cache lines between cores.
 QuantizedTokens quantized_of(const Run &run, int thread, int64_t padded) {
     uint8_t *at = run.quantized + (run.tokens == 1 ? thread * run.quantized_bytes : 0);
@@ -84,10 +84,10 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     return a;
 }
 
-// --- one operation, one thread's run_op
+// --- one thread's part of each operation
 // ------------------------------------------------------------
 
-// Rows first .. end of x to the copy that `thread` reads.
+// Quantizes rows first .. end of x into the copy that `thread` reads.
 void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first,
                      int64_t end) {
     const int64_t width = padded(op.width);
@@ -126,16 +126,16 @@ void quantize(Run &run, const nk_op &op, int thread, int threads) {
     quantize_tokens(run, op, run.buffer(op.x), thread, first, end);
 }
 
-// A run_op of products with equal numbers of rows, for one thread.
+// A block of a matrix product, computed by one thread.
 struct Piece {
     int64_t first, end;     // rows
-    int64_t token, tokens;  // the first, and how many
+    int64_t token, tokens;  // first token, and number of tokens
 };
 
-// The format and tokens whose prepared sums a thread's scratch holds.
+// Key of the activation sums cached in a thread's scratch: format and tokens.
 struct Prepared { int64_t format = -1, token = -1, tokens = 0; };
 
-// Every product of a piece, then the activation or the sum of its rows.
+// Computes a piece of every product, then applies the gate or adds the residual.
 void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Prepared &prepared) {
     const int64_t width = padded(op.width), token = piece.token, tokens = piece.tokens;
     const QuantizedTokens copy = quantized_of(run, thread, width);
@@ -171,11 +171,11 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
     }
 }
 
-// How products with equal numbers of rows are shared: rows 0 .. dealt in one range for each thread,
-// the rows after them in pieces that threads claim.
+// Work distribution of products with equal numbers of rows: rows below `dealt` in one static range
+// per thread, the rows after them in pieces that threads claim dynamically.
 struct Partition {
     nk_op op;
-    int64_t dealt, step, rows, tokens, pieces;  // rows and tokens of a piece
+    int64_t dealt, step, rows, tokens, pieces;  // rows, tokens: size of a piece
 };
 
 Partition partition_of(const Run &run, const nk_op &op, int first, int count, int threads) {
@@ -206,7 +206,7 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
     return s;
 }
 
-// Piece number `index`: all tokens of the same rows one after the other.
+// Piece number `index`; pieces of the same rows are consecutive.
 Piece piece_of(const Run &run, const Partition &s, int64_t index) {
     const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
     const int64_t first = s.dealt + index / across * s.rows, token = index % across * s.tokens;
@@ -215,7 +215,7 @@ Piece piece_of(const Run &run, const Partition &s, int64_t index) {
 }
 
 void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads) {
-    bool same_rows = true;  // else queries, keys and values: one after the other
+    bool same_rows = true;  // else query, key and value products: one after the other
     for (int i = 0; i < op.count; i++)
         same_rows = same_rows && op.weights[i].rows == op.weights[0].rows;
     Partition partitions[NK_MAX_WEIGHTS];
@@ -264,7 +264,7 @@ void store(Run &run, const nk_op &op, const nk_layer_kv &rows, int64_t head, int
                          rows.scales ? rows.scales + at * blocks : nullptr);
 }
 
-// Unit u of a token: a query head, then the key heads, then the value heads.
+// Unit u of a token: a query head, a key head or a value head, in that order.
 void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     const int64_t width = op.head_width;
     if (u >= op.heads + op.kv_heads) {
@@ -284,16 +284,15 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
 }
 
-// Whether the rotary embedding is left to the attention after it: where an attention item is a
-// whole key head, the thread that takes it rotates what it reads, and no barrier is needed in
-// between.
+// Whether rotary embedding is fused into the attention after it: where an attention item is a whole
+// key head, the thread that claims the item applies RoPE to its inputs, which saves a barrier.
 bool fused_with_attention(const Run &run, const nk_op *op, int threads) {
     if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
     const nk_attend a = attention_of(run, op[1]);
     return run.table->attention_items(&a) == a.kv_heads;
 }
 
-// The query, key and value heads that the attention of one token over one key head reads.
+// RoPE and cache write of the query, key and value heads that one attention item reads.
 void rope_head(Run &run, const nk_op &op, int64_t head) {
     const int64_t group = op.heads / op.kv_heads;
     for (int64_t i = 0; i < group; i++) rope_unit(run, op, 0, head * group + i);
@@ -308,8 +307,8 @@ void rope(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t i = first; i < end; i++) rope_unit(run, op, i / units, i % units);
 }
 
-// The next of `items` for a thread, or -1: the first half of the threads takes them from the front,
-// the others from the back, so larger heads stay on the core that computed them.
+// Claims the next of `items`, or returns -1. The first half of the threads claims from the front,
+// the others from the back, so most heads stay on the core that computed them.
 int64_t claim(int64_t *claimed, int64_t items, bool back) {
     constexpr int64_t kFromBack = int64_t(1) << 32;
     const int64_t before = __atomic_fetch_add(claimed, back ? kFromBack : 1, __ATOMIC_RELAXED);
@@ -317,7 +316,7 @@ int64_t claim(int64_t *claimed, int64_t items, bool back) {
     return first > last ? -1 : back ? last : first;
 }
 
-// `fused_rope`: the rotation before it was left to it.
+// `fused_rope`: also executes the preceding ROPE operation.
 void attend(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads, bool fused_rope) {
     const nk_attend a = attention_of(run, op);
     const nk_op &before = *(&op - 1);
@@ -337,7 +336,7 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.shared);
 }
 
-// A vector [width] added to, or multiplied into, elements first .. end of rows that lie together.
+// Adds a vector [width] to, or multiplies it into, elements first .. end of contiguous rows.
 void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
     float *x = run.buffer(op.x);
     for (int64_t i = first; i < end;) {
@@ -398,8 +397,8 @@ void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
 
 void run_program(void *context, int thread, int threads) {
     Run &run = *(Run *)context;
-    // Decided once, at the rotation: fewer threads may go on after a barrier between the two, and
-    // an attention that decided anew would rotate what is rotated already.
+    // Decided once, at the ROPE operation: the thread count may shrink at the barrier between the
+    // two, and a second decision could apply RoPE twice.
     bool fused_rope = false;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
@@ -453,8 +452,7 @@ int reserve(Run &run, int threads) {
     const int64_t needed = quantized + rounded(shared) + threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
-        const int64_t bytes = needed +
-                              needed / 4;  // a longer context asks for a little more each time
+        const int64_t bytes = needed + needed / 4;  // headroom: the context grows with each token
         scratch.memory = (uint8_t *)nk_huge_alloc(bytes);
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
@@ -469,7 +467,7 @@ int reserve(Run &run, int threads) {
 
 int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens, int64_t position,
            const int64_t *ids) {
-    static Run run;  // large; the library is called by one thread at a time
+    static Run run;  // static because it is large; calls are serialized
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
     if (tokens < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
     if (end <= first) return NK_OK;

@@ -1,7 +1,7 @@
-// The operating system's part of the thread pool: threads, sleeping and waking, clock, yielding.
+// Operating-system layer of the thread pool: threads, sleep and wake-up, clock, CPU affinity.
 //
 // Linux sleeps on a futex, macOS and Windows on a condition variable: WaitOnAddress would save a
-// lock on the way to sleep, and would need one more library to be linked.
+// lock on Windows, but requires linking another library.
 #pragma once
 #include <stdint.h>
 #if defined(_WIN32)
@@ -21,7 +21,7 @@
 #endif
 #endif
 
-static const int64_t kStackBytes = 4 << 20;  // reserved, not used; systems differ from 128 KiB up
+static const int64_t kStackBytes = 4 << 20;  // address space only; defaults start at 128 KiB
 
 static inline void nk_pause(void) {
 #if defined(__x86_64__) || defined(_M_X64) || defined(__i386__)
@@ -31,8 +31,8 @@ static inline void nk_pause(void) {
 #endif
 }
 
-// Sleeping while *word holds `value`; the waker changes the word before it calls nk_wake. Waking
-// without cause is allowed: callers look again.
+// nk_sleep_while blocks while *word equals `value`; the waker changes the word before nk_wake.
+// Spurious wake-ups are allowed: callers check the word again.
 struct nk_waiter {
 #if defined(_WIN32)
     SRWLOCK lock;
@@ -118,9 +118,9 @@ static inline int nk_processors(void) {
 }
 #if defined(__linux__)
 typedef cpu_set_t nk_affinity;
-// With full_affinity processors busy, a woken thread is put where the waker runs, and stays there
-// for long. This keeps `thread` off that processor; once it runs, it calls nk_restore_affinity with
-// `full_affinity`.
+// When all CPUs are busy, the scheduler places a woken thread on the waker's CPU, where it stays
+// for long. This excludes that CPU from the affinity of `thread`, which calls nk_restore_affinity
+// with `full_affinity` once it runs.
 static inline bool nk_avoid_current_cpu(nk_thread thread, nk_affinity *full_affinity) {
     const int here = sched_getcpu();
     if (here < 0 || sched_getaffinity(0, sizeof *full_affinity, full_affinity) != 0 ||
@@ -161,7 +161,8 @@ static inline void nk_wake(struct nk_waiter *waiter, uint32_t *) {
 }
 #endif
 #define NK_THREAD_ENTRY(name, argument) static void *name(void *argument)
-// The thread takes no signals but those that its own faults raise: others are the program's.
+// Blocks all signals in the thread except those of its own faults: the others belong to the host
+// program.
 static inline bool nk_thread_start(nk_thread *thread, void *(*entry)(void *), void *argument) {
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -179,7 +180,7 @@ static inline bool nk_thread_start(nk_thread *thread, void *(*entry)(void *), vo
     return started;
 }
 static inline void nk_thread_join(nk_thread thread) { pthread_join(thread, nullptr); }
-static inline void nk_thread_name(int number) {  // of the calling thread, as `top` shows it
+static inline void nk_thread_name(int number) {  // names the calling thread, as shown by `top`
 #if defined(__APPLE__) || defined(__linux__)
     char name[16];
     snprintf(name, sizeof name, "kernels %u", (unsigned)number % 1000u);
@@ -195,8 +196,8 @@ static inline void nk_thread_name(int number) {  // of the calling thread, as `t
 
 #endif
 
-// Involuntary context switches of the caller. Where the system does not count them: a new number
-// each time, as if it were always preempted.
+// Count of the caller's involuntary context switches. Where the system has no such counter, a new
+// number each time, as if it were always preempted.
 static inline uint64_t nk_preemptions(void) {
 #if defined(__linux__)
     struct rusage use;
