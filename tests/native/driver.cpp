@@ -1,10 +1,10 @@
-// Runs kernels on operands that end at a page nobody may read, and hands back what they wrote.
+// Test driver: runs kernels on operands that end at a guard page, and returns their results.
 //
-// A file of cases goes in, a file of results comes out; both are int64 numbers and raw bytes, in
-// the order `read_case` and `write_result` say. Every operand, packed weight, cache and result ends
-// right before a page without access and has bytes 0xFF before it, no number in any float: what is
-// read or written behind ends the program, what is read before spoils the result, and what is
-// written before is found. `--names` prints the instruction sets instead.
+// Reads a file of cases and writes a file of results, both int64 numbers and raw bytes in the order
+// of `read_case` and `write_result`. Every operand, packed weight, cache and result ends at an
+// inaccessible page and follows bytes 0xFF, NaN in every float type: accesses behind it crash,
+// reads before it make results NaN, and writes before it are detected. `--names` prints the
+// instruction sets instead.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
 
 struct Block {
     uint8_t *whole;
-    size_t mapped, before;  // bytes; `before` are poisoned
+    size_t mapped, before;  // bytes; `before` bytes are poisoned
     uint8_t *data;
 };
 
@@ -39,7 +39,7 @@ int block_count = 0;
 
 void *guarded(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t usable = (bytes + page - 1) / page * page + page;  // a page of poison at least
+    const size_t usable = (bytes + page - 1) / page * page + page;  // at least one page of poison
     if (block_count == kMaxBlocks) fail("too many blocks");
     Block &b = blocks[block_count++];
     b.mapped = usable + page;
@@ -56,7 +56,7 @@ void *guarded(size_t bytes) {
 void free_blocks() {
     for (int i = 0; i < block_count; i++) {
         for (size_t at = 0; at < blocks[i].before; at++)
-            if (blocks[i].whole[at] != kPoison) fail("something was written before a tensor");
+            if (blocks[i].whole[at] != kPoison) fail("a kernel wrote before a tensor");
         munmap(blocks[i].whole, blocks[i].mapped);
     }
     block_count = 0;
@@ -66,7 +66,7 @@ void free_blocks() {
 
 struct Case {
     int64_t op, isa, threads;
-    int64_t p[kMaxParameters];  // floats by their bits
+    int64_t p[kMaxParameters];  // floats as their bits
     void *operand[kMaxOperands];
     int64_t bytes[kMaxOperands];
 };
@@ -109,7 +109,7 @@ float float_of(int64_t bits) {
     return value;
 }
 
-// --- ops: each returns a status and says what it wrote
+// --- operations: each returns a status and its result
 
 struct Result {
     void *data;
@@ -118,7 +118,7 @@ struct Result {
 
 Result floats(int64_t count) { return {guarded((size_t)(4 * count)), 4 * count}; }
 
-// format, rows, columns; operand 0: rows as in a file
+// parameters: format, rows, columns; operand 0: rows in GGUF layout
 int pack(const Case &c, nk_weight &weight) {
     const int64_t format = c.p[0], rows = c.p[1], columns = c.p[2];
     const int64_t bytes = nk_packed_bytes(format, rows, columns);
@@ -130,7 +130,7 @@ int pack(const Case &c, nk_weight &weight) {
     return status ? status : nk_pack(format, c.operand[0], rows, columns, 0, half, packed);
 }
 
-// and tokens; operand 1: x
+// parameters of pack and tokens; operand 1: x
 int linear(const Case &c, Result &y) {
     nk_weight weight;
     const int status = pack(c, weight);
@@ -139,7 +139,7 @@ int linear(const Case &c, Result &y) {
                   : nk_linear(&weight, (const float *)c.operand[1], c.p[3], (float *)y.data);
 }
 
-// and how many; operand 1: ids
+// parameters of pack and count; operand 1: ids
 int rows_of(const Case &c, Result &y) {
     nk_weight weight;
     const int status = pack(c, weight);
@@ -191,7 +191,7 @@ int attention(const Case &c, Result &y) {
                         sinks, (float *)y.data);
 }
 
-// --- a recorded program: one layer of a model, and its head
+// --- a recorded program: one layer of a model and its output head
 
 enum Buffer {
     STREAM,
@@ -309,7 +309,7 @@ int record(const Model &m, nk_op *ops) {
 
 // format, -, -, width, heads, kv_heads, head_width, inner, vocabulary, type, tokens, cap; operands
 // 0 .. 7 matrices in the order of Model, 8 norms, 9 and 10 norms of heads, 11 frequencies, 12 ids.
-// All tokens but the last are read together, then the last alone.
+// All tokens but the last are one prefill batch, then the last is decoded.
 int run_program(const Case &c, Result &y) {
     Model m = {c.p[0],
                c.p[3],

@@ -1,5 +1,5 @@
-// Operands for tests of native code: random bits, memory that ends where nothing may be read, and
-// IEEE halves by the definition, without any of the conversions that are to be tested.
+// Operands for tests of native code: random bits, memory that ends at a guard page, and float16
+// conversions by definition, independent of the tested ones.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -28,11 +28,11 @@ inline float float_from(uint32_t bits) {
     return value;
 }
 
-inline bool same(float a, float b) {  // bit for bit, but any NaN for any NaN
+inline bool same(float a, float b) {  // bit-identical, or both NaN
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, 4) == 0;
 }
 
-// Room for `count` values directly before a page that may not be touched.
+// `count` values directly before an inaccessible page.
 template <class T> class Edge {
   public:
     explicit Edge(size_t count) {
@@ -58,7 +58,7 @@ template <class T> class Edge {
     T *values_;
 };
 
-// The value of an IEEE half; a finite one is exact.
+// The value of a float16, exactly.
 inline float half_value(uint32_t half) {
     const int exponent = (int)(half >> 10 & 31);
     const double mantissa = (double)(half & 1023), sign = half & 0x8000 ? -1.0 : 1.0;
@@ -67,11 +67,11 @@ inline float half_value(uint32_t half) {
     return (float)(sign * size);
 }
 
-// The nearest half by bisection over all of them; the even one of two.
+// The nearest float16, ties to even, by bisection.
 inline uint32_t nearest_half(float value) {
     const uint32_t sign = signbit(value) ? 0x8000 : 0;
     const double size = fabs((double)value);
-    uint32_t low = 0, high = 0x7c00;  // as if 65536, the next step, were what infinity stands for
+    uint32_t low = 0, high = 0x7c00;  // infinity counts as 65536, the next step
     const auto step = [](uint32_t half) {
         return half == 0x7c00 ? 65536.0 : (double)half_value(half);
     };

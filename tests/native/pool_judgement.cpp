@@ -1,5 +1,5 @@
-// What the pool makes of threads that are late, in simulated time: two threads that share phases of
-// `kWork`, until one of their cores is taken. Exits with 0 when every case ends as it should.
+// Tests the lateness policy of the thread pool in simulated time: threads run phases of `kWork`
+// while other programs preempt their cores. Exits with 0 when all cases pass.
 #include "run/pool.cpp"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ double chance() {  // 0 .. 1
 
 constexpr uint64_t kWork = 300 * kMicrosecond;
 
-// Milliseconds until too late, when each phase any of `threads` is stopped with a chance of `taken`
-// for `moment`; only thread `only`, if that is one. 0: not within ten seconds.
+// Milliseconds until the lateness budget is exceeded, when in each phase every thread (or only
+// thread `only`) is interrupted with probability `taken` for `moment`. 0: not within ten seconds.
 int until_too_late(int threads, double taken, uint64_t moment, bool preempted, int only = -1) {
     Participant me = {};
     me.threads = threads;
@@ -37,7 +37,7 @@ int until_too_late(int threads, double taken, uint64_t moment, bool preempted, i
     return 0;
 }
 
-// Whether a core of which another program takes `slice` of every `period` is found core_busy.
+// Whether a probe reports a core busy of which another program uses `slice` of every `period`.
 bool core_busy(uint64_t slice, uint64_t period, bool preempted) {
     uint64_t now = (uint64_t)(chance() * (double)period), preemptions = 0;
     Probe probe(now, preemptions);
@@ -58,8 +58,7 @@ int count_busy(uint64_t slice, uint64_t period, bool preempted) {
     return count;
 }
 
-// What a pool comes to, one of whose cores was found busy, when the worker left out probes. A
-// worker that does not exist is one that never begins to sample: its part is played here.
+// A pool with one dropped worker, whose probes are simulated: no worker threads exist here.
 struct Trial {
     uint64_t now = 1000 * kMillisecond;
 
@@ -92,69 +91,76 @@ void expect(const char *what, bool right, int after) {
 }  // namespace
 
 int main() {
-    // Another program on a core, in slices as the system deals them, comes every ten phases or so.
+    // Another program on a core, in scheduler time slices, about every ten phases.
     int after = until_too_late(2, 0.1, 3 * kMillisecond, true, 1);
-    expect("a program on the other core is left alone soon", after > 0 && after < 200, after);
+    expect("another program on the second core drops its thread soon", after > 0 && after < 200,
+           after);
     after = until_too_late(2, 0.1, 3 * kMillisecond, true, 0);
-    expect("so is one on the first core", after > 0 && after < 200, after);
+    expect("another program on the first core drops a thread soon", after > 0 && after < 200,
+           after);
     after = until_too_late(8, 0.1, 3 * kMillisecond, true, 5);
-    expect("so is one on one of eight", after > 0 && after < 200, after);
-    // A fifth of the time of both cores is another machine's: two threads still do more than one.
+    expect("another program on one of eight cores drops a thread soon", after > 0 && after < 200,
+           after);
+    // Another virtual machine uses a fifth of both cores: two threads are still faster than one.
     after = until_too_late(2, 0.02, 4 * kMillisecond, false);
-    expect("moments that another machine takes are borne", after == 0, after);
+    expect("short preemption by another machine is tolerated", after == 0, after);
     after = until_too_late(2, 0.2, 4 * kMillisecond, false, 0);
-    expect("the first core's always, which alone would be as late", after == 0, after);
-    // Three quarters of the second core: now one is faster.
+    expect("lateness of thread 0 is tolerated: alone it would be as late", after == 0, after);
+    // Three quarters of the second core: one thread is faster.
     after = until_too_late(2, 0.2, 8 * kMillisecond, false, 1);
-    expect("a core that is hardly ever there is left", after > 0 && after < 1000, after);
+    expect("a core that is mostly unavailable is dropped", after > 0 && after < 1000, after);
     after = until_too_late(2, 0.001, 400 * kMicrosecond, true);
-    expect("an interruption now and then is nothing", after == 0, after);
+    expect("rare interruptions of two threads are tolerated", after == 0, after);
     after = until_too_late(8, 0.0005, 2 * kMillisecond, true);
-    expect("nor is it to eight threads", after == 0, after);
+    expect("rare interruptions of eight threads are tolerated", after == 0, after);
 
     after = count_busy(3 * kMillisecond, 6 * kMillisecond, true);
-    expect("a probe sees a program that takes half of a core", after == 100, after);
+    expect("a probe detects a program that uses half of a core", after == 100, after);
     after = count_busy(5 * kMillisecond, 10 * kMillisecond, true);
-    expect("also in longer slices", after == 100, after);
+    expect("a probe detects it in longer time slices", after == 100, after);
     after = count_busy(2 * kMillisecond, 30 * kMillisecond, true);
-    expect("a moment of it is borne", after == 0, after);
+    expect("a probe tolerates a short time slice", after == 0, after);
     after = count_busy(50 * kMicrosecond, 200 * kMicrosecond, true);
-    expect("interruptions are none", after == 0, after);
+    expect("a probe ignores interrupts", after == 0, after);
     after = count_busy(5 * kMillisecond, 10 * kMillisecond, false);
-    expect("what another machine takes is left to trying", after == 0, after);
+    expect("a probe ignores time stolen by another machine", after == 0, after);
 
     Trial trial(2);
-    expect("one goes on with a busy core", pool.limit == 1 && !pool.probing, pool.limit);
+    expect("a busy core shrinks the pool to one thread", pool.limit == 1 && !pool.probing,
+           pool.limit);
     trial.wait();
-    expect("it probes, and goes on with one", pool.limit == 1 && pool.probing, pool.limit);
-    expect("the worker is told to", workers[0].state == kProbing, (int)workers[0].state);
+    expect("after the pause it probes, still with one thread", pool.limit == 1 && pool.probing,
+           pool.limit);
+    expect("the dropped worker is in state probing", workers[0].state == kProbing,
+           (int)workers[0].state);
     retry_dropped(trial.now + 100 * kProbe);
-    expect("who has not looked has found nothing", pool.limit == 1 && pool.probing, pool.limit);
+    expect("an unfinished probe changes nothing", pool.limit == 1 && pool.probing, pool.limit);
     const uint64_t pause = pool.retry_pause;
     trial.found(true);
-    expect("a core_busy core is left alone", pool.limit == 1 && !pool.probing, pool.limit);
+    expect("a probe of a busy core starts no trial", pool.limit == 1 && !pool.probing, pool.limit);
     const bool longer = pool.retry_pause == 2 * pause &&
                         pool.retry_at == trial.now + pool.retry_pause;
-    expect("for longer", longer, (int)(pool.retry_pause / kMillisecond));
+    expect("a failed probe doubles the pause", longer, (int)(pool.retry_pause / kMillisecond));
     trial.wait();
     trial.found(false);
-    expect("a free one is tried", pool.limit == 2 && pool.in_trial, pool.limit);
+    expect("a probe of a free core starts a trial", pool.limit == 2 && pool.in_trial, pool.limit);
     shrink(trial.now, fallback(2));
-    expect("in vain: one again, for longer", pool.limit == 1 && pool.retry_pause == 4 * pause,
-           pool.limit);
+    expect("a failed trial shrinks the pool and doubles the pause",
+           pool.limit == 1 && pool.retry_pause == 4 * pause, pool.limit);
     trial.wait();
     trial.found(false);
     extend_trial(kTrial);
-    expect("with success: all is forgotten", pool.limit == 2 && pool.retry_pause == 0, pool.limit);
+    expect("a successful trial resets the policy", pool.limit == 2 && pool.retry_pause == 0,
+           pool.limit);
 
     Trial three(3);
     three.wait();
-    expect("the third probes", pool.limit == 2 && pool.probing, pool.limit);
+    expect("a dropped third worker probes", pool.limit == 2 && pool.probing, pool.limit);
     shrink(three.now, 1);
-    expect("trouble with the second ends that", pool.limit == 1 && !pool.probing, pool.limit);
+    expect("shrinking again ends the probe", pool.limit == 1 && !pool.probing, pool.limit);
     three.wait();
     const bool both = workers[0].state == kProbing && workers[1].state == kProbing;
-    expect("then both probe", pool.probing && both, pool.limit);
+    expect("then both dropped workers probe", pool.probing && both, pool.limit);
     printf("%d failures\n", failures);
     return failures != 0;
 }

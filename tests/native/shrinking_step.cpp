@@ -1,8 +1,8 @@
-// Runs a rotation and its attention while the pool drops threads at the barrier between them: every
-// head has to be rotated once, its keys and values stored once. Exits with 0 when that holds.
+// Tests ROPE and ATTEND operations while the pool drops threads at the barrier between them: every
+// head must be rotated once, and its keys and values stored once. Exits with 0 when all pass.
 //
-// The pool is replaced by one that runs its threads in turn, the last first: threads that leave at
-// the first barrier have then done their share before thread 0 goes on with those that stay.
+// The pool is replaced by a fake that runs the threads sequentially, the last first: dropped
+// threads have finished their part before thread 0 passes the barrier.
 #include "run/step.cpp"
 
 #include <stdio.h>
@@ -84,7 +84,7 @@ bool run_once() {
 
 }  // namespace
 
-// --- what step.cpp calls
+// --- fakes of the functions that step.cpp calls
 
 const nk_table *nk_current(void) {
     static const nk_table table = table_of_counters();
@@ -105,7 +105,7 @@ int nk_rows_of(const nk_weight *, const int64_t *, int64_t, float *) { return NK
 int main() {
     bool good = true;
     for (threads_before = 1; threads_before <= 6; threads_before++) {
-        // Thread 0 alone goes on, so that the stand-in need not interleave those that stay.
+        // Only thread 0 continues, so that the fake need not interleave threads.
         threads_after = 1;
         good = run_once() && good;
     }

@@ -1,8 +1,8 @@
-// Checks every function of one vector file against plain arithmetic, on edge and random operands.
+// Checks every function of one vector file against scalar arithmetic, on edge and random operands.
 //
-// Built once per instruction set with NK_VECTORS naming the file (in quotes); exits with 0 when all
-// agree, else prints the first disagreements. Operands that are read or written lie at the end of a
-// page with nothing behind it, so that one byte too many ends the program.
+// Built once per instruction set with NK_VECTORS defined as the quoted file name; exits with 0 when
+// all agree, else prints the first mismatches. Operands in memory end at a guard page, so that an
+// access behind them crashes.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ namespace tested {
 #include "generic/runs.inc"
 
 static_assert(kTokens >= 1 && kTokens <= 16, "columns of a tile");
-static_assert(kWideShift == 0 || kWideShift == 128, "what the products know");
+static_assert(kWideShift == 0 || kWideShift == 128, "shifts that decode.inc supports");
 
 namespace {
 
@@ -125,7 +125,7 @@ void check_dots(const uint8_t *codes, const int8_t *quad, const char *what, bool
     if (wide) expect_ints("run of one", end_run(sum, begin_run<true>(sum, x, y)), wanted);
 }
 
-// As many quads of codes up to `largest` as a run may have; `extreme`: nothing but the largest.
+// A run of the maximum number of quads with codes up to `largest`; `extreme`: only the largest.
 void check_run(int largest, bool extreme) {
     const int count = quads_in_run(largest);
     const int8_t sign = random_bits() % 2 ? 127 : -127;
@@ -157,7 +157,7 @@ void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
                 wanted);
 }
 
-// Rows turned so that lanes are rows, and rows side by side, byte by byte.
+// Checks transpose_rows (lanes are rows) and interleave_rows (byte by byte).
 void check_transposes() {
     static const int kSteps[] = {16, 17, 64, 80};
     for (int step : kSteps) {
@@ -301,7 +301,7 @@ void check_halves_out_of(const float *values) {
 void check_halves_out() {
     float values[16];
     for (uint32_t half = 0; half < 0x7c00;
-         ++half) {  // each half, the middle to the next, beside it
+         ++half) {  // each float16, the midpoint to the next, and the floats beside that
         const double here = half_value(half), next = half == 0x7bff ? 65536 : half_value(half + 1);
         const float middle = (float)((here + next) / 2);
         const float near[] = {(float)here, nextafterf(middle, 0), middle,
@@ -349,7 +349,8 @@ void check_tails() {
             expect(tail[i] == values[i], "store_f32_tail", i, values[i], tail[i]);
         for (int i = 0; i < 16; ++i) whole[i] = NAN;
         store_f32_tail(whole, v, n);
-        for (int i = n; i < 16; ++i) expect(isnan(whole[i]), "beyond the tail", i, NAN, whole[i]);
+        for (int i = n; i < 16; ++i)
+            expect(isnan(whole[i]), "store_f32_tail beyond the tail", i, NAN, whole[i]);
     }
 }
 
@@ -378,7 +379,7 @@ void check_arithmetic(const float *a, const float *b, const float *c) {
     expect_floats("fma", fma(x, y, z), wanted[0]);
 }
 
-// Products next to the middle between two floats, and results that are subnormal.
+// Products near the midpoint of two floats, and subnormal results.
 void check_products_rounded_once() {
     float a[16], b[16], c[16], wanted[16];
     for (int round = 0; round < 2000; ++round) {
@@ -401,7 +402,7 @@ void check_products_rounded_once() {
     }
 }
 
-// The order is part of the result: answers are the same on every processor.
+// The order of summation is specified, so that results are bit-identical on every processor.
 float in_order(const float *a) {
     float eight[8], four[4];
     for (int i = 0; i < 8; ++i) eight[i] = a[i] + a[i + 8];
@@ -450,7 +451,7 @@ void check_floats() {
     expect(sum_of(load_f32(a)) == sum, "sum_of", 0, sum, sum_of(load_f32(a)));
     expect(max_of(load_f32(a)) == best, "max_of", 0, best, max_of(load_f32(a)));
     Edge<float> four(4);
-    for (int i = 0; i < 16; ++i) {  // each lane counts
+    for (int i = 0; i < 16; ++i) {  // every lane is included
         float alone[4][16];
         for (int k = 0; k < 64; ++k)
             alone[k / 16][k % 16] = (float)(k % 16 == i ? -1 - k / 16 : -9);
@@ -466,7 +467,7 @@ void check_floats() {
 void check_rounding() {
     float values[16], whole[16];
     int32_t ints[16];
-    for (int half = -400; half <= 400; ++half) {  // x.0 and x.5, and the floats beside them
+    for (int half = -400; half <= 400; ++half) {  // multiples of 0.5, and the adjacent floats
         for (int i = 0; i < 16; ++i) {
             const float exact = (float)half * 0.5f * (i < 8 ? 1.0f : 1025.0f);
             values[i] = i % 4 == 1   ? nextafterf(exact, -1e9f)
@@ -510,7 +511,7 @@ void check_powers() {
                   infinities);
 }
 
-// The row of tile_q1_0 whose signs are at byte p.
+// The row of tile_q1_0 whose signs are in byte p.
 int row_of(int p) { return 16 * (p / 8 % 2 * 2 + p / 32) + p / 16 % 2 * 8 + p % 8; }
 
 void check_table_sums() {

@@ -1,4 +1,4 @@
-// Chooses the table of kernels: the best one that this processor runs, or the one asked for.
+// Selects the kernel table: the fastest supported instruction set, or the one set by nk_use_isa.
 #include "isa/current.h"
 
 #include "isa/detect.h"

@@ -1,6 +1,6 @@
-// The table of kernels in use.
+// The selected kernel table.
 #pragma once
 #include "isa/table.h"
 
-// The instruction set that nk_use_isa chose, else the best one that this processor runs.
+// The instruction set set by nk_use_isa, else the fastest supported one.
 const struct nk_table *nk_current(void);

@@ -1,8 +1,8 @@
-// Which of the compiled instruction sets this processor and its operating system run.
+// CPU feature detection: which compiled instruction sets the processor and system support.
 //
-// Each question covers every flag that kernels/cpu/build.py compiles the set with. On x86 the
-// processor having a set is not enough: the system must also save its registers (XCR0). macOS turns
-// the 512-bit ones on only when they are first used, so Intel Macs get AVX2, which is safe.
+// Each check covers every flag with which kernels/cpu/build.py compiles the set. On x86 a CPUID bit
+// is not enough: the system must also save the registers (XCR0). macOS enables the 512-bit state on
+// first use only, so Intel Macs use AVX2, which is safe.
 #include "isa/detect.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -24,7 +24,7 @@ namespace {
 
 struct Registers { unsigned a = 0, b = 0, c = 0, d = 0; };
 
-// All zero where the processor does not know the leaf.
+// CPUID registers; all zero for an unsupported leaf.
 Registers cpuid(unsigned leaf, unsigned part) {
     Registers r;
     __get_cpuid_count(leaf, part, &r.a, &r.b, &r.c, &r.d);
@@ -33,7 +33,8 @@ Registers cpuid(unsigned leaf, unsigned part) {
 
 bool has_bits(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
-// Registers that the system saves: bits 1 and 2 are 256-bit vectors, 5 to 7 masks and 512-bit ones.
+// XCR0: register state saved by the system; bits 1 and 2: 256-bit vectors, 5 to 7: 512-bit ones and
+// masks.
 unsigned saved_registers() {
     if (!has_bits(cpuid(1, 0).c, bit_OSXSAVE)) return 0;
     unsigned low, high;
@@ -61,7 +62,7 @@ bool is_amd() {  // "AuthenticAMD"
     return r.b == 0x68747541 && r.d == 0x69746e65 && r.c == 0x444d4163;
 }
 
-// Family 19h with AVX-512. Its successor multiplies whole vectors, or was not measured.
+// Family 19h with AVX-512. Zen 5 multiplies whole 512-bit vectors; later ones were not measured.
 bool is_zen4() {
     const unsigned a = cpuid(1, 0).a;
     return is_amd() && (a >> 8 & 15) + (a >> 20 & 255) == 0x19;
@@ -83,8 +84,8 @@ bool supports_i8mm() { return supports_neon() && sysctl_flag("hw.optional.arm.FE
 
 #elif defined(_WIN32)
 
-// Numbers of winnt.h, which older headers lack: dot product, and 8-bit matrices. Every processor
-// with the first has_bits half-precision arithmetic too, which Windows has_bits no question for.
+// PF_ARM_* constants that older winnt.h lack: dot product, and 8-bit matrices. Every processor with
+// the first has float16 arithmetic too, which Windows cannot query.
 bool supports_neon() { return IsProcessorFeaturePresent(43); }
 bool supports_i8mm() { return supports_neon() && IsProcessorFeaturePresent(66); }
 
@@ -113,7 +114,7 @@ int nk_detect(const nk_table *tables[NK_MAX_TABLES]) {
     int count = 0;
 #if defined(__x86_64__) || defined(_M_X64)
     nk_hardware_prefetch = is_amd();
-    if (supports_avx512()) {  // both sets run wherever one does, so that either can be tested there
+    if (supports_avx512()) {  // both tables need the same features, so both can be tested
         const bool prefers_lookup = is_zen4();
         tables[count++] = prefers_lookup ? &nk_table_zen4 : &nk_table_avx512;
         tables[count++] = prefers_lookup ? &nk_table_avx512 : &nk_table_zen4;

@@ -4,5 +4,5 @@
 
 enum { NK_MAX_TABLES = 5 };
 
-// Writes the tables that may run here, best first and the scalar one last; returns how many.
+// Writes the supported tables, fastest first and scalar last; returns their number.
 int nk_detect(const struct nk_table *tables[NK_MAX_TABLES]);

@@ -1,4 +1,4 @@
-// No vector instructions beyond those the target always has: any processor.
+// Only the baseline instructions of the target: any processor.
 #define NK_ISA scalar
 #define NK_TABLE nk_table_scalar
 #define NK_VECTORS "isa/vec_scalar.inc"

@@ -1,11 +1,10 @@
-// Packing of weights: from a file's rows of blocks to the tiles of layout.h, and single rows back.
+// Packing of weights: GGUF blocks to the tiles of layout.h, and decoding of single packed rows.
 //
-// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` groups of rows as
-// in layout.h, one after the other without gaps, 4-byte aligned at least. Columns fill blocks.
-// The last group of a matrix may lack rows: these get scale zero and weight zero. Disjoint ranges
-// of rows may be packed at the same time, and rows be read by several threads. Rows are decoded in
-// float32 in the order of kernels/decoders.py, equal bit for bit: a scale times a code is exact
-// where a minimum is subtracted from it, so it does not matter whether the two are fused.
+// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` consecutive groups
+// as in layout.h, at least 4-byte aligned. Columns are a multiple of the block. Missing rows of the
+// last group get scale zero and weight zero. Threads may pack disjoint ranges of rows and decode
+// rows concurrently. Decoded rows are bit-identical to kernels/decoders.py: a scale times a code is
+// exact where a minimum is subtracted from it, so fused multiply-add makes no difference.
 
 #include "pack/layout.h"
 #include "api/nk.h"
@@ -18,7 +17,7 @@ namespace {
 
 struct packing {
     int64_t format, group, columns, block_bytes, tile_bytes;
-    // One group: `rows` rows that lie `stride` bytes apart → its tiles.
+    // Packs one group of `rows` rows, `stride` bytes apart.
     void (*pack)(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed);
     void (*get)(const void *packed, int row, int64_t columns, float *out);
 };
@@ -33,7 +32,7 @@ void clear(tile_q8_0 &t) {
     memset(t.q, 128, sizeof t.q);
 }
 
-// Row by row: repeat_byte row's block goes to its own words of every vector.
+// Packs row by row: a row's block is scattered to one word of every vector.
 template <class F>
 void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
     auto *tile = static_cast<typename F::tile *>(packed);
@@ -45,7 +44,7 @@ void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns,
     }
 }
 
-// All rows of a tile at once.
+// Packs all rows of a tile together.
 template <class F>
 void pack_transposed(const uint8_t *source, int64_t stride, int rows, int64_t columns,
                      void *packed) {
@@ -119,7 +118,7 @@ const packing *packing_of(int64_t format) {
     return nullptr;
 }
 
-// Bytes of one packed group, 0 for columns that do not fill whole blocks.
+// Bytes of one packed group; 0 if the columns are not a multiple of the block.
 int64_t group_bytes(const packing &p, int64_t columns) {
     int64_t bytes;
     if (columns <= 0 || columns % p.columns) return 0;
@@ -135,7 +134,7 @@ int64_t nk_group_rows(int64_t format) {
 
 int nk_activation_group(int64_t format) { return nk_activation_group_size(format); }
 
-// 0 for no such format, for a size below one, and for more bytes than int64_t counts.
+// 0 for an unsupported format, a size below one, and int64_t overflow.
 int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns) {
     const packing *p = packing_of(format);
     int64_t bytes;
@@ -161,7 +160,7 @@ int nk_pack(int64_t format, const void *source, int64_t rows, int64_t columns, i
     return NK_OK;
 }
 
-// → out f32 [count, columns]; nothing is written when an id is not 0 .. rows - 1.
+// → out f32 [count, columns]; nothing is written if any id is outside 0 .. rows - 1.
 int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count, float *out) {
     const packing *p = packing_of(weight->format);
     if (!p) return NK_BAD_FORMAT;

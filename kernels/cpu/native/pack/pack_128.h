@@ -1,5 +1,5 @@
-// Formats of 2-bit codes whose tiles have 128 columns: one row of a file's block into a tile, and
-// back. Structs as in pack_32.h.
+// Formats of 2-bit codes with tiles of 128 columns: GGUF block → row of a tile, and row → floats.
+// Structs as in pack_32.h.
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-// 32 bytes of four neighbours repeat_byte: vector v takes quad v of the four blocks of 32 columns.
+// 32 bytes of four adjacent columns each: vector v gets quad v of the four blocks of 32 columns.
 inline void put_neighbours(const uint8_t *bytes, int row, tile_pq2 &t) {
     for (int v = 0; v < 8; v++) {
         const uint8_t four[4] = {bytes[v], bytes[8 + v], bytes[16 + v], bytes[24 + v]};
@@ -43,7 +43,7 @@ struct tq2_0_g128 {
         for (int i = 0; i < 32; i += 8) {
             const uint64_t word = load64(b.q + i);
             store64(q + i, word ^ (word & word >> 1 & repeat_byte(0x55))
-                                      << 1);  // 3 means 0 here, as 1 does
+                                      << 1);  // codes 1 and 3 both mean 0
         }
         put_neighbours(q, row, t);
     }
@@ -56,7 +56,8 @@ struct ptq1_0 {
     using tile = tile_pq2;
     static constexpr int columns = 128;
 
-    // Digits of a run of bytes: the first ones of all bytes, then their next ones.
+    // Base-3 digits of `count` bytes: the first digits of all bytes, then the second ones, and so
+    // on.
     static void digits(const uint8_t *bytes, int count, int each_has, uint8_t *codes) {
         for (int m = 0; m < count; m++) {
             uint8_t left = bytes[m];

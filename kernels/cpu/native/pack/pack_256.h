@@ -1,7 +1,7 @@
-// Formats whose tiles have 256 columns: one row of a file's block into a tile, and back.
+// Formats with tiles of 256 columns: GGUF block → row of a tile, and row → floats.
 //
-// Each struct is one format, as in pack_32.h. A tile has groups g of 32 columns; scales that the
-// file packs in 4 or 6 bits become bytes, those with an offset are signed.
+// Each struct is one format, as in pack_32.h. g: group of 32 columns. Scales of 4 or 6 bits are
+// unpacked to bytes, those with an offset to signed ones.
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_32.h"
@@ -10,13 +10,14 @@
 
 namespace {
 
-// Group g of 64 bytes of two-bit codes: 32 bytes hold four groups.
+// Group g of 64 bytes of 2-bit codes: 32 bytes contain four groups.
 inline codes two_bit_codes(const uint8_t *q, int g) { return masked(q + g / 4 * 32, g % 4 * 2, 3); }
-// Group g of 128 bytes of half-byte codes: 32 bytes hold two groups.
+// Group g of 128 bytes of 4-bit codes: 32 bytes contain two groups.
 inline codes nibbles(const uint8_t *q, int g) { return masked(q + g / 2 * 32, g % 2 * 4, 15); }
 
-// Twelve bytes hold the 6-bit scales and minimums of eight groups: the first four of repeat_byte
-// kind whole, of the others the low bits in the last four bytes and the high ones above the first.
+// Unpacks the 6-bit scales and minimums of eight groups from 12 bytes (as in ggml's K-quants): four
+// scales, four minimums, then the low 4 bits of the others, whose high 2 bits are in the top bits
+// of the first eight bytes.
 inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t (*minimum)[16]) {
     const uint32_t a = load32(s), b = load32(s + 4), c = load32(s + 8);
     uint8_t all[16];
@@ -28,8 +29,8 @@ inline void put_scales(const uint8_t *s, int row, uint8_t (*scale)[16], uint8_t 
     for (int g = 0; g < 8; g++) minimum[g][row] = all[8 + g];
 }
 
-// Codes 0, 1, 2 for -1, 0, 1. TQ2_0's bytes already hold the codes of four blocks as tiles want
-// them.
+// Codes 0, 1, 2 are -1, 0, 1. Bytes of TQ2_0 already have the tile's order of the codes of four
+// blocks.
 inline void put_ternary(const uint8_t *bytes, int row, uint8_t (*q)[64]) {
     for (int v = 0; v < 8; v++) memcpy(q[v] + 4 * row, bytes + 4 * v, 4);
 }
@@ -57,8 +58,8 @@ struct tq1_0 {
     using tile = tile_tq2;
     static constexpr int columns = 256;
 
-    // Eight bytes of base-3 digits. A byte is a fraction of 256: tripled, it carries its first
-    // digit out; what is left has the next. Even and odd bytes apart have room for the carry.
+    // Decodes base-3 digits of eight bytes. A byte is a fraction of 256: multiplied by 3, the carry
+    // is its next digit. Even and odd bytes are separate words so that the carry fits.
     struct digits {
         uint64_t even, odd;
 
@@ -76,7 +77,8 @@ struct tq1_0 {
         static constexpr uint64_t kLow = 0x00ff00ff00ff00ff;
     };
 
-    // The first digits of 32, then 16, then 4 bytes, then their next ones: columns in order.
+    // Columns in order: the first digits of 32 bytes, then their second ones, ..., then likewise of
+    // 16 and of 4 bytes.
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         codes c[8];
@@ -138,8 +140,8 @@ struct q3_k {
     using tile = tile_q3_k;
     static constexpr int columns = 256;
 
-    // Sixteen 6-bit scales: low bits in the nibbles of eight bytes, all low nibbles first; high
-    // bits in the two_bit_codes of four bytes, the lowest two_bit_codes first.
+    // Unpacks sixteen 6-bit scales: low 4 bits in the nibbles of eight bytes, low nibbles first;
+    // high 2 bits in four bytes, lowest bit pairs first.
     static void put_signed(const uint8_t *s, int row, int8_t (*scale)[16]) {
         const uint32_t a = load32(s), b = load32(s + 4), high = load32(s + 8);
         uint8_t all[16];
@@ -229,7 +231,8 @@ struct q6_k {
     static void put(const block &b, int row, tile &t) {
         t.d[row] = load16(b.d);
         for (int k = 0; k < 16; k++) t.s[k][row] = int8_t(b.s[k]);
-        // 64 bytes of low bits hold four groups: low nibbles of both runs of 32, then high nibbles.
+        // 64 bytes of low bits contain four groups: low nibbles of the first and second 32 bytes,
+        // then high nibbles.
         for (int g = 0; g < 8; g++) {
             put4(masked(b.ql + g / 4 * 64 + g % 2 * 32, g / 2 % 2 * 4, 15), t.q[g], row);
             put2(two_bit_codes(b.qh, g), t.h[g], row);

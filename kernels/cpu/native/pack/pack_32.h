@@ -1,8 +1,8 @@
-// Formats whose tiles have 32 or 64 columns: one row of a file's block into a tile, and back.
+// Formats with tiles of 32 or 64 columns: GGUF block → row of a tile, and row → floats.
 //
-// Each struct is one format: `columns` of a block and of its tile, `put` (row 0 .. 15 of the tile
-// from a block) and `get` (that row as f32 [columns], by the very float operations of
-// kernels/decoders.py, in their order, repeat_byte rounded to float32).
+// Each struct is one format: `columns` of a block and of its tile, `put` (block → row 0 .. 15 of
+// the tile) and `get` (row → f32 [columns], by the float32 operations of kernels/decoders.py in the
+// same order).
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"
@@ -10,10 +10,10 @@
 
 namespace {
 
-// The sixteen steps of IQ4_NL and IQ4_XS.
+// The sixteen values of IQ4_NL and IQ4_XS codes.
 const int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
-// Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled; minus zero counts as zero.
+// E2M1 floats (1 sign, 2 exponent, 1 mantissa bit), doubled; minus zero is zero.
 const int8_t kE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 struct q4_0 {
@@ -132,8 +132,8 @@ struct mxfp4 {
     using tile = tile_mxfp4;
     static constexpr int columns = 32;
 
-    // Half of 2^(e - 127): bfloat16 has the exponents of float32, and its subnormals hold the
-    // smallest two, 2^-128 and 2^-127.
+    // Half of 2^(e - 127) as bfloat16, which has the exponent range of float32; the smallest two,
+    // 2^-128 and 2^-127, are subnormal.
     static constexpr uint16_t half_scale(int e) {
         return uint16_t(e < 2 ? 0x20 << e : (e - 1) << 7);
     }

@@ -1,11 +1,11 @@
-// Blocks of weights as a GGUF file holds them, byte by byte.
+// Quantization blocks in the byte layout of GGUF files.
 //
-// Every field is made of bytes, so a block may lie at any address; numbers of several bytes are
-// little-endian. Names follow ggml: d scale, m minimum, q codes, ql and qh their low and high bits.
+// All fields are bytes, so blocks need no alignment; numbers are little-endian. Names follow ggml:
+// d scale, m minimum, q codes, ql and qh their low and high bits.
 #pragma once
 #include <stdint.h>
 
-// 32 columns; a byte of `q` has column i in its low half and column i + 16 in its high half
+// 32 columns; byte i of `q` has column i in its low and column i + 16 in its high nibble
 struct block_q4_0 { uint8_t d[2], q[16]; };  // Q4_0, IQ4_NL
 struct block_q4_1 { uint8_t d[2], m[2], q[16]; };
 struct block_q5_0 { uint8_t d[2], h[4], q[16]; };  // h: bit i is the fifth bit of column i
@@ -13,16 +13,16 @@ struct block_q5_1 { uint8_t d[2], m[2], h[4], q[16]; };
 struct block_mxfp4 { uint8_t e, q[16]; };    // e: exponent of two, 127 is one
 struct block_q8_0 { uint8_t d[2], q[32]; };  // signed
 struct block_f8 { uint8_t q[32], d[2]; };
-// 64 columns, four neighbours to a byte
+// 64 columns, four adjacent columns per byte
 struct block_q2_0 { uint8_t d[2], q[16]; };
-// 128 columns, eight neighbours to a byte
+// 128 columns, eight adjacent columns per byte
 struct block_q1_0 { uint8_t d[2], q[16]; };
-// 128 columns, four neighbours to a byte, or base 3 with five or four digits
+// 128 columns: four adjacent columns per byte, or five or four base-3 digits per byte
 struct block_pq2_0 { uint8_t d[2], q[32]; };
 struct block_tq2_0_g128 { uint8_t q[32], d[2]; };
 struct block_ptq1_0 { uint8_t q[24], h[2], d[2]; };
-// 256 columns; two-bit codes lie as four groups of 32 in 32 bytes, half-byte codes as two
-struct block_tq1_0 { uint8_t q[48], h[4], d[2]; };  // base 3, five or four digits to a byte
+// 256 columns; 32 bytes contain four groups of 32 2-bit codes, or two groups of 32 4-bit codes
+struct block_tq1_0 { uint8_t q[48], h[4], d[2]; };  // five or four base-3 digits per byte
 struct block_tq2_0 { uint8_t q[64], d[2]; };
 struct block_q2_k { uint8_t s[16], q[64], d[2], m[2]; };  // s: scale low, minimum high
 struct block_q3_k { uint8_t h[32], q[64], s[12], d[2]; };

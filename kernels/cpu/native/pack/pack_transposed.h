@@ -1,8 +1,8 @@
-// Formats whose tiles are a transposed group of rows: signs, 8-bit floats and whole numbers.
+// Formats with tiles of transposed rows: one-bit signs, FP8, and floats (F32, F16, BF16).
 //
 // Each struct is one format: `columns` of a block and of its tile, `group` rows, `put_group` (all
-// rows of a tile; a missing row points at a block of zeros) and `get` (one row as f32 [columns],
-// by the float operations of kernels/decoders.py).
+// rows of a tile; a missing row points to a zero block) and `get` (row → f32 [columns], by the
+// float operations of kernels/decoders.py).
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"
@@ -15,7 +15,7 @@ struct q1_0 {
     using tile = tile_q1_0;
     static constexpr int columns = 128, group = 64;
 
-    // Where a vector has this row: its bits 5 4 3 are the place's bits 3 5 4.
+    // Byte position of a row in a vector: bits 5 4 3 of the row are bits 3 5 4 of the position.
     static constexpr int place(int row) {
         return (row >> 5 & 1) * 8 + (row >> 4 & 1) * 32 + (row >> 3 & 1) * 16 + row % 8;
     }
@@ -74,7 +74,7 @@ struct f8 {
     }
 };
 
-// A float type of its own for every weight; a tile is one column.
+// Float formats; a tile is one column.
 template <class T, float (*to_float)(T)>
 struct float_columns {
     struct block { uint8_t x[sizeof(T)]; };

@@ -1,9 +1,8 @@
-// Codes of 32 columns of one row: from words of the file into the vectors of a tile, and back.
+// Bit manipulation of the codes of 32 columns of a row: GGUF words → vectors of a tile, and back.
 //
-// `codes` are 32 bytes in column order, one code repeat_byte, as four words. Two quads make one
-// word, so a shift by a little less than 32 lays the second quad's bits beside the first's.
-// Operands: `q` the vectors of 64 bytes of layout.h, `row` 0 .. 15 within the group. No floats but
-// half_to_float.
+// `codes` are 32 bytes in column order, one code each, as four words of two quads: a shift by
+// slightly less than 32 moves the second quad's bits beside the first's. Operands: `q` the vectors
+// of 64 bytes of layout.h, `row` 0 .. 15 within the group.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -32,25 +31,25 @@ inline void store64(uint8_t *p, uint64_t x) { memcpy(p, &x, 8); }
 
 struct codes { uint64_t word[4]; };
 
-// Every byte of a word set to `byte`.
+// A word with every byte set to `byte`.
 constexpr uint64_t repeat_byte(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// --- out of the file
+// --- reading GGUF words
 
-// `mask` of 32 bytes shifted right.
+// 32 bytes, each shifted right and masked.
 inline codes masked(const uint8_t *bytes, int shift, uint64_t mask) {
     codes c;
     for (int v = 0; v < 4; v++) c.word[v] = load64(bytes + 8 * v) >> shift & repeat_byte(mask);
     return c;
 }
 
-// 16 bytes: all low nibbles, then all high nibbles.
+// Nibbles of 16 bytes: all low nibbles, then all high nibbles.
 inline codes nibbles(const uint8_t *bytes) {
     const uint64_t a = load64(bytes), b = load64(bytes + 8), low = repeat_byte(15);
     return {{a & low, b & low, a >> 4 & low, b >> 4 & low}};
 }
 
-// --- into a tile
+// --- writing a tile
 
 inline void put8(const uint8_t *bytes, uint32_t flip, uint8_t (*q)[64], int row) {
     for (int v = 0; v < 8; v++) store32(q[v] + 4 * row, load32(bytes + 4 * v) ^ flip);
@@ -73,14 +72,14 @@ inline void put1(const codes &c, uint8_t *h, int row) {
     store32(h + 4 * row, uint32_t(all));
 }
 
-// --- bits that change places: the bits under `mask` with those `shift` above them
+// --- bit permutations: swaps the bits under `mask` with those `shift` above them
 
 constexpr uint32_t swapped(uint32_t x, int shift, uint32_t mask) {
     const uint32_t t = (x >> shift ^ x) & mask;
     return x ^ t ^ t << shift;
 }
 
-// Bit i of column i → bit i / 4 of byte i % 4, as one row of a bit plane has it.
+// Bit i of column i → bit i / 4 of byte i % 4, the order of a row of a bit plane.
 constexpr uint32_t bit_plane(uint32_t bits) {
     return swapped(swapped(swapped(swapped(bits, 14, 0xcccc), 7, 0xaa00aa), 2, 0xc0c0c0c), 1,
                    0x22222222);
@@ -111,7 +110,7 @@ inline void transpose(uint64_t x[8]) {
     }
 }
 
-// --- out of a tile: 32 bytes, one code repeat_byte
+// --- reading a tile: 32 bytes, one code each
 
 inline void get8(const uint8_t (*q)[64], int row, uint8_t *out) {
     for (int v = 0; v < 8; v++) store32(out + 4 * v, load32(q[v] + 4 * row));
@@ -127,7 +126,7 @@ inline void get2(const uint8_t (*q)[64], int row, uint8_t *out) {
         store32(out + 4 * quad, load32(q[quad / 4] + 4 * row) >> 2 * (quad % 4) & 0x03030303);
 }
 
-// 128 columns of four blocks whose codes lie over repeat_byte other: (code - 1) * d.
+// 128 columns of four blocks whose codes share bytes: (code - 1) * d.
 inline void get_interleaved(const uint8_t (*q)[64], int row, float d, float *out) {
     for (int v = 0; v < 8; v++) {
         const uint8_t *four = q[v] + 4 * row;
@@ -137,7 +136,7 @@ inline void get_interleaved(const uint8_t (*q)[64], int row, float d, float *out
     }
 }
 
-// Adds one bit plane, shifted left, to codes taken before.
+// Adds one bit plane, shifted left, to codes read before.
 inline void get1(const uint8_t *h, int row, int shift, uint8_t *out) {
     const uint32_t all = load32(h + 4 * row);
     for (int quad = 0; quad < 8; quad++)
@@ -152,7 +151,7 @@ inline float as_float(uint32_t bits) {
     return x;
 }
 
-// Exact; selects instead of branches, so that loops over it become vectors.
+// Exact; selects instead of branches, so that loops vectorize.
 inline float half_to_float(uint16_t half) {
     const uint32_t sign = uint32_t(half & 0x8000) << 16, magnitude = half & 0x7fff;
     const uint32_t infinite = magnitude >= 0x7c00 ? 112u << 23 : 0;
