@@ -58,7 +58,7 @@ class NativeActivation(_Numbered):
 class OpKind(_Numbered):
     """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
-    EMBED = 0, "out = rows `ids` of weights[0] * scale; count 2: + rows `positions` of weights[1]"
+    EMBED = 0, "out = rows `ids` of weights[0] * scale; count 2: + position rows of weights[1]"
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for the products that follow"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"

@@ -26,7 +26,7 @@ enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
     exit(2);
 }
 
-// --- memory that ends at a page without access
+// --- memory that ends at a guard page
 
 struct Block {
     uint8_t *whole;

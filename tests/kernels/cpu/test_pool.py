@@ -24,7 +24,7 @@ from kernels.weight import Weight
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
 
-MOST = 256  # threads, NK_MOST_THREADS of pool.h
+MOST = 256  # threads, NK_MAX_THREADS of pool.h
 NUMBERS = (2, 3, 5)
 IDLE = 0.25  # seconds that are watched
 TASKS = Path("/proc/self/task")

@@ -47,7 +47,7 @@ enum nk_activation {
 
 // Kinds of operations in a recorded program: what each computes from which nk_op fields.
 enum nk_kind {
-    NK_EMBED = 0,  // out = rows `ids` of weights[0] * scale; count 2: + rows `positions` of weights[1]
+    NK_EMBED = 0,  // out = rows `ids` of weights[0] * scale; count 2: + position rows of weights[1]
     NK_NORM = 1,  // out = norm of x; with `quantize`, out must not be x, and out is quantized
     NK_QUANTIZE = 2,  // quantizes x for the products that follow
     NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`

@@ -63,10 +63,12 @@ struct tile_tq2 { half_t d[16]; uint8_t q[2][8][64]; };  // TQ2_0, TQ1_0; see ab
 struct tile_q4_k { half_t d[16], m[16]; uint8_t s[8][16], n[8][16]; uint8_t q[8][4][64]; };
 struct tile_q5_k { half_t d[16], m[16]; uint8_t s[8][16], n[8][16], q[8][4][64], h[8][64]; };
 struct tile_q6_k { half_t d[16]; int8_t s[16][16]; uint8_t q[8][4][64], h[8][2][64]; };
-struct tile_q2_k { half_t d[16], m[16]; uint8_t s[16][16]; uint8_t q[8][2][64]; };  // s: scale and minimum nibbles
+struct tile_q2_k { half_t d[16], m[16]; uint8_t s[16][16]; uint8_t q[8][2][64]; };  // s: d, m
 struct tile_q3_k { half_t d[16]; int8_t s[16][16]; uint8_t q[8][2][64], h[8][64]; };
 struct tile_iq4_xs { half_t d[16]; int8_t s[8][16]; uint8_t q[8][4][64]; };
-// 128 columns of 64 rows: q[c] has for every row a byte with the signs of columns 8c .. 8c + 7, lowest bit first; 1 is positive. Byte p of q[c] is row 16 * (p / 8 % 2 * 2 + p / 32) + p / 16 % 2 * 8
-// + p % 8, so that rows are in order after interleaving low and high bytes of a table look-up.
+// 128 columns of 64 rows: q[c] has for every row a byte with the signs of columns 8c .. 8c + 7,
+// lowest bit first; 1 is positive. Byte p of q[c] is row
+// 16 * (p / 8 % 2 * 2 + p / 32) + p / 16 % 2 * 8 + p % 8, so that rows are in order after
+// interleaving low and high bytes of a table look-up.
 struct tile_q1_0 { half_t d[64]; uint8_t q[16][64]; };
 // F32, F16 and BF16: [columns][16 rows] elements.

@@ -37,7 +37,7 @@ enum State : uint32_t { kIdle, kAsleep, kCalled, kReady, kRunning, kProbing, kEx
 
 struct alignas(kLine) Worker {
     uint32_t state;
-    int number;             // in the current job
+    int number;             // thread number in the current job
     bool affinity_limited;  // excluded from the CPU of thread 0 when it was woken
     uint32_t preempted;     // it lost its core to another program since the last job
     uint32_t core_busy;     // the last probe found another program on its core
@@ -54,7 +54,7 @@ struct alignas(kLine) Participant {
     alignas(kLine) uint64_t phase;
     uint64_t began_at, preemptions;
     int64_t lateness;
-    int threads;  // still in the job
+    int threads;  // threads still in the job
 };
 
 struct Pool {

@@ -110,7 +110,7 @@ static inline uint64_t nk_now(void) {  // nanoseconds that never run backwards
 static inline void nk_yield(void) { sched_yield(); }
 static inline int nk_processors(void) {
 #if defined(__linux__)
-    cpu_set_t set;  // what this process may use, which may be less than there is
+    cpu_set_t set;  // CPUs of this process's affinity, which can be fewer than exist
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
 #endif
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
