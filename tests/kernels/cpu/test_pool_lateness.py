@@ -1,4 +1,4 @@
-"""When the pool gives up a thread: in simulated time, so that no machine's mood decides."""
+"""The lateness policy of the thread pool, in simulated time so that the result is deterministic."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from kernels.cpu import build
 
-DRIVER = Path(__file__).parents[2] / "native" / "pool_judgement.cpp"
+DRIVER = Path(__file__).parents[2] / "native" / "pool_lateness.cpp"
 FLAGS = ("-std=c++17", "-O2", "-pthread", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the driver is linked as elsewhere")
-def test_threads_are_given_up_where_fewer_are_faster(tmp_path: Path) -> None:
+def test_pool_drops_threads_where_fewer_are_faster(tmp_path: Path) -> None:
     try:
         compiler = build.find_compiler()
     except build.NoCompiler as absent:
         pytest.skip(str(absent))
-    program = tmp_path / "pool_judgement"
+    program = tmp_path / "pool_lateness"
     command = (*compiler.command, *FLAGS, "-I", str(build.NATIVE), str(DRIVER), "-o", str(program))
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr

@@ -1,4 +1,4 @@
-"""Recorded steps whose threads become fewer on the way: nothing may be done twice."""
+"""Recorded programs during which the pool drops threads: no work may be done twice."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 
 from kernels.cpu import build
 
-DRIVER = Path(__file__).parents[2] / "native" / "shrinking_step.cpp"
+DRIVER = Path(__file__).parents[2] / "native" / "dropped_threads.cpp"
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the driver is linked as elsewhere")
-def test_heads_are_rotated_once_when_threads_are_dropped_before_their_attention(
+def test_heads_are_rotated_once_when_threads_are_dropped_before_attention(
     tmp_path: Path,
 ) -> None:
     try:
         compiler = build.find_compiler()
     except build.NoCompiler as absent:
         pytest.skip(str(absent))
-    program = tmp_path / "shrinking_step"
+    program = tmp_path / "dropped_threads"
     command = (*compiler.command, *FLAGS, "-I", str(build.NATIVE), str(DRIVER), "-o", str(program))
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
