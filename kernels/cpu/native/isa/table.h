@@ -59,9 +59,9 @@ struct nk_table {
     int64_t (*attention_items)(const struct nk_attend *a);
     int64_t (*attention_partial_bytes)(const struct nk_attend *a);   // 0: no merge
     int64_t (*attention_thread_scratch)(const struct nk_attend *a);  // bytes of scratch per thread
-    void (*attention_item)(const struct nk_attend *a, int64_t item, void *shared, void *own);
+    void (*attention_item)(const struct nk_attend *a, int64_t item, void *partials, void *scratch);
     int64_t (*attention_merges)(const struct nk_attend *a);  // number of merge items
-    void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *shared);
+    void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *partials);
 
     uint64_t (*read)(const void *memory,
                      int64_t bytes);  // reads all bytes; the result has no meaning

@@ -37,12 +37,12 @@ struct Run {
     const nk_table *table;
     int64_t first, end, tokens, position;
     const int64_t *ids;
-    uint8_t *quantized, *shared, *own;
+    uint8_t *quantized, *partials, *thread_scratch;
     int64_t quantized_bytes, thread_scratch_bytes;
     int64_t claimed[kMaxOps];  // number of claimed pieces of each operation
 
     float *buffer(int32_t number) const { return program->buffers[number]; }
-    uint8_t *scratch_of(int thread) const { return own + thread * thread_scratch_bytes; }
+    uint8_t *scratch_of(int thread) const { return thread_scratch + thread * thread_scratch_bytes; }
 };
 
 // Quantized activations: q [tokens, padded], scale and sum [tokens, padded / 16].
@@ -84,8 +84,7 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     return a;
 }
 
-// --- one thread's part of each operation
-// ------------------------------------------------------------
+// --- one thread's part of each operation ---------------------------------------------------------
 
 // Quantizes rows first .. end of x into the copy that `thread` reads.
 void quantize_tokens(Run &run, const nk_op &op, const float *x, int thread, int64_t first,
@@ -171,11 +170,11 @@ void linear_piece(Run &run, const nk_op &op, int thread, const Piece &piece, Pre
     }
 }
 
-// Work distribution of products with equal numbers of rows: rows below `dealt` in one static range
-// per thread, the rows after them in pieces that threads claim dynamically.
+// Work distribution of products with equal numbers of rows: rows below `static_rows` in one static
+// range per thread, the rows after them in pieces that threads claim dynamically.
 struct Partition {
     nk_op op;
-    int64_t dealt, step, rows, tokens, pieces;  // rows, tokens: size of a piece
+    int64_t static_rows, step, rows, tokens, pieces;  // rows, tokens: size of a piece
 };
 
 Partition partition_of(const Run &run, const nk_op &op, int first, int count, int threads) {
@@ -197,19 +196,21 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
         s.rows = larger(larger(smaller(s.rows, each), 128) / s.step * s.step, s.step);
     } else {
         s.tokens = run.tokens;
-        s.dealt = threads == 1 || bytes / 8 < claims * kPieceBytes
-                      ? rows
-                      : (rows - rows / 8) / s.step * s.step;
-        s.rows = larger(s.step, (rows - s.dealt) / claims / s.step * s.step);
+        s.static_rows = threads == 1 || bytes / 8 < claims * kPieceBytes
+                            ? rows
+                            : (rows - rows / 8) / s.step * s.step;
+        s.rows = larger(s.step, (rows - s.static_rows) / claims / s.step * s.step);
     }
-    s.pieces = (rows - s.dealt + s.rows - 1) / s.rows * ((run.tokens + s.tokens - 1) / s.tokens);
+    s.pieces = (rows - s.static_rows + s.rows - 1) / s.rows *
+               ((run.tokens + s.tokens - 1) / s.tokens);
     return s;
 }
 
 // Piece number `index`; pieces of the same rows are consecutive.
 Piece piece_of(const Run &run, const Partition &s, int64_t index) {
     const int64_t across = (run.tokens + s.tokens - 1) / s.tokens;
-    const int64_t first = s.dealt + index / across * s.rows, token = index % across * s.tokens;
+    const int64_t first = s.static_rows + index / across * s.rows,
+                  token = index % across * s.tokens;
     return {first, smaller(first + s.rows, s.op.weights[0].rows), token,
             smaller(s.tokens, run.tokens - token)};
 }
@@ -225,9 +226,9 @@ void linear(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads
     for (int i = 0; i < count; i++) {
         const Partition &s = partitions[i] = partition_of(run, op, i, same_rows ? op.count : 1,
                                                           threads);
-        Piece dealt = {0, 0, 0, run.tokens};
-        nk_split_range(s.dealt, s.step, thread, threads, &dealt.first, &dealt.end);
-        if (dealt.first < dealt.end) linear_piece(run, s.op, thread, dealt, prepared);
+        Piece assigned = {0, 0, 0, run.tokens};
+        nk_split_range(s.static_rows, s.step, thread, threads, &assigned.first, &assigned.end);
+        if (assigned.first < assigned.end) linear_piece(run, s.op, thread, assigned, prepared);
         pieces += s.pieces;
     }
     while (pieces) {
@@ -325,7 +326,7 @@ void attend(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads
         const int64_t item = claim(claimed, items, 2 * thread >= threads);
         if (item < 0) return;
         if (fused_rope) rope_head(run, before, item);
-        run.table->attention_item(&a, item, run.shared, run.scratch_of(thread));
+        run.table->attention_item(&a, item, run.partials, run.scratch_of(thread));
     }
 }
 
@@ -333,7 +334,7 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
     const nk_attend a = attention_of(run, op);
     int64_t first, end;
     nk_split_range(run.table->attention_merges(&a), 1, thread, threads, &first, &end);
-    for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.shared);
+    for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.partials);
 }
 
 // Adds a vector [width] to, or multiplies it into, elements first .. end of contiguous rows.
@@ -436,20 +437,20 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
 }
 
 int reserve(Run &run, int threads) {
-    int64_t width = 0, shared = 0, own = 0;
+    int64_t width = 0, partials = 0, thread_bytes = 0;
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
         if (op.kind == NK_NORM || op.kind == NK_QUANTIZE) width = larger(width, padded(op.width));
-        own = larger(own, thread_scratch_bytes(run, op));
+        thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) {
             const nk_attend a = attention_of(run, op);
-            shared = larger(shared, run.table->attention_partial_bytes(&a));
+            partials = larger(partials, run.table->attention_partial_bytes(&a));
         }
     }
     run.quantized_bytes = quantized_bytes(run.tokens, width);
-    run.thread_scratch_bytes = rounded(own) + 64;
+    run.thread_scratch_bytes = rounded(thread_bytes) + 64;
     const int64_t quantized = (run.tokens == 1 ? threads : 1) * run.quantized_bytes;
-    const int64_t needed = quantized + rounded(shared) + threads * run.thread_scratch_bytes;
+    const int64_t needed = quantized + rounded(partials) + threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
         const int64_t bytes = needed + needed / 4;  // headroom: the context grows with each token
@@ -458,8 +459,8 @@ int reserve(Run &run, int threads) {
         scratch.bytes = bytes;
     }
     run.quantized = scratch.memory;
-    run.shared = run.quantized + quantized;
-    run.own = run.shared + rounded(shared);
+    run.partials = run.quantized + quantized;
+    run.thread_scratch = run.partials + rounded(partials);
     return NK_OK;
 }
 
