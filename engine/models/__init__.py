@@ -43,8 +43,8 @@ def architecture(file: GGUFFile) -> Build:
         )
     if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
         raise UnsupportedModel(
-            f"The key {key!r} says that the weights are rotated by a Hadamard transform, which "
-            "this version does not support: answers would be noise.",
+            f"The key {key!r} means that the weights are rotated by a Hadamard transform, "
+            "which this version does not support: answers would be noise.",
             "Choose a file of this model without that transform.",
         )
     return ARCHITECTURES[name]

@@ -1,7 +1,7 @@
 """Compiles a decoder and its LoRA stack to a `Program`: instructions over named buffers.
 
-This duplicates what `Decoder` and its blocks compute op by op, so that a backend can run a whole
-token in one call. Tests check for every architecture that both give the same bits.
+This duplicates the op-by-op computation of `Decoder` and its blocks, so that a backend can run a
+whole token in one call. Tests check for every architecture that both give the same bits.
 """
 
 from __future__ import annotations

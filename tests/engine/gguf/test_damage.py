@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "expected"),
     [
         (b"", "it is empty"),
         (bytes(100), "only zeros"),
@@ -56,8 +56,8 @@ def path(tmp_path: Path) -> Path:
         (b"GGU", "begins with 'GGU' instead of 'GGUF'"),
     ],
 )
-def test_other_file_formats_are_recognized(data: bytes, said: str, path: Path) -> None:
-    assert said.replace("\\\\", "\\") in str(refusal(path, data))
+def test_other_file_formats_are_recognized(data: bytes, expected: str, path: Path) -> None:
+    assert expected.replace("\\\\", "\\") in str(refusal(path, data))
 
 
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_named_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "said"),
+    ("version", "kind", "expected"),
     [
         (0, ModelFileError, "version 0, which does not exist"),
         (1, UnsupportedModel, "version 1"),
@@ -85,11 +85,11 @@ def test_a_named_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_versions_are_named(
-    version: int, kind: type[ModelFileError], said: str, path: Path
+    version: int, kind: type[ModelFileError], expected: str, path: Path
 ) -> None:
     error = refusal(path, model(version=version))
     assert type(error) is kind
-    assert said in str(error)
+    assert expected in str(error)
 
 
 # --- damaged files ------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ HUGE = 1 << 63
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "expected"),
     [
         (model(KEY, key_count=10**12), "1,000,000,000,000 keys"),
         (model(KEY, key_count=2**64 - 1), "18,446,744,073,709,551,615 keys"),
@@ -132,12 +132,12 @@ HUGE = 1 << 63
         (model(entry("a.key", U8, b"")), "but the key 'a.key' needs bytes up to"),
     ],
 )  # fmt: skip
-def test_damaged_metadata_is_named(data: bytes, said: str, path: Path) -> None:
-    assert said in str(refusal(path, data))
+def test_damaged_metadata_is_named(data: bytes, expected: str, path: Path) -> None:
+    assert expected in str(refusal(path, data))
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (entry("general.alignment", U32, struct.pack("<I", 0)), "'general.alignment' is 0"),
         (entry("general.alignment", U32, struct.pack("<I", 4)), "'general.alignment' is 4"),
@@ -147,12 +147,12 @@ def test_damaged_metadata_is_named(data: bytes, said: str, path: Path) -> None:
         (entry("general.alignment", STRING, text("32")), "it must be UINT32"),
     ],
 )
-def test_an_invalid_alignment_is_named(value: bytes, said: str, path: Path) -> None:
-    assert said in str(refusal(path, model(value)))
+def test_an_invalid_alignment_is_named(value: bytes, expected: str, path: Path) -> None:
+    assert expected in str(refusal(path, model(value)))
 
 
 @pytest.mark.parametrize(
-    ("tensors", "said"),
+    ("tensors", "expected"),
     [
         ((tensor("x", count=0),), "'x' has 0 dimensions"),
         ((tensor("x", 1, 1, 1, 1, 1),), "'x' has 5 dimensions"),
@@ -174,12 +174,12 @@ def test_an_invalid_alignment_is_named(value: bytes, said: str, path: Path) -> N
         ((tensor("x", 1 << 40),), "but the tensor 'x' needs bytes up to 4,398,046,511,168"),
     ],
 )  # fmt: skip
-def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], said: str, path: Path) -> None:
-    assert said in str(refusal(path, model(tensors=tensors, data=bytes(96))))
+def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], expected: str, path: Path) -> None:
+    assert expected in str(refusal(path, model(tensors=tensors, data=bytes(96))))
 
 
 @pytest.mark.parametrize(
-    ("type", "said"),
+    ("type", "expected"),
     [
         (24, "'two' is stored as I8, which"),
         (31, "'two' is stored as Q4_0_4_4 (Q4_0 in an order"),
@@ -188,11 +188,11 @@ def test_a_damaged_tensor_is_named(tensors: tuple[bytes, ...], said: str, path: 
         (2**32 - 1, "'two' has the unknown type number 4,294,967,295"),
     ],
 )
-def test_an_unsupported_format_is_named(type: int, said: str, path: Path) -> None:
+def test_an_unsupported_format_is_named(type: int, expected: str, path: Path) -> None:
     tensors = (tensor("one", 8), tensor("two", 256, type=type, offset=32))
     error = refusal(path, model(tensors=tensors, data=bytes(4096)))
     assert isinstance(error, UnsupportedModel)
-    assert said in str(error)
+    assert expected in str(error)
 
 
 def test_limits_apply_even_if_the_file_is_large_enough(path: Path) -> None:

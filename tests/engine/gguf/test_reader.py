@@ -232,7 +232,7 @@ def test_a_missing_key_is_named(keys: GGUFFile, getter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("getter", "key", "said"),
+    ("getter", "key", "expected"),
     [
         ("integer", "broken", "'broken' holds the number 0.5, but a whole number is wanted"),
         ("integer", "flag", "'flag' holds true, but a whole number is wanted"),
@@ -244,8 +244,10 @@ def test_a_missing_key_is_named(keys: GGUFFile, getter: str) -> None:
         ("string", "halves", r"'halves' holds a list of 2 values \(FLOAT32\), but a text"),
     ],
 )
-def test_a_key_of_the_wrong_type_is_named(keys: GGUFFile, getter: str, key: str, said: str) -> None:
-    with pytest.raises(ModelFileError, match=said):
+def test_a_key_of_the_wrong_type_is_named(
+    keys: GGUFFile, getter: str, key: str, expected: str
+) -> None:
+    with pytest.raises(ModelFileError, match=expected):
         getattr(keys, getter)(key)
 
 
@@ -312,7 +314,7 @@ def split_keys(number: int, count: int, tensors: int) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize(
-    ("second", "promised", "said"),
+    ("second", "stated", "expected"),
     [
         (model(*split_keys(1, 3, 2), tensors=(tensor("b", 8),), data=bytes(32)), 2, "in 3 parts"),
         (model(*split_keys(1, 2, 2), tensors=(tensor("a", 8),), data=bytes(32)), 2, "'a' is in two parts"),
@@ -322,11 +324,11 @@ def split_keys(number: int, count: int, tensors: int) -> tuple[bytes, ...]:
     ],
 )  # fmt: skip
 def test_inconsistent_parts_are_refused(
-    second: bytes, promised: int, said: str, tmp_path: Path
+    second: bytes, stated: int, expected: str, tmp_path: Path
 ) -> None:
-    first = model(*split_keys(0, 2, promised), tensors=(tensor("a", 8),), data=bytes(32))
+    first = model(*split_keys(0, 2, stated), tensors=(tensor("a", 8),), data=bytes(32))
     (tmp_path / "m-00002-of-00002.gguf").write_bytes(second)
-    assert said in str(refusal(tmp_path / "m-00001-of-00002.gguf", first))
+    assert expected in str(refusal(tmp_path / "m-00001-of-00002.gguf", first))
 
 
 @pytest.mark.parametrize("payload", [(STRING, text("3")), (I32, struct.pack("<i", -1))])

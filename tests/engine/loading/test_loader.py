@@ -103,9 +103,9 @@ def test_unloading_a_model_frees_its_memory(model: str, request: pytest.FixtureR
     path: Path = request.getfixturevalue(model)
     give_back_memory()
     before = resident_memory()
-    held = _memory_after_an_answer(path)
+    after_load = _memory_after_an_answer(path)
     give_back_memory()
-    assert held - before > 0.9 * path.stat().st_size
+    assert after_load - before > 0.9 * path.stat().st_size
     assert resident_memory() - before < 60 * MB
 
 

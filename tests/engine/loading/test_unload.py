@@ -29,7 +29,7 @@ MB = 1_000_000
 ENDS = (ModelLoaded, ModelUnloaded, Finished, Failed)
 
 
-class Asked:
+class Runner:
     """An engine that runs one command at a time."""
 
     def __init__(self) -> None:
@@ -46,21 +46,21 @@ class Asked:
 
 
 @pytest.fixture
-def ask() -> Iterator[Asked]:
-    asked = Asked()
+def run() -> Iterator[Runner]:
+    asked = Runner()
     yield asked
     asked.engine.stop()
 
 
 @pytest.mark.real
-def test_an_unload_frees_the_memory_of_the_model(ask: Asked, starter_model: Path) -> None:
+def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Path) -> None:
     question = (Turn(Role.USER, "Name three colours."),)
-    before = ask(UnloadModel(1))
+    before = run(UnloadModel(1))
     assert isinstance(before, ModelUnloaded)
-    loaded = ask(LoadModel(2, starter_model, context=1_024))
+    loaded = run(LoadModel(2, starter_model, context=1_024))
     assert isinstance(loaded, ModelLoaded)
-    assert isinstance(ask(Generate(3, question, Sampling(temperature=0), max_tokens=8)), Finished)
-    after = ask(UnloadModel(4))
+    assert isinstance(run(Generate(3, question, Sampling(temperature=0), max_tokens=8)), Finished)
+    after = run(UnloadModel(4))
     assert isinstance(after, ModelUnloaded)
     size = starter_model.stat().st_size
     assert loaded.resident_bytes - before.resident_bytes > 0.9 * size
@@ -70,11 +70,11 @@ def test_an_unload_frees_the_memory_of_the_model(ask: Asked, starter_model: Path
 
 
 @pytest.mark.real
-def test_repeated_loads_do_not_leak_memory(ask: Asked, starter_model: Path) -> None:
+def test_repeated_loads_do_not_leak_memory(run: Runner, starter_model: Path) -> None:
     left: list[int] = []
     for request in range(1, 13, 2):
-        assert isinstance(ask(LoadModel(request, starter_model, context=512)), ModelLoaded)
-        unloaded = ask(UnloadModel(request + 1))
+        assert isinstance(run(LoadModel(request, starter_model, context=512)), ModelLoaded)
+        unloaded = run(UnloadModel(request + 1))
         assert isinstance(unloaded, ModelUnloaded)
         left.append(unloaded.resident_bytes)
     # Leaking one vocabulary per load would exceed 100 MB.

@@ -1,6 +1,6 @@
 """Adapters against llama.cpp with the same files, recorded on the starter model and tiny ones.
 
-The starter model's figures contain what llama.cpp loses by rounding activations to eight bits, with
+The starter model's figures include llama.cpp's error from rounding activations to 8 bits, with
 an adapter as without; the tiny models are in float32 on both sides and so nearly agree.
 """
 
@@ -40,7 +40,7 @@ def starter(path: Path) -> Decoder:
 def both(case: Case, decoder: Decoder, model: Path, folder: Path) -> tuple[Any, Any]:
     """Log-probabilities [N, best + 1] of llama.cpp and of ours: its best tokens, then all others.
 
-    Raises when model or adapter are not what was recorded: then the seeds no longer make them.
+    Raises if model or adapter differ from the recorded ones: the seeds no longer produce them.
     """
     origin, rows = golden_lora.recorded()
     adapter = golden_lora.adapter_of(case, model, folder)

@@ -223,8 +223,8 @@ def test_base_weights_are_not_modified_in_any_format(format: str, tmp_path: Path
     path, decoder = model(tmp_path, format=format)
 
     def digest() -> str:
-        held = [product.weight for block in decoder.blocks for product in block.projections]
-        data = [weight.data.numpy().tobytes() for weight in (*held, decoder.embedding)]
+        weights = [product.weight for block in decoder.blocks for product in block.projections]
+        data = [weight.data.numpy().tobytes() for weight in (*weights, decoder.embedding)]
         return hashlib.sha256(b"".join(data)).hexdigest()
 
     before, plain = digest(), run(decoder)

@@ -141,7 +141,7 @@ def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
     model: LoadedModel, tmp_path: Path
 ) -> None:
     session = filled(model, 900)
-    expected, held = copies(session), session.all_tokens
+    expected, tokens = copies(session), session.all_tokens
     snapshot = captured(session)
     calls = iter(range(3))
 
@@ -153,7 +153,7 @@ def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
     with pytest.raises(Cancelled):
         list(session.prefill(prompt(300, seed=5), checkpoint))
     write(snapshot, tmp_path / "file", SHA)
-    check(model, tmp_path / "file", expected, held)
+    check(model, tmp_path / "file", expected, tokens)
     read(session, 300, seed=5)
     assert all(map(torch.equal, copies(session), copies(filled(model, 300, seed=5))))
 
@@ -161,10 +161,10 @@ def test_waiting_for_a_lease_can_be_cancelled_without_damaging_the_file(
 # --- the file -----------------------------------------------------------------------------------
 
 
-def check(model: LoadedModel, file: Path, expected: list[Tensor], held: list[int]) -> None:
+def check(model: LoadedModel, file: Path, expected: list[Tensor], tokens: list[int]) -> None:
     restored = model.new_session()
     restore(file, restored, SHA)
-    assert restored.all_tokens == held
+    assert restored.all_tokens == tokens
     assert all(map(torch.equal, copies(restored), expected))
 
 
@@ -210,11 +210,11 @@ def test_using_a_session_while_it_is_saved_does_not_change_the_file(
     model = load(path, cache=type)
     save(filled(model, 300, seed=4), path.with_name("other"))
     session, unsaved = filled(model, 250), filled(model, 250)
-    expected, held = copies(session), session.all_tokens
+    expected, tokens = copies(session), session.all_tokens
     snapshot = captured(session)
     action(session, path)
     write(snapshot, tmp_path / "file", SHA)
-    check(model, tmp_path / "file", expected, held)
+    check(model, tmp_path / "file", expected, tokens)
     action(unsaved, path)  # the reference: the same session without a save
     assert session.last_logits is not None
     assert unsaved.last_logits is not None

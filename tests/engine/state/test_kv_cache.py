@@ -98,8 +98,8 @@ def test_trim_then_append_equals_fresh(type: CacheType, steps: list[tuple[int, i
     fresh = Cache(2, K, 40, 600, type)
     for one, other in zip(read, fill(fresh, kept, -kept), strict=True):
         assert torch.equal(one, other)
-    held, again = cache.tensors(cache.length), fresh.tensors(fresh.length)
-    for one, other in zip(held, again, strict=True):
+    stored, expected = cache.tensors(cache.length), fresh.tensors(fresh.length)
+    for one, other in zip(stored, expected, strict=True):
         assert torch.equal(one, other)
 
 
@@ -121,8 +121,8 @@ def test_bytes_per_token_equals_the_allocated_bytes(type: CacheType, width: int)
     cache = Cache(3, K, width, 512, type)
     fill(cache, rows(512, width), rows(512, width), layers=3)
     assert cache.size_bytes == 512 * Cache.bytes_per_token(3, K, width, type)
-    held = sum(tensor.nbytes for tensor in cache.tensors(512))
-    assert held == cache.size_bytes
+    stored = sum(tensor.nbytes for tensor in cache.tensors(512))
+    assert stored == cache.size_bytes
     assert Cache.bytes_per_token(1, 1, 64, CacheType.F32) == 512
     assert Cache.bytes_per_token(1, 1, 64, CacheType.F16) == 256
     assert Cache.bytes_per_token(1, 1, 64, CacheType.Q8_0) == 2 * (64 + 4)
@@ -145,9 +145,9 @@ def test_a_cache_restored_from_tensors_reads_the_same_bits(type: CacheType) -> N
     copy = Cache(2, K, 48, 300, type)
     layout = cache.layout(70)
     names = list(zip(layout.items(), cache.tensors(70), copy.tensors(70), strict=True))
-    for (_, (dtype, shape)), held, empty in names:
-        assert (held.dtype, tuple(held.shape)) == (dtype, shape)
-        empty.copy_(held)
+    for (_, (dtype, shape)), stored, empty in names:
+        assert (stored.dtype, tuple(stored.shape)) == (dtype, shape)
+        empty.copy_(stored)
     copy.advance(70)
     new = rows(3, 48, 3)
     for one, other in zip(fill(cache, new, new), fill(copy, new, new), strict=True):

@@ -1,6 +1,6 @@
-"""Text to ids and back, against llama.cpp's recorded ids and by the rules of both kinds.
+"""Tokenizer: recorded ids of llama.cpp, round trips, BPE and SentencePiece rules.
 
-`golden/tokenizer_vectors.json` holds nine real vocabularies cut down to what its strings reach.
+`golden/tokenizer_vectors.json` holds nine real vocabularies reduced to the tokens its strings use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def keys(**named: object) -> dict[str, object]:
 def sentencepiece(
     scored: Mapping[str, float], special: Mapping[str, int] | None = None, **named: object
 ) -> Tokenizer:
-    """A vocabulary of <unk> <s> </s>, 256 bytes, `scored` pieces and `special` texts by kind."""
+    """A vocabulary of <unk> <s> </s>, 256 bytes, `scored` pieces and `special` texts by type."""
     special = special or {}
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     kinds = [2, 3, 3] + [6] * 256
@@ -65,7 +65,7 @@ def sentencepiece(
 def byte_level(
     merges: list[str], special: Mapping[str, int] | None = None, **named: object
 ) -> Tokenizer:
-    """A vocabulary of all byte characters, what `merges` make, and `special` texts by kind."""
+    """A vocabulary of all byte characters, the results of `merges`, and `special` texts by type."""
     special = special or {}
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = [chr(code) for code in printable] + [chr(0x100 + code) for code in range(68)]

@@ -230,15 +230,15 @@ def test_metadata_and_tokenizer_json_give_the_same_ids(
     keys = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.chat_template": tiny.CHATML}
     bare = tiny.write(tmp_path / "bare.gguf", tokenizer=None, vocabulary=308, metadata=keys)
     (tmp_path / "bare.tokenizer.json").write_text(library.to_str())
-    said = []
+    outputs = []
     for path in (own, bare):
         assert main(["tokenize", "-m", str(path), "-p", "hello 42 <|im_end|>"]) == 0
         assert main(["info", "-m", str(path)]) == 0
-        said.append(capsys.readouterr().out)
-    ids, others = (lines.partition("name:")[0] for lines in said)
+        outputs.append(capsys.readouterr().out)
+    ids, others = (lines.partition("name:")[0] for lines in outputs)
     assert ids == others
-    assert "vocabulary_from: the file's own keys" in said[0]
-    assert "vocabulary_from: bare.tokenizer.json" in said[1]
+    assert "vocabulary_from: the file's own keys" in outputs[0]
+    assert "vocabulary_from: bare.tokenizer.json" in outputs[1]
     model = load(bare, tokenizer_file=tmp_path / "bare.tokenizer.json")
     assert model.tokenizer.eos == 2
     assert model.vocabulary.endswith("bare.tokenizer.json")
@@ -299,10 +299,10 @@ def test_a_vocabulary_of_another_model_is_refused(
     (tmp_path / "other.json").write_text(other(400))
     options = ["--tokenizer", str(tmp_path / "other.json")]
     assert main(["complete", "-m", str(model), "-p", "hello", *options]) == 1
-    said = capsys.readouterr().err
-    assert "other.json" in said
-    assert "310 rows" in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert "other.json" in output
+    assert "310 rows" in output
+    assert output.count("\n") == 1
 
 
 def test_missing_and_unreadable_vocabularies_are_refused(tmp_path: Path) -> None:
