@@ -1,1 +1,1 @@
-"""Chat templates: conversation to prompt, in a metered Jinja sandbox."""
+"""Chat templates: render a conversation to a prompt in a Jinja sandbox with resource limits."""

@@ -1,7 +1,7 @@
-"""What one rendering of a chat template may use up: steps, processor time, bytes, sizes.
+"""Resource limits for rendering a chat template: steps, CPU time, memory, value sizes.
 
-The limits are far above what any known template needs for a long conversation, and low enough that
-a hostile one ends within seconds and megabytes.
+They are far above the needs of any known template for a long conversation, and low enough that a
+hostile template is stopped within seconds and megabytes.
 """
 
 from __future__ import annotations
@@ -12,59 +12,59 @@ from time import thread_time
 
 import jinja2
 
-MAX_ITEMS = 200_000  # values inside one value, counted through all levels
+MAX_ITEMS = 200_000  # items in one value, nested ones included
 MAX_INTEGER = 20_000  # bits
-_STEPS_PER_LOOK = 16  # at the clock
+_STEPS_PER_CLOCK_CHECK = 16
 
 
 class Exhausted(jinja2.TemplateError):
-    """The template asked for more than it may have; the message ends "the template ..."."""
+    """The template exceeded a limit; the message completes a sentence, "the template ..."."""
 
 
 @dataclass
 class Budget:
-    """What one rendering may use up. `text` characters is the limit of a single value."""
+    """Resources left to one rendering. `text` is the longest allowed value in characters."""
 
     text: int = 500_000
     bytes_left: int = 96_000_000
     steps_left: int = 400_000
-    seconds: float = 1.0  # of this thread's processor time
+    seconds: float = 1.0  # of this thread's CPU time
     depth: int = 0
-    _look_in: int = 0
+    _steps_to_clock_check: int = 0
     _started: float = field(default_factory=thread_time)
 
     def step(self, count: int = 1) -> None:
-        """Count steps, and look at the clock now and then."""
+        """Count steps; checks the clock every few of them."""
         self.steps_left -= count
-        self._look_in -= count
+        self._steps_to_clock_check -= count
         if self.steps_left < 0:
-            raise Exhausted("does not come to an end")
-        if self._look_in < 0:
-            self.look()
+            raise Exhausted("runs too many steps")
+        if self._steps_to_clock_check < 0:
+            self.check_clock()
 
-    def look(self) -> None:
-        """Look at the clock."""
-        self._look_in = _STEPS_PER_LOOK
+    def check_clock(self) -> None:
+        """Raise Exhausted once the CPU time is used up."""
+        self._steps_to_clock_check = _STEPS_PER_CLOCK_CHECK
         if thread_time() - self._started > self.seconds:
             raise Exhausted("takes too long")
 
-    def room(self, characters: int) -> None:
-        """Make sure a value of this many characters may be made."""
+    def check_length(self, characters: int) -> None:
+        """Raise Exhausted if a value of this many characters is too long."""
         if characters > self.text:
-            raise Exhausted("makes a text that is too long")
+            raise Exhausted("creates a text that is too long")
 
-    def take(self, value: object) -> None:
-        """Account for a value that was just made, whatever it holds."""
+    def charge(self, value: object) -> None:
+        """Charge the memory of a new value and check its size, nested values included."""
         self.bytes_left -= sys.getsizeof(value)
         if self.bytes_left < 0:
             raise Exhausted("uses too much memory")
         if isinstance(value, str):
-            self.room(len(value))
+            self.check_length(len(value))
         else:
-            self.weigh(value)
+            self.count_characters(value)
 
-    def weigh(self, *values: object) -> int:
-        """Characters in `values`, through all levels; one list named twice counts twice."""
+    def count_characters(self, *values: object) -> int:
+        """Characters in `values`, nested ones included; a list that occurs twice counts twice."""
         items, characters = 0, 0
         stack = list(values)
         while stack:
@@ -74,14 +74,14 @@ class Budget:
                 characters += len(value)
             elif isinstance(value, list | tuple | dict):
                 if items + len(stack) + 2 * len(value) > MAX_ITEMS:
-                    raise Exhausted("makes a list that is too long")
+                    raise Exhausted("creates a list that is too long")
                 stack.extend(value)
                 if isinstance(value, dict):
                     stack.extend(value.values())
             elif isinstance(value, int) and value.bit_length() > MAX_INTEGER:
-                raise Exhausted("makes a number that is too large")
+                raise Exhausted("creates a number that is too large")
             else:
-                characters += 30  # a number or a name, as text
-        self.room(characters)
+                characters += 30  # upper bound for a number or a name as text
+        self.check_length(characters)
         self.step(items // 8)
         return characters

@@ -1,9 +1,9 @@
-"""Chat templates for files that carry none: one per family, chosen by the vocabulary.
+"""Built-in chat templates for model files without one, chosen by the vocabulary's special tokens.
 
-The control texts a vocabulary holds say which conversations its model was trained on, better than
-the architecture does: half the world's models call themselves llama. Only where there are none, the
-architecture decides; and a model of no known family is held to a plain dialogue. A begin token is
-put before the prompt of any model that wants one, so few templates name it.
+The special tokens identify the conversation format of the training data better than the
+architecture does, since models of many families have architecture `llama`. Without special tokens
+the architecture decides, and a model of no known family gets a plain dialogue. `prompt_ids` adds
+the begin token, so few templates contain it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A template of ours. `stop`: texts that end an answer where no control token does."""
+    """A built-in template. `stop`: stop strings, for formats without an end token."""
 
     name: str
     source: str
     stop: tuple[str, ...] = ()
 
 
-def _each_turn(before: str, after: str, answer: str) -> str:
-    """One form for every role; `answer` is where the model begins to speak."""
+def _same_form(before: str, after: str, answer: str) -> str:
+    """A template with one form for every role; `answer` is the generation prompt."""
     return (
         "{%- for message in messages -%}"
         f"{{{{- {before} + message.content + {after} -}}}}"
@@ -33,12 +33,12 @@ def _each_turn(before: str, after: str, answer: str) -> str:
     )
 
 
-def _two_sides(system: str, user: str, assistant: str, answer: str) -> str:
-    """A form for each role, in a template's own words; one that is "" is left out."""
-    sides = {"system": system, "user": user, "assistant": assistant}
+def _form_per_role(system: str, user: str, assistant: str, answer: str) -> str:
+    """A template with a Jinja expression for each role; a role with "" is left out."""
+    forms = {"system": system, "user": user, "assistant": assistant}
     branches = "".join(
         f"{{%- if message.role == '{role}' -%}}{{{{- {form} -}}}}{{%- endif -%}}"
-        for role, form in sides.items()
+        for role, form in forms.items()
         if form
     )
     return (
@@ -49,13 +49,13 @@ def _two_sides(system: str, user: str, assistant: str, answer: str) -> str:
 
 _CHATML = BuiltIn(
     "ChatML",
-    _each_turn(
+    _same_form(
         r"'<|im_start|>' + message.role + '\n'", r"'<|im_end|>\n'", r"'<|im_start|>assistant\n'"
     ),
 )
 _PHI_4 = BuiltIn(
     "Phi 4",
-    _each_turn(
+    _same_form(
         "'<|im_start|>' + message.role + '<|im_sep|>'",
         "'<|im_end|>'",
         "'<|im_start|>assistant<|im_sep|>'",
@@ -63,11 +63,11 @@ _PHI_4 = BuiltIn(
 )
 _PHI_3 = BuiltIn(
     "Phi 3",
-    _each_turn(r"'<|' + message.role + '|>\n'", r"'<|end|>\n'", r"'<|assistant|>\n'"),
+    _same_form(r"'<|' + message.role + '|>\n'", r"'<|end|>\n'", r"'<|assistant|>\n'"),
 )
 _GRANITE = BuiltIn(
     "Granite",
-    _each_turn(
+    _same_form(
         "'<|start_of_role|>' + message.role + '<|end_of_role|>'",
         r"'<|end_of_text|>\n'",
         "'<|start_of_role|>assistant<|end_of_role|>'",
@@ -75,16 +75,16 @@ _GRANITE = BuiltIn(
 )
 _LLAMA_3 = BuiltIn(
     "Llama 3",
-    _each_turn(
+    _same_form(
         r"'<|start_header_id|>' + message.role + '<|end_header_id|>\n\n'",
         "'<|eot_id|>'",
         r"'<|start_header_id|>assistant<|end_header_id|>\n\n'",
     ),
 )
-# Gemma, Mistral: no role for system text, which goes before the user's first words.
+# Gemma and Mistral have no system role: ChatTemplate puts system text before the first user text.
 _GEMMA = BuiltIn(
     "Gemma",
-    _two_sides(
+    _form_per_role(
         "",
         r"'<start_of_turn>user\n' + message.content|trim + '<end_of_turn>\n'",
         r"'<start_of_turn>model\n' + message.content|trim + '<end_of_turn>\n'",
@@ -93,7 +93,9 @@ _GEMMA = BuiltIn(
 )
 _MISTRAL = BuiltIn(
     "Mistral",
-    _two_sides("", "'[INST]' + message.content + '[/INST]'", "message.content + eos_token", "''"),
+    _form_per_role(
+        "", "'[INST]' + message.content + '[/INST]'", "message.content + eos_token", "''"
+    ),
 )
 
 
@@ -106,7 +108,7 @@ def _cohere(role: str) -> str:
 
 _COMMAND_R = BuiltIn(
     "Command R",
-    _two_sides(
+    _form_per_role(
         _cohere("SYSTEM"),
         _cohere("USER"),
         _cohere("CHATBOT"),
@@ -116,7 +118,7 @@ _COMMAND_R = BuiltIn(
 _OLMO_2 = BuiltIn(
     "OLMo 2",
     "{{- bos_token -}}"
-    + _two_sides(
+    + _form_per_role(
         r"'<|system|>\n' + message.content + '\n'",
         r"'<|user|>\n' + message.content + '\n'",
         r"'<|assistant|>\n' + message.content + eos_token + '\n'",
@@ -138,9 +140,12 @@ _LLAMA_2 = BuiltIn(
 )
 
 
-def _spoken(system: str, user: str, assistant: str) -> str:
-    """A dialogue in plain words; `assistant` ends in nothing, for models dislike a last space."""
-    return _two_sides(
+def _dialogue(system: str, user: str, assistant: str) -> str:
+    """A plain-text dialogue; the generation prompt `assistant` must not end in a space.
+
+    Most vocabularies have the space as part of the next word's token.
+    """
+    return _form_per_role(
         system,
         rf"'{user}' + message.content|trim + '\n'",
         rf"'{assistant} ' + message.content|trim + '\n'",
@@ -150,12 +155,12 @@ def _spoken(system: str, user: str, assistant: str) -> str:
 
 _PLAIN_SYSTEM = r"message.content|trim + '\n\n'"
 _PHI_2 = BuiltIn(
-    "Phi 2", _spoken(_PLAIN_SYSTEM, "Instruct: ", "Output:"), stop=("\nInstruct:", "\nOutput:")
+    "Phi 2", _dialogue(_PLAIN_SYSTEM, "Instruct: ", "Output:"), stop=("\nInstruct:", "\nOutput:")
 )
 _STARCODER = BuiltIn(
     "StarCoder",
     "{{- bos_token -}}"
-    + _two_sides(
+    + _form_per_role(
         _PLAIN_SYSTEM,
         r"'### Instruction\n' + message.content|trim + '\n\n'",
         r"'### Response\n' + message.content|trim + '\n\n'",
@@ -165,11 +170,11 @@ _STARCODER = BuiltIn(
 )
 PLAIN = BuiltIn(
     "plain dialogue",
-    _spoken(_PLAIN_SYSTEM, "User: ", "Assistant:"),
+    _dialogue(_PLAIN_SYSTEM, "User: ", "Assistant:"),
     stop=("\nUser:", "\nAssistant:"),
 )
 
-_BY_MARKS: tuple[tuple[tuple[str, ...], BuiltIn], ...] = (
+_BY_SPECIAL_TOKENS: tuple[tuple[tuple[str, ...], BuiltIn], ...] = (
     (("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"), _LLAMA_3),
     (("<start_of_turn>", "<end_of_turn>"), _GEMMA),
     (("<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>"), _COMMAND_R),
@@ -188,9 +193,9 @@ _BY_ARCHITECTURE = {
 
 
 def choose(metadata: Mapping[str, object], tokenizer: Tokenizer) -> BuiltIn:
-    """The template for a GGUF file's model that brings none."""
-    for marks, template in _BY_MARKS:
-        if all(tokenizer.token_id(mark) is not None for mark in marks):
+    """The built-in template for a GGUF file without one."""
+    for special_tokens, template in _BY_SPECIAL_TOKENS:
+        if all(tokenizer.token_id(text) is not None for text in special_tokens):
             return template
     architecture = metadata.get("general.architecture")
     if architecture == "llama" and tokenizer.sentencepiece:

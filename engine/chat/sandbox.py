@@ -1,9 +1,9 @@
-"""Jinja for templates from strangers: nothing dangerous is reachable, and everything is metered.
+"""Jinja sandbox with resource limits, for untrusted chat templates from model files.
 
-Jinja's sandbox keeps a template from Python's internals, not from `"x" * 10 ** 9` or from loops in
-loops. So each loop turn, call, filter, operator and literal reports here before it can cost much:
-steps, processor time, bytes made, and the size of each value. No thread and no signal is needed,
-since no single operation that passes can take long.
+Jinja's sandbox blocks access to Python's internals, but not `"x" * 10 ** 9` or nested loops. So
+each loop iteration, call, filter, operator and literal is charged to a Budget of steps, CPU time, bytes
+and value sizes before it runs. The size checks bound the time of every single operation, so no
+watchdog thread or signal is needed.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _FILTERS = """
 
 
 class Refused(jinja2.TemplateError):
-    """The template called `raise_exception`; the message is its own."""
+    """The template called `raise_exception`; the message is the template's."""
 
 
-class QuietNamespace(Namespace):
-    """`namespace()` that does not write out what it holds, which could be itself many times."""
+class OpaqueNamespace(Namespace):
+    """`namespace()` whose repr omits its attributes, which may be nested exponentially."""
 
     def __repr__(self) -> str:
         return "namespace"
 
 
 class GenerationBlock(Extension):
-    """`{% generation %}` marks the assistant's words for training; here it changes nothing."""
+    """`{% generation %}`, which marks the assistant's text for training; ignored here."""
 
     tags = {"generation"}  # noqa: RUF012 (the base class declares it so)
 
@@ -73,7 +73,7 @@ class GenerationBlock(Extension):
 
 
 class _Meter(NodeTransformer):
-    """Rewrites a template so that loops, literals, `~` and slices report to the environment."""
+    """Rewrites a syntax tree so that loops, comparisons, literals, `~` and slices are charged."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -86,49 +86,50 @@ class _Meter(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.body.insert(0, nodes.ExprStmt(_reported("turn", node), lineno=node.lineno))
+        node.body.insert(0, nodes.ExprStmt(_environment_call("step", node), lineno=node.lineno))
         if node.test is not None:
-            node.test = nodes.And(_reported("turn", node), node.test, lineno=node.lineno)
+            node.test = nodes.And(_environment_call("step", node), node.test, lineno=node.lineno)
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return nodes.And(_reported("turn", node), node, lineno=node.lineno)
+        return nodes.And(_environment_call("step", node), node, lineno=node.lineno)
 
     def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return nodes.And(_reported("turn", node), node, lineno=node.lineno)
+        return nodes.And(_environment_call("step", node), node, lineno=node.lineno)
 
     def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
-        return self._made(node)
+        return self._charged(node)
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Node:  # noqa: N802
-        return self._made(node)
+        return self._charged(node)
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
-        return self._made(node) if node.ctx == "load" else self.generic_visit(node)
+        return self._charged(node) if node.ctx == "load" else self.generic_visit(node)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         if isinstance(node.arg, nodes.Slice):
-            return self._made(node)
+            return self._charged(node)
         return self.generic_visit(node)
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _reported("joined", node, *node.nodes)
+        return _environment_call("joined", node, *node.nodes)
 
-    def _made(self, node: nodes.Expr) -> nodes.Node:
+    def _charged(self, node: nodes.Expr) -> nodes.Node:
         self.generic_visit(node)
-        return _reported("made", node, node)
+        return _environment_call("charged", node, node)
 
 
-def _reported(method: str, at: nodes.Node, *arguments: nodes.Expr) -> nodes.Call:
+def _environment_call(method: str, at: nodes.Node, *arguments: nodes.Expr) -> nodes.Call:
+    """A call of a method of TemplateEnvironment, as a syntax node."""
     target = nodes.EnvironmentAttribute(method, lineno=at.lineno)
     return nodes.Call(target, list(arguments), [], None, None, lineno=at.lineno)
 
 
 class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
-    """Compiles and renders one template; `budget` is renewed for each. One rendering at a time."""
+    """Compiles and renders templates within `budget`, to be renewed before each; not thread-safe."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -137,7 +138,7 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=["jinja2.ext.loopcontrols", GenerationBlock],
-            finalize=self.made,
+            finalize=self.charged,
         )
         self.budget = Budget()
         self.concat = self._concatenated  # type: ignore[assignment]
@@ -155,62 +156,63 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         self.filters = {name: self._metered(f) for name, f in (given | own).items()}
         self.globals = {
             "dict": dict,
-            "namespace": QuietNamespace,
+            "namespace": OpaqueNamespace,
             "raise_exception": _raise_exception,
             "range": self.globals["range"],
         }
 
     def compiled(self, source: str) -> jinja2.Template:
-        """The template, ready to render. Raises jinja2.TemplateError and Python's own errors."""
+        """Compile a template. Raises jinja2.TemplateError and Python's built-in errors."""
         if len(source) > MAX_SOURCE:
             raise Exhausted("is too long")
         tree = _Meter().visit(self.parse(source))
         return jinja2.Template.from_code(self, self.compile(tree), self.globals)
 
     def rendered(self, template: jinja2.Template, variables: Mapping[str, object]) -> str:
-        """The text a template makes. Raises as `compiled` does."""
+        """Render a template. Raises as `compiled` does."""
         context = template.new_context(dict(variables))
         return self._concatenated(template.root_render_func(context))
 
-    # --- what a rewritten template reports ------------------------------------------------------
+    # --- calls from a rewritten template --------------------------------------------------------
 
-    def turn(self) -> bool:
-        """One turn of a loop, or one comparison; True, so that it can stand before a condition."""
+    def step(self) -> bool:
+        """Count a loop iteration or comparison; returns True, as it is and-ed with conditions."""
         self.budget.step()
         return True
 
-    def made(self, value: Any) -> Any:
-        """A value made without a call, or about to be written out."""
-        self.budget.take(value)
+    def charged(self, value: Any) -> Any:
+        """Charge a value, from a literal or about to be written out, and return it."""
+        self.budget.charge(value)
         return value
 
     def joined(self, *values: object) -> str:
         """`a ~ b ~ c`."""
-        self.budget.weigh(*values)
-        return self.made("".join(map(str, values)))
+        self.budget.count_characters(*values)
+        return self.charged("".join(map(str, values)))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         """Any call in a template; refuses methods that are not on the list."""
         owner = getattr(__obj, "__self__", None)
-        if owner is __self:  # one of the reports above
-            return __obj(*args)  # without the loop's variables, which Jinja adds
+        if owner is __self:  # one of the three methods above
+            return __obj(*args)  # without the loop variables that Jinja adds
         budget = __self.budget
         budget.step()
         if isinstance(__obj, BuiltinMethodType) and not isinstance(owner, type(sys)):
             args = __self._checked_method(owner, __obj.__name__, args)
         else:
-            # What a macro calls varargs or kwargs was never weighed; _loop_vars is Jinja's own.
-            budget.weigh(args, *(v for k, v in kwargs.items() if not k.startswith("_")))
+            # A macro's varargs and kwargs are new values, not charged yet. Jinja adds _loop_vars.
+            arguments = (value for name, value in kwargs.items() if not name.startswith("_"))
+            budget.count_characters(args, *arguments)
         budget.depth += 1
         if budget.depth > _MAX_DEPTH:
-            raise Exhausted("calls itself without end")
+            raise Exhausted("calls itself too deeply")
         try:
-            return __self.made(super().call(__context, __obj, *args, **kwargs))
+            return __self.charged(super().call(__context, __obj, *args, **kwargs))
         finally:
             budget.depth -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Any arithmetic; sizes are worked out before the result is."""
+        """Any binary operator; the size of the result is checked before it is computed."""
         budget = self.budget
         budget.step()
         if operator == "%" and isinstance(left, str):
@@ -218,16 +220,17 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         elif operator == "*":
             for many, times in ((left, right), (right, left)):
                 if isinstance(times, int) and isinstance(many, str | list | tuple):
-                    budget.room(max(len(many), 1) * max(times, 0))
+                    budget.check_length(max(len(many), 1) * max(times, 0))
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
             if left.bit_length() * right > MAX_INTEGER:
-                raise Exhausted("makes a number that is too large")
+                raise Exhausted("creates a number that is too large")
         elif operator == "+" and isinstance(left, str | list | tuple):
-            budget.room(len(left) + (len(right) if isinstance(right, str | list | tuple) else 0))
-        return self.made(super().call_binop(context, operator, left, right))
+            added = len(right) if isinstance(right, str | list | tuple) else 0
+            budget.check_length(len(left) + added)
+        return self.charged(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`str.format`, with widths and repetition bounded."""
+        """`str.format` with limits on field widths and output length."""
         safe = super().wrap_str_format(value)
         if safe is None:
             return None
@@ -237,24 +240,24 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         def bounded(*args: Any, **kwargs: Any) -> str:
             plain = pattern.replace("{{", "").replace("}}", "")
             if re.search(r"\d{4}|\{[^{}]*\{", plain):
-                raise Exhausted("makes a text that is too long")
-            each = self.budget.weigh(args, kwargs) + _MAX_WIDTH
-            self.budget.room(len(pattern) + plain.count("{") * each)
+                raise Exhausted("creates a text that is too long")
+            each = self.budget.count_characters(args, kwargs) + _MAX_WIDTH
+            self.budget.check_length(len(pattern) + plain.count("{") * each)
             return formatted(*args, **kwargs)
 
         return bounded
 
-    # --- checks before the act ------------------------------------------------------------------
+    # --- checks before an operation -------------------------------------------------------------
 
     def _concatenated(self, pieces: Iterable[str]) -> str:
         kept: list[str] = []
         length = 0
         for piece in pieces:
             length += len(piece)
-            self.budget.room(length)
+            self.budget.check_length(length)
             kept.append(piece)
         self.budget.step(len(kept) // 8)
-        return self.made("".join(kept))
+        return self.charged("".join(kept))
 
     def _checked_method(self, owner: object, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         allowed = next((names for kind, names in _METHODS if isinstance(owner, kind)), frozenset())
@@ -271,47 +274,48 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
 
     def _joinable(self, separator: str, values: Iterable[Any]) -> list[Any]:
         kept = self._listed(values)
-        self.budget.room(self.budget.weigh(kept) + len(separator) * len(kept))
+        characters = self.budget.count_characters(kept)
+        self.budget.check_length(characters + len(separator) * len(kept))
         return kept
 
     def _listed(self, values: Iterable[Any]) -> list[Any]:
         kept: list[Any] = []
         for value in values:
             if len(kept) >= MAX_ITEMS:
-                raise Exhausted("makes a list that is too long")
+                raise Exhausted("creates a list that is too long")
             kept.append(value)
         self.budget.step(len(kept) // 8)
         return kept
 
     def _check_replace(self, text: str, old: object, new: object) -> None:
         if isinstance(old, str) and isinstance(new, str):
-            self.budget.room(len(text) + text.count(old) * len(new))
+            self.budget.check_length(len(text) + text.count(old) * len(new))
 
     def _check_strip(self, characters: object) -> None:
         if isinstance(characters, str) and len(characters) > _MAX_WIDTH:
-            raise Exhausted("strips too many kinds of characters")
+            raise Exhausted("strips too many different characters")
 
     def _check_percent(self, pattern: str, values: object) -> None:
         if _WIDE_FORMAT.search(pattern):
-            raise Exhausted("makes a text that is too long")
-        each = self.budget.weigh(values) + _MAX_WIDTH
-        self.budget.room(len(pattern) + pattern.count("%") * each)
+            raise Exhausted("creates a text that is too long")
+        each = self.budget.count_characters(values) + _MAX_WIDTH
+        self.budget.check_length(len(pattern) + pattern.count("%") * each)
 
     # --- filters --------------------------------------------------------------------------------
 
     def _metered(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        wants = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
+        first_argument = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
         @pass_context
         def metered(context: Context, *args: Any, **kwargs: Any) -> Any:
             self.budget.step()
-            self.budget.look()
-            first = {"context": context, "eval_context": context.eval_ctx, "environment": self}
-            lead = (first[wants],) if wants else ()
+            self.budget.check_clock()
+            passed = {"context": context, "eval_context": context.eval_ctx, "environment": self}
+            lead = (passed[first_argument],) if first_argument else ()
             result = function(*lead, *args, **kwargs)
-            if isinstance(result, Iterator):  # done now, so that its cost shows now
+            if isinstance(result, Iterator):  # exhausted now, so that its cost is charged now
                 return iter(self._listed(result))
-            return self.made(result)
+            return self.charged(result)
 
         return metered
 
@@ -325,7 +329,7 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
     ) -> str:
         text = str(value)
         margin = width if isinstance(width, str) else " " * min(width, self.budget.text)
-        self.budget.room(len(text) + (text.count("\n") + 2) * len(margin))
+        self.budget.check_length(len(text) + (text.count("\n") + 2) * len(margin))
         return FILTERS["indent"](text, margin, first, blank)
 
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | None = None) -> str:
@@ -340,13 +344,14 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
 
     def _round(self, value: float, precision: int = 0, method: str = "common") -> float:
         if abs(precision) > 15:
-            raise Exhausted("makes a number that is too large")
+            raise Exhausted("creates a number that is too large")
         return FILTERS["round"](value, precision, method)
 
     def _sum(
         self, value: Iterable[Any], attribute: str | int | None = None, start: float = 0
     ) -> float:
-        return FILTERS["sum"](self, value, attribute, start + 0)  # lists would be copied each time
+        # `+ 0` rejects a list as start: summing lists would copy the result at every step.
+        return FILTERS["sum"](self, value, attribute, start + 0)
 
     def _tojson(
         self,
@@ -357,8 +362,8 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
         sort_keys: bool = False,
     ) -> str:
         margin = indent if isinstance(indent, str) else " " * min(indent or 0, 17)
-        if len(margin) > 16 or (separators and self.budget.weigh(*separators) > 16):
-            raise Exhausted("makes a text that is too long")
+        if len(margin) > 16 or (separators and self.budget.count_characters(*separators) > 16):
+            raise Exhausted("creates a text that is too long")
         return json.dumps(
             value,
             ensure_ascii=ensure_ascii,
