@@ -1,7 +1,7 @@
-"""The main window: places the parts, and shows them what the state holds.
+"""Main window: layout of the screens, shortcuts, and switching between pages.
 
-It knows no controller: what the person wants leaves as signals of the window and its parts, which
-`app.wiring` connects.
+It has no reference to a controller: the window and its child widgets emit the user's requests as
+signals, which `app.wiring` connects.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea, model_in
 from app.ui.widgets.popover import Popover
 
-_NARROW = 720  # pixels; below this the sidebar makes room for the conversation
+_NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
 
 class Window(QWidget):
-    """The one window."""
+    """The application's only top-level window."""
 
     painted = Signal()  # once, after the first paint
-    closing = Signal()  # the person wants to quit
+    closing = Signal()  # the user requested to quit
     model_chosen = Signal(Path)
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
     preferences_made = Signal(object)  # Preferences
 
     def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
-        """`preferences` makes the page of settings, when it is first wanted."""
+        """`preferences` creates the settings page when it is first opened."""
         super().__init__()
         self.setObjectName("window")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -65,11 +65,11 @@ class Window(QWidget):
         self._states = states
         self._state = states.chat
         self._wants_sidebar = True
-        self._may_close = False
+        self._close_confirmed = False
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
         self._make_preferences = preferences
-        self.preferences: Preferences | None = None  # a quarter of a second of widgets
+        self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._palette = LIGHT
         self._make_parts()
         self._lay_out()
@@ -150,7 +150,7 @@ class Window(QWidget):
             self.addAction(action)
             self.actions_by_id[row.id] = action
 
-    # --- what the program asks ------------------------------------------------------------------
+    # --- called by actions and the wiring -------------------------------------------------------
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -172,41 +172,41 @@ class Window(QWidget):
             part.apply_palette(palette)
 
     def set_sidebar(self, wanted: bool) -> None:
-        """Show or hide the sidebar, as far as the window is wide enough."""
+        """Show or hide the sidebar; in a narrow window it stays hidden."""
         self._wants_sidebar = wanted
-        self._fit_sidebar()
+        self._update_sidebar()
 
     def geometry_text(self) -> str:
-        """Size and place, as text for the settings."""
+        """The window geometry as Base64 text, for the settings."""
         return bytes(self.saveGeometry().toBase64().data()).decode("ascii")
 
     def restore_geometry(self, text: str) -> None:
-        """Take the size and place of the last time, if there is any."""
+        """Restore the geometry saved by `geometry_text`; does nothing for an empty text."""
         if text:
             self.restoreGeometry(QByteArray.fromBase64(text.encode("ascii")))
 
     def come_forward(self) -> None:
-        """Put the window in front of the others, as a second start wants it."""
+        """Raise and activate the window, when a second instance is started."""
         self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
         self.show()
         self.raise_()
         self.activateWindow()
 
     def finish(self) -> None:
-        """Really close, without asking anyone."""
-        self._may_close = True
+        """Close the window without emitting `closing` again."""
+        self._close_confirmed = True
         self.close()
 
     def open_picker(self) -> None:
-        """Open the card of models."""
+        """Open the model picker."""
         self.picker_card.open_below(self.top_bar.model_button)
 
     def open_library(self) -> None:
-        """Show the page of models in the conversation's place."""
+        """Show the model library instead of the conversation."""
         self._show_page(self.library)
 
     def open_settings(self) -> None:
-        """Show the page of settings in the conversation's place."""
+        """Show the settings page instead of the conversation; creates it on first use."""
         if self.preferences is None:
             self.preferences = self._make_preferences()
             self.preferences.apply_palette(self._palette)
@@ -215,42 +215,42 @@ class Window(QWidget):
         self._show_page(self.preferences)
 
     def close_page(self) -> None:
-        """Go back to the conversation, where another page is shown."""
+        """Show the conversation, if another page is shown."""
         self.picker_card.close_card()
         if self._pages.currentWidget() is not self.chat:
             self._show_page(self.chat)
             self.composer.setFocus()
 
     def toggle_library(self) -> None:
-        """Show the models, or go back to the conversation."""
+        """Switch between the model library and the conversation."""
         if self._pages.currentWidget() is self.library:
             self.close_page()
         else:
             self.open_library()
 
     def toggle_settings(self) -> None:
-        """Show the settings, or go back to the conversation."""
+        """Switch between the settings and the conversation."""
         if self._pages.currentWidget() is self.preferences:
             self.close_page()
         else:
             self.open_settings()
 
     def toggle_adapters(self) -> None:
-        """Show the conversation's adapters, or hide them."""
+        """Open or close the adapter panel, on the chat page."""
         if self._pages.currentWidget() is not self.chat:
             self.close_page()
         self.adapters.toggle()
 
     def regenerate_last(self) -> None:
-        """Ask for the last answer again, where it can be seen."""
+        """Request regenerating the last answer, if the conversation is shown."""
         if self._pages.currentWidget() is self.chat:
             self.chat.regenerate_last()
 
     def open_file(self) -> None:
-        """Ask for a model file; returns at once."""
+        """Open a file dialog for a model; does not block."""
         self.picker_card.close_card()
-        beside = self._state.model.path
-        folder = beside.parent if beside is not None else Path.home()
+        current = self._state.model.path
+        folder = current.parent if current is not None else Path.home()
         dialog = QFileDialog(self, "Open a model", str(folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
@@ -259,7 +259,7 @@ class Window(QWidget):
         dialog.open()
 
     def search(self) -> None:
-        """Show the sidebar with the cursor in its search field."""
+        """Show the sidebar and focus its search field."""
         if self.sidebar.isHidden():
             self.toggle_sidebar()
         self.sidebar.start_search()
@@ -268,8 +268,8 @@ class Window(QWidget):
         """Show or hide the sidebar."""
         self.set_sidebar(self.sidebar.isHidden())
         if self._wants_sidebar:
-            self.sidebar.show()  # asked for: also where it is tight
-            self._fit_top()
+            self.sidebar.show()  # requested explicitly: also in a narrow window
+            self._update_top_bar()
         self.sidebar_toggled.emit(self._wants_sidebar)
 
     # --- pages ----------------------------------------------------------------------------------
@@ -302,11 +302,11 @@ class Window(QWidget):
 
     # --- Qt -------------------------------------------------------------------------------------
 
-    def _fit_sidebar(self) -> None:
+    def _update_sidebar(self) -> None:
         self.sidebar.setVisible(self._wants_sidebar and self.width() >= _NARROW)
-        self._fit_top()
+        self._update_top_bar()
 
-    def _fit_top(self) -> None:
+    def _update_top_bar(self) -> None:
         hidden = self.sidebar.isHidden()
         self.top_bar.show_sidebar_buttons(hidden)
         self.adapters.set_available_width(self.width() - (0 if hidden else self.sidebar.width()))
@@ -340,16 +340,16 @@ class Window(QWidget):
         super().resizeEvent(event)
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
-            self._fit_sidebar()
+            self._update_sidebar()
         for card in (self.picker_card, self.shortcuts_card):
             if not card.isHidden():
                 card.fit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self._may_close:
+        if self._close_confirmed:
             event.accept()
         else:
-            event.ignore()  # first the answer and the settings are saved
+            event.ignore()  # `closing` first saves the answer and the settings
             self.chat.flush_draft()
             self.closing.emit()
 
@@ -371,7 +371,7 @@ class Window(QWidget):
 
 
 def open_link(address: str) -> bool:
-    """Open a link of an answer in the browser; anything but the web and mail is refused."""
+    """Open an http, https or mailto link of an answer; returns False for other schemes."""
     url = QUrl(address)
     if url.scheme().lower() not in ("http", "https", "mailto"):
         return False

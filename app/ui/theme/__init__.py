@@ -1,1 +1,1 @@
-"""Colours, type, icons and the style sheet."""
+"""Palettes, fonts, icons and the Qt style sheet."""

@@ -1,7 +1,7 @@
-"""Icons: the project's own line drawings, coloured by role when they are drawn.
+"""Icons: renders the SVG files of resources/icons in a palette colour.
 
-The files in resources/icons say `currentColor`; the colour is put in before rendering, so one
-drawing serves every theme, and each is rendered at the pixels of the screen it is shown on.
+The files use `currentColor`, which is replaced before rendering, so one drawing serves every
+theme. Icons are rendered at the device pixel ratio of the screen.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.system import paths
 
-_RATIOS = (1.0, 1.5, 2.0, 3.0)  # device pixels per pixel of the screens there are
+_RATIOS = (1.0, 1.5, 2.0, 3.0)  # common device pixel ratios
 
 
 @lru_cache(maxsize=512)
 def icon(name: str, color: str, size: int = 20) -> QIcon:
     """The icon `name` in `color` (`#RRGGBB`), for drawing at `size` pixels; needs a QApplication.
 
-    Its disabled look is the same drawing at 40 %. Raises FileNotFoundError for a name that is not
-    in resources/icons.
+    Its disabled state is the same drawing at 40 % opacity. Raises FileNotFoundError for a name
+    that is not in resources/icons.
     """
     drawing = source(f"icons/{name}.svg").replace("currentColor", color)
     result = QIcon()
@@ -34,12 +34,12 @@ def icon(name: str, color: str, size: int = 20) -> QIcon:
 
 
 def pixmap(name: str, color: str, size: int = 20, ratio: float = 1.0) -> QPixmap:
-    """The icon as one picture for a painter whose device has `ratio` pixels per pixel."""
+    """The icon as a pixmap for a paint device with the device pixel ratio `ratio`."""
     return _pixmap(name, color, size, ratio)
 
 
 def application_icon() -> QIcon:
-    """The bonsai in its alcove, drawn apart for each of the sizes desktops ask for."""
+    """The application icon, rendered for each size that desktops use."""
     drawing = source("icons/app.svg")
     small = source("icons/app_small.svg")
     result = QIcon()
@@ -55,7 +55,7 @@ def source(name: str) -> str:
 
 
 def render(drawing: str, width: int, height: int, ratio: float) -> QPixmap:
-    """SVG text as a picture of `width` x `height` pixels at `ratio` device pixels each."""
+    """Render SVG text to `width` x `height` logical pixels at the device pixel ratio `ratio`."""
     renderer = QSvgRenderer(QByteArray(drawing.encode()))
     image = QImage(
         round(width * ratio), round(height * ratio), QImage.Format.Format_ARGB32_Premultiplied

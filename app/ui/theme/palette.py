@@ -1,4 +1,4 @@
-"""The palettes: each colour by its role, and what is computed from them."""
+"""Colour palettes: colours by role for each theme, and conversion to QPalette."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Palette:
 
     name: str
     dark: bool
-    background: str  # paper
+    background: str  # page
     surface: str  # cards, composer
     sunken: str  # sidebar, code
-    text: str  # ink
+    text: str
     secondary: str
     faint: str  # large or decorative text only
     hairline: str
-    accent: str  # moss: the one action, focus ring, selection
+    accent: str  # main action, focus ring, selection
     on_accent: str
-    accent_soft: str  # hover, own message
+    accent_soft: str  # hover, user message
     danger: str
     warning: str
 
@@ -80,22 +80,22 @@ HIGH_CONTRAST = Palette(
     warning="#FFFFFF",
 )
 
-# The setting's words for the palettes; "system" follows the desktop.
+# Values of the theme setting; "system" follows the desktop's colour scheme.
 PALETTES = {palette.name: palette for palette in (LIGHT, DARK, HIGH_CONTRAST)}
 CHOICES = ("system", *PALETTES)
 
 
 def palette_for(choice: str, scheme: Qt.ColorScheme, contrast: bool = False) -> Palette:
-    """The palette for a setting, on a desktop of this scheme that may ask for high contrast.
+    """The palette for a setting, given the desktop's colour scheme and contrast preference.
 
-    A desktop that does not say is light.
+    An unknown colour scheme counts as light.
     """
     system = DARK if scheme is Qt.ColorScheme.Dark else LIGHT
     return PALETTES.get(choice, HIGH_CONTRAST if contrast else system)
 
 
 def qt_palette(palette: Palette) -> QPalette:
-    """What Qt's own drawing (text cursor, selection, menus) takes its colours from."""
+    """The QPalette for parts that Qt paints itself (text cursor, selection, menus)."""
     role = QPalette.ColorRole
     colors = {
         role.Window: palette.background,
@@ -129,9 +129,9 @@ def qt_palette(palette: Palette) -> QPalette:
 
 
 def recolored(drawing: str, palette: Palette) -> str:
-    """SVG text drawn in the light theme's colours, in those of `palette`.
+    """Replace the light theme's colours in SVG text by those of `palette`.
 
-    White there means surface, which in the light theme is also the ink on the accent.
+    White maps to `surface`; in the light theme `on_accent` is white too.
     """
     mapping = {
         getattr(LIGHT, field.name): getattr(palette, field.name)
@@ -142,7 +142,7 @@ def recolored(drawing: str, palette: Palette) -> str:
 
 
 def mix(first: str, second: str, share: float) -> str:
-    """The colour `share` of the way from `first` to `second`, as `#RRGGBB`."""
+    """Linear interpolation from `first` (share 0) to `second` (share 1), as `#RRGGBB`."""
     a, b = QColor(first), QColor(second)
     parts = zip((a.red(), a.green(), a.blue()), (b.red(), b.green(), b.blue()), strict=True)
     return "#" + "".join(f"{round(x + (y - x) * share):02X}" for x, y in parts)

@@ -1,7 +1,7 @@
-"""The style sheet: what Qt's own widgets look like in a palette.
+"""Qt style sheet of the application for one palette.
 
-Widgets choose a look by the property `look` (buttons) or `tone` (labels), so the sheet knows roles
-and never a single widget. Buttons take focus by the Tab key only, hence a ring never follows a click.
+Buttons select a rule by the property `look`, labels by `tone`, so that rules name roles rather
+than widgets. Buttons have the focus policy TabFocus, so a click never shows the focus ring.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ QLabel[tone="key"] {{
 
 
 def _buttons(p: Palette, line: int) -> str:
-    # Every button has a border, clear or coloured, so that nothing moves when focus comes.
+    # Every button has a border, transparent or coloured: the focus ring does not change its size.
     return f"""
 QAbstractButton[look] {{
     color: {p.text}; background: transparent; border: 2px solid transparent; border-radius: 6px;

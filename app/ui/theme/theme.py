@@ -1,7 +1,7 @@
-"""Type, spacing, and the theme: how a palette and the fonts reach the screen.
+"""Theme: applies the palette, the style sheet and the bundled fonts to the application.
 
-Fusion drawn with a palette of our own looks the same everywhere; the platform only says whether it
-is dark. Widgets that paint themselves get the `Palette`; the others get the style sheet.
+The Fusion style with our palette looks the same on every platform; only the colour scheme and the
+contrast preference come from the desktop. Widgets with a `paintEvent` use the `Palette` directly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 SMALL, BODY, READING, HEADING = 12, 13, 15, 20
 RADIUS_CONTROL, RADIUS_CARD = 6, 12
 READING_LINE_HEIGHT = 1.5
-COLUMN_WIDTH = 760  # pixels: the widest a line of reading gets
+COLUMN_WIDTH = 760  # pixels: maximum width of the text column
 SIDEBAR_WIDTH = 264
 TEXT_FONT, CODE_FONT = "Inter", "JetBrains Mono"
 
@@ -34,7 +34,7 @@ _CODE_FALLBACKS = ("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mo
 
 
 class Theme(QObject):
-    """The palette the application shows now; `changed` carries the new one."""
+    """The application's current palette; `changed` carries the new one."""
 
     changed = Signal(object)
 
@@ -42,14 +42,14 @@ class Theme(QObject):
         super().__init__(application)
         self._application = application
         self._choice = choice
-        self.palette = self._chosen()
+        self.palette = self._current_palette()
         load_fonts()
         application.setStyle("Fusion")
         application.setFont(font(BODY))
         self._apply()
         hints = application.styleHints()
-        hints.colorSchemeChanged.connect(self._follow)
-        hints.accessibility().contrastPreferenceChanged.connect(self._follow)
+        hints.colorSchemeChanged.connect(self._update_palette)
+        hints.accessibility().contrastPreferenceChanged.connect(self._update_palette)
 
     @property
     def choice(self) -> str:
@@ -57,18 +57,18 @@ class Theme(QObject):
         return self._choice
 
     def choose(self, choice: str) -> None:
-        """Show another theme, or follow the system again."""
+        """Set the theme setting and apply its palette."""
         self._choice = choice
-        self._follow()
+        self._update_palette()
 
-    def _follow(self) -> None:
-        palette = self._chosen()
+    def _update_palette(self) -> None:
+        palette = self._current_palette()
         if palette != self.palette:
             self.palette = palette
             self._apply()
             self.changed.emit(palette)
 
-    def _chosen(self) -> Palette:
+    def _current_palette(self) -> Palette:
         hints = self._application.styleHints()
         contrast = hints.accessibility().contrastPreference()
         return palette_for(
@@ -82,7 +82,7 @@ class Theme(QObject):
 
 @cache
 def load_fonts() -> int:
-    """Register the bundled fonts once; returns how many there are. Missing ones cost only looks."""
+    """Register the bundled fonts once and return their number; Qt substitutes missing fonts."""
     loaded = 0
     for file in sorted((paths.resources() / "fonts").glob("*.[ot]tf")):
         if QFontDatabase.addApplicationFont(str(file)) < 0:
@@ -93,7 +93,7 @@ def load_fonts() -> int:
 
 
 def font(pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-    """The text font at a size of the scale, with system fonts behind it for what it lacks."""
+    """The text font at a pixel size, with system fonts as fallbacks."""
     result = QFont()
     result.setFamilies([TEXT_FONT, *_FALLBACKS])
     result.setPixelSize(pixels)
@@ -103,14 +103,14 @@ def font(pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
 
 
 def figures(pixels: int) -> QFont:
-    """The text font with figures of one width, for numbers that change in place."""
+    """The text font with tabular figures, for numbers that change in place."""
     result = font(pixels)
     result.setFeature(QFont.Tag("tnum"), 1)
     return result
 
 
 def code_font(pixels: int) -> QFont:
-    """The font of code, with system fonts behind it."""
+    """The monospace font, with system fonts as fallbacks."""
     result = QFont()
     result.setFamilies([CODE_FONT, *_CODE_FALLBACKS])
     result.setStyleHint(QFont.StyleHint.Monospace)

@@ -1,1 +1,1 @@
-"""Widgets that several screens share."""
+"""Widgets and helpers shared by several screens."""

@@ -1,8 +1,8 @@
-"""Accessibility registry: tells Qt which QAccessibleInterface describes each of our own widgets.
+"""Accessibility registry: maps widget classes to factories of their QAccessibleInterface.
 
-Qt owns every interface a factory gives it, and deletes it with its widget. It asks again for a
-widget whose class has gained a slot since (its meta-object is another then), and keeps both
-answers: each answer has to be a new interface, as one given twice is deleted twice.
+Qt owns every interface that a factory returns and deletes it with its widget. It calls the factory
+again for a widget whose meta-object changed (its class gained a slot) and keeps both results. Each
+call must therefore return a new interface: one returned twice would be deleted twice.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QAccessible
 from PySide6.QtWidgets import QAccessibleWidget, QWidget
 from shiboken6 import VoidPtr, isValid
 
-Maker = Callable[[Any], QAccessibleInterface]  # of the widget that is described
+Maker = Callable[[Any], QAccessibleInterface]  # called with the widget
 
-NO_INTERFACE = VoidPtr(0)  # of `interface_cast`, where None becomes an address and not null
+NO_INTERFACE = VoidPtr(0)  # null for `interface_cast`: PySide converts None to a non-null address
 
 _makers: dict[str, Maker] = {}
-_alive: list[QAccessibleInterface] = []  # Python, too, would delete one that nothing refers to
+_alive: list[QAccessibleInterface] = []  # references: Python would delete unreferenced interfaces
 
 
 def register(widget_class: type[QWidget], make: Maker) -> None:
-    """Describe widgets of a class by the interfaces `make` returns, a new one at each call."""
+    """Register the factory for widgets of a class; it must return a new interface at each call."""
     if not _makers:
         QAccessible.installFactory(_interface_for)
     _makers[widget_class.__name__] = make
 
 
 def register_role(widget_class: type[QWidget], role: QAccessible.Role) -> None:
-    """Give widgets of a class a role, where Qt would call them a plain group."""
+    """Set the accessible role of a widget class for which Qt has none but a plain group."""
     register(widget_class, lambda widget: QAccessibleWidget(widget, role, ""))
 
 
 def announce(widget: QWidget, words: str) -> None:
-    """Have a screen reader speak, where one is active."""
+    """Send an announcement to the screen reader, if one is active."""
     if QAccessible.isActive():
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, words))
 

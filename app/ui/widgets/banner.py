@@ -1,4 +1,4 @@
-"""Lines of trouble at the top of every page: what is wrong, and what to do about it."""
+"""Notice banners above every page: an error, its remedy, an optional button, and Close."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.ui.widgets.controls import IconButton, TextButton, label
 
 
 class Banner(QFrame):
-    """One line: sentence, remedy, perhaps a button, and a way to close it."""
+    """One notice: error and remedy, an optional action button and a Close button."""
 
     def __init__(self, notice: Notice, palette: Palette) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Banner(QFrame):
 
 
 class Banners(QWidget):
-    """One banner for each kind of trouble there is; listens to the state."""
+    """Shows one banner per notice of the state."""
 
     closed = Signal(str)  # kind
     acted = Signal(str)  # kind
@@ -63,14 +63,14 @@ class Banners(QWidget):
             banner.apply_palette(palette)
 
     def refresh(self) -> None:
-        """Show the lines of the state."""
+        """Rebuild the banners from the notices of the state."""
         for banner in self.shown.values():
             self._layout.removeWidget(banner)
             banner.deleteLater()
-        self.shown = {kind: self._made(kind) for kind in self._state.notices}
+        self.shown = {kind: self._make_banner(kind) for kind in self._state.notices}
         self.setVisible(bool(self.shown))
 
-    def _made(self, kind: str) -> Banner:
+    def _make_banner(self, kind: str) -> Banner:
         banner = Banner(self._state.notices[kind], self._palette)
         banner.close_button.clicked.connect(lambda: self.closed.emit(kind))
         banner.action.clicked.connect(lambda: self.acted.emit(kind))

@@ -1,4 +1,4 @@
-"""Small controls the window is built of: buttons, a thin bar, a column, a fade."""
+"""Basic widgets: buttons, progress bar, centred column, labels, and a fade-in animation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FADE_MILLISECONDS = 140
 
 
 class IconButton(QToolButton):
-    """A quiet square button that shows an icon; `text` is its tooltip and its accessible name."""
+    """Flat square icon button; `text` is its tooltip and its accessible name."""
 
     def __init__(self, name: str, text: str, size: int = 18, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,12 +44,12 @@ class IconButton(QToolButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def apply_palette(self, palette: Palette) -> None:
-        """Draw the icon in the theme's colour."""
+        """Recolour the icon."""
         self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
 
 
 class TextButton(QPushButton):
-    """A button with words and perhaps an icon before them; `look` as in the style sheet."""
+    """Text button with an optional icon; `look` selects a rule of the style sheet."""
 
     def __init__(self, text: str, look: str, name: str = "", parent: QWidget | None = None) -> None:
         super().__init__(text, parent)
@@ -61,13 +61,13 @@ class TextButton(QPushButton):
         self.setIconSize(QSize(18, 18))
 
     def apply_palette(self, palette: Palette) -> None:
-        """Draw the icon, if any, in the theme's colour."""
+        """Recolour the icon, if any."""
         if self._name:
             self.setIcon(icons.icon(self._name, palette.secondary, 18))
 
 
 class RoundButton(QAbstractButton):
-    """The one filled button: a disc in the accent with an icon."""
+    """Round button filled with the accent colour: Send or Stop."""
 
     DIAMETER = 32
 
@@ -76,12 +76,12 @@ class RoundButton(QAbstractButton):
         self._palette = LIGHT
         self._name = "send"
         self._hovered = False
-        self.setFixedSize(self.DIAMETER + 6, self.DIAMETER + 6)  # room for the focus ring
+        self.setFixedSize(self.DIAMETER + 6, self.DIAMETER + 6)  # plus the focus ring
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def show_as(self, name: str, text: str) -> None:
-        """Become another button: icon, and the words for tooltip and screen reader."""
+        """Set the icon, and the text for the tooltip and the accessible name."""
         self._name = name
         self.setToolTip(text)
         self.setAccessibleName(text)
@@ -129,7 +129,7 @@ class RoundButton(QAbstractButton):
 
 
 class Bar(QWidget):
-    """A thin bar that shows a share, rounded, with no frame."""
+    """Thin rounded progress bar without a frame."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -138,7 +138,7 @@ class Bar(QWidget):
         self.setFixedHeight(4)
 
     def set_share(self, share: float) -> None:
-        """Fill this share, 0 to 1."""
+        """Set the filled share, clamped to 0..1."""
         share = min(max(share, 0.0), 1.0)
         if share != self._share:
             self._share = share
@@ -146,7 +146,7 @@ class Bar(QWidget):
 
     @property
     def share(self) -> float:
-        """The share that is filled."""
+        """The filled share, 0 to 1."""
         return self._share
 
     def apply_palette(self, palette: Palette) -> None:
@@ -179,7 +179,7 @@ class Bar(QWidget):
 
 
 class Column(QWidget):
-    """Centres one widget at the width of the reading column."""
+    """Centres one widget, at most as wide as the text column."""
 
     MARGIN = 24
 
@@ -193,7 +193,7 @@ class Column(QWidget):
 
 
 class ElidedLabel(QLabel):
-    """A line of plain text with an ellipsis where it does not fit."""
+    """Single-line plain-text label that is elided when too narrow."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class ElidedLabel(QLabel):
     ) -> None:
         super().__init__(parent)
         self._mode = mode
-        self._tip: str | None = None  # until `show_words` the tooltip is the owner's
+        self._tip: str | None = None  # None until `show_words`: the owner sets the tooltip
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(face)
         self.setProperty("tone", tone)
@@ -213,7 +213,7 @@ class ElidedLabel(QLabel):
         return QSize(0, super().minimumSizeHint().height())
 
     def show_words(self, text: str, tip: str = "") -> None:
-        """Show a text, or nothing; the tooltip has all of a text that is cut, and then `tip`."""
+        """Show a text, or hide the label; the tooltip is the full text if elided, then `tip`."""
         if (text, tip) != (self.text(), self._tip):
             self.setText(text)
             self._tip = tip
@@ -221,7 +221,7 @@ class ElidedLabel(QLabel):
         self.setVisible(bool(text))
 
     def natural_width(self) -> int:
-        """Pixels the whole line needs."""
+        """The width of the whole text, in pixels."""
         return self.fontMetrics().horizontalAdvance(self.text()) + 2
 
     def _fit_tip(self) -> None:
@@ -235,7 +235,7 @@ class ElidedLabel(QLabel):
 
     @property
     def shown(self) -> str:
-        """The text as far as there is room for it."""
+        """The elided text at the current width."""
         width = self.contentsRect().width()
         return self.fontMetrics().elidedText(self.text(), self._mode, width)
 
@@ -248,7 +248,7 @@ class ElidedLabel(QLabel):
 
 
 def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
-    """A line of plain text (never markup, whatever is in it) in one of the style sheet's tones."""
+    """A plain-text label (markup is shown as text) in one of the style sheet's tones."""
     result = QLabel(text)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(pixels))
@@ -258,7 +258,7 @@ def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
 
 
 def set_property(widget: QWidget, name: str, value: object) -> None:
-    """Set a property the style sheet looks at, and let it look."""
+    """Set a property used as a style sheet selector and, if it changed, restyle the widget."""
     if widget.property(name) != value:
         widget.setProperty(name, value)
         widget.style().unpolish(widget)
@@ -266,7 +266,7 @@ def set_property(widget: QWidget, name: str, value: object) -> None:
 
 
 def fade_in(widget: QWidget) -> None:
-    """Let a widget that was just shown appear softly, unless the system asks for no motion."""
+    """Fade in a widget that was just shown, unless the desktop disables animations."""
     duration = widget.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, widget)
     if duration <= 0:
         return

@@ -1,4 +1,4 @@
-"""Shown over the window while a model file is dragged onto it."""
+"""Overlay that is shown while a model file is dragged over the window."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CARD, READING, font
 
-_MARGIN = 32  # pixels beside the sentence
+_MARGIN = 32  # pixels left and right of the text
 
 
 class DropArea(QWidget):
-    """A sheet with a moss frame and one sentence; lets every event through."""
+    """Overlay with a frame and one line of text; transparent for mouse events."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -28,7 +28,7 @@ class DropArea(QWidget):
         self.hide()
 
     def show_for(self, path: Path) -> None:
-        """Cover the window and say what a drop would do."""
+        """Cover the parent and name the file that a drop would open."""
         self._name = path.name
         self.setGeometry(self._over.rect())
         self.show()
@@ -36,10 +36,10 @@ class DropArea(QWidget):
         self.update()
 
     def sentence(self) -> str:
-        """What a drop would do; the middle of a long name is left out."""
+        """The text of the overlay; a long file name is elided in the middle."""
         metrics, words = QFontMetrics(self._face), "Drop to open "
-        room = self.width() - 2 * _MARGIN - metrics.horizontalAdvance(words)
-        return words + metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, room)
+        available = self.width() - 2 * _MARGIN - metrics.horizontalAdvance(words)
+        return words + metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, available)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -66,7 +66,7 @@ class DropArea(QWidget):
 
 
 def model_in(data: QMimeData) -> Path | None:
-    """The model file among what is dragged, if there is one."""
+    """The first local GGUF path of the dragged URLs, or None."""
     for url in data.urls():
         path = Path(url.toLocalFile())
         if url.isLocalFile() and path.suffix.lower() == ".gguf":

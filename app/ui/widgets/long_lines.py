@@ -1,13 +1,13 @@
-"""Very long lines in text fields: folded while they are edited, whole again when they are read."""
+"""Folds very long lines in text fields, which Qt lays out too slowly."""
 
 from __future__ import annotations
 
-_LINE_LIMIT = 4000  # characters; Qt needs a minute to lay out one line of a million
-_FOLD = "\u2060\n"  # a line end that is not the text's own, told by the invisible mark before it
+_LINE_LIMIT = 4000  # characters; Qt takes a minute to lay out one line of a million
+_FOLD = "\u2060\n"  # an inserted line break, marked by a WORD JOINER in front of it
 
 
 def folded(text: str) -> str:
-    """The text with very long lines folded, at a space where there is one."""
+    """The text with very long lines folded, at a space if there is one."""
     if len(text) <= _LINE_LIMIT:
         return text
     lines: list[str] = []
@@ -24,5 +24,5 @@ def folded(text: str) -> str:
 
 
 def unfolded(text: str) -> str:
-    """The text as it was before `folded`."""
+    """The inverse of `folded`: removes the inserted line breaks."""
     return text.replace(_FOLD, "")

@@ -1,7 +1,7 @@
-"""A card over the window: opens at a place, closes with Esc or a click beside it.
+"""Popover: a modal card over the window that closes with Esc or a click outside.
 
-It is a child widget and not a window of its own, so it looks and behaves the same everywhere; its
-shadow is the only one in the app.
+It is a child widget rather than a top-level window, so that it looks and behaves the same on every
+platform.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from app.ui.widgets import accessibility
 from app.ui.widgets.controls import fade_in
 
 _SHADOW = 16  # pixels
-_EDGE = 8  # pixels that stay free at the window's edge
+_WINDOW_MARGIN = 8  # pixels: minimum distance from the window's edge
 
 
 class Popover(QWidget):
-    """Covers the window, and shows one card of `content` on it."""
+    """Transparent overlay that covers the window and shows `content` in a card."""
 
     closed = Signal()
 
     def __init__(self, window: QWidget, content: QWidget, width: int, name: str) -> None:
-        """`name` is what a screen reader calls the card."""
+        """`name` is the accessible name of the card."""
         super().__init__(window)
         accessibility.register_role(Popover, QAccessible.Role.Dialog)
         accessibility.register_role(type(content), QAccessible.Role.Pane)
@@ -42,29 +42,33 @@ class Popover(QWidget):
         self.hide()
 
     def open_below(self, anchor: QWidget) -> None:
-        """Show the card under the left end of `anchor`."""
+        """Show the card below the left edge of `anchor`."""
         below = anchor.mapTo(self._over, QPoint(0, anchor.height() + 6))
         self._open(below)
 
     def open_centred(self) -> None:
-        """Show the card in the middle of the window."""
+        """Show the card in the centre of the window."""
         size, window = self._card_size(), self._over.size()
         self._open(
             QPoint((window.width() - size.width()) // 2, (window.height() - size.height()) // 2)
         )
 
     def fit(self) -> None:
-        """Lay the card out again: its content or the window changed size."""
+        """Recompute the card's geometry after its content or the window changed size."""
         window = self._over.rect()
         self.setGeometry(window)
         size = self._card_size()
-        x = max(_EDGE, min(self._corner.x(), window.width() - size.width() - _EDGE))
-        y = max(_EDGE, min(self._corner.y(), window.height() - size.height() - _EDGE))
+        x = max(
+            _WINDOW_MARGIN, min(self._corner.x(), window.width() - size.width() - _WINDOW_MARGIN)
+        )
+        y = max(
+            _WINDOW_MARGIN, min(self._corner.y(), window.height() - size.height() - _WINDOW_MARGIN)
+        )
         self.content.setGeometry(x, y, size.width(), size.height())
         self.update()
 
     def close_card(self) -> None:
-        """Hide, and give the focus back."""
+        """Hide the card and restore the previous keyboard focus."""
         if self.isHidden():
             return
         self.hide()
@@ -87,7 +91,7 @@ class Popover(QWidget):
         width = self.content.maximumWidth()
         flows = self.content.hasHeightForWidth()
         height = self.content.heightForWidth(width) if flows else self.content.sizeHint().height()
-        return QSize(width, min(height, self._over.height() - 2 * _EDGE))
+        return QSize(width, min(height, self._over.height() - 2 * _WINDOW_MARGIN))
 
     def _open(self, corner: QPoint) -> None:
         self._corner = corner
@@ -106,10 +110,10 @@ class Popover(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.close_card()
-        event.accept()  # nothing typed here reaches the window below
+        event.accept()  # modal: keys do not reach the window below
 
     def focusNextPrevChild(self, next: bool) -> bool:
-        """Tab goes round inside the card; what lies under it is out of reach."""
+        """Cycle Tab through the card only: the widgets below it cannot take the focus."""
         tab = Qt.FocusPolicy.TabFocus
         stops = [
             widget
@@ -129,7 +133,7 @@ class Popover(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        for step in range(_SHADOW, 0, -1):  # the further out, the fewer of these overlap
+        for step in range(_SHADOW, 0, -1):  # overlapping layers: the shadow fades outwards
             painter.setBrush(QColor(0, 0, 0, 5 if palette.dark else 2))
             grown = card.adjusted(-step, -step + 4, step, step + 4)
             painter.drawRoundedRect(grown, RADIUS_CARD + step, RADIUS_CARD + step)

@@ -1,4 +1,4 @@
-"""A switch: on or off at once, by a click or the space bar; a check box to screen readers."""
+"""Toggle switch: a QCheckBox painted as a switch, with the accessible role of a check box."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT = 30.0, 18.0  # pixels of the track
 
 
 class Switch(QCheckBox):
-    """The knob is at the end of the line where it is on; the accessible name says what it switches."""
+    """Check box painted as a track with a knob, which is at the line's end when checked."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

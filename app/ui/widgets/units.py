@@ -1,4 +1,4 @@
-"""Numbers as the window writes them: speeds, times left, counts."""
+"""Number formatting for the window: progress, speed, remaining time, counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.system.byte_size import size
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:
-    """`1.2 of 2.5 GB`, or only what is there while the size is not known."""
+    """`1.2 of 2.5 GB`, or only the bytes so far if the size is unknown."""
     if size_bytes <= 0:
         return size(done_bytes)
     done, whole = size(done_bytes), size(size_bytes)
@@ -17,7 +17,7 @@ def progress(done_bytes: int, size_bytes: int) -> str:
 
 
 def speed(bytes_per_second: float) -> str:
-    """A download's speed: `14 MB/s`; nothing when nothing comes."""
+    """A download speed: `14 MB/s`; empty if it is 0."""
     if bytes_per_second <= 0:
         return ""
     if bytes_per_second < 10e6 and bytes_per_second >= 1e6:
@@ -26,7 +26,7 @@ def speed(bytes_per_second: float) -> str:
 
 
 def time_left(seconds: float | None) -> str:
-    """`3 min left`; rough on purpose, since a number that jumps says nothing."""
+    """`3 min left`; rounded coarsely, so that it does not change with every measurement."""
     if seconds is None or seconds < 0:
         return ""
     if seconds < 50:
@@ -46,7 +46,7 @@ def number(value: int) -> str:
 
 
 def parameters(count: int) -> str:
-    """How large a model is: `135M`, `8B`; nothing when not known."""
+    """A parameter count: `135M`, `8B`; empty if unknown."""
     if count <= 0:
         return ""
     if count >= 995e6:
