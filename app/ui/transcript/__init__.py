@@ -1,1 +1,1 @@
-"""The transcript: one scrolling view of all messages of a conversation."""
+"""The transcript: a scroll area that lays out and paints all messages of a conversation."""

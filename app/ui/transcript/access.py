@@ -1,7 +1,7 @@
-"""The transcript's accessibility tree: a list of messages, and in each its tools, links and code.
+"""Accessibility tree of the transcript: a list of messages with their links, code and tools.
 
-Qt asks for these interfaces one by one and keeps what it was given by its address, so there is one
-for each message and for each control of it until that message is gone.
+Qt requests these interfaces one by one and caches each by its address, so every message and every
+control keeps one interface until the message is removed.
 """
 
 # ruff: noqa: N803  (Qt names the arguments of the methods that are overridden)
@@ -43,7 +43,7 @@ _THOUGHTS = "thoughts"
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One thing inside a message that can be used, or a word among such things."""
+    """A button, link or static text inside a message."""
 
     key: str  # within its message
     role: QAccessible.Role
@@ -54,10 +54,10 @@ class Control:
     expanded: bool | None = None
 
 
-class Messages:
-    """The interfaces of the messages of a transcript, each from the first question to its end.
+class AccessibleMessages:
+    """Creates, caches and deletes the accessible interfaces of a transcript's messages.
 
-    `view` is only where they are on the screen; `editor()` is the open editor of a message.
+    `view` maps coordinates to the screen; `editor()` returns the open message editor or None.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Messages:
         self.editor = editor
         self._tools = tools
         self._open_link = open_link
-        self._made: dict[int, MessageAccess] = {}
+        self._interfaces: dict[int, AccessibleMessage] = {}
         self._known: set[int] = set()
-        self._focused = ""  # the control of the message that has the keyboard
+        self._focused = ""  # key of the focused control in the focused message; empty: none
         view.destroyed.connect(lambda: self._forget(set()))
 
     def controls(self, index: int) -> list[Control]:
         """The controls of a message in reading order: thoughts, links and code, tools.
 
-        Links and code are known once the message is laid out, which happens when there is time.
+        Links and code appear once the message is laid out, which may happen in idle time.
         """
         message, roles = self.layout.stack.views[index], QAccessible.Role
         controls: list[Control] = []
@@ -113,46 +113,46 @@ class Messages:
             controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
         return controls
 
-    def message(self, message_id: int) -> MessageAccess:
-        """The interface of a message."""
-        if message_id not in self._made:
-            self._made[message_id] = MessageAccess(self, message_id)
-        return self._made[message_id]
+    def message(self, message_id: int) -> AccessibleMessage:
+        """The cached interface of a message."""
+        if message_id not in self._interfaces:
+            self._interfaces[message_id] = AccessibleMessage(self, message_id)
+        return self._interfaces[message_id]
 
     def changed(self) -> None:
-        """Other messages are shown: drop the interfaces of those that are gone, tell of new ones."""
+        """Update to the shown messages: delete interfaces of removed ones, report new ones."""
         ids = [view.message.id for view in self.layout.stack.views]
         self._forget(set(ids))
         if QAccessible.isActive():
             for message_id in ids:
                 if message_id not in self._known:
-                    _tell(self.message(message_id), QAccessible.Event.ObjectCreated)
+                    _send_event(self.message(message_id), QAccessible.Event.ObjectCreated)
             self._known = set(ids)
 
     def focus(self, index: int, control: str = "") -> None:
-        """Tell that a message, or a control of it, has the keyboard now."""
+        """Report the keyboard focus of a message or of one of its controls."""
         self._focused = control
         if QAccessible.isActive():
             message = self.message(self.layout.stack.views[index].message.id)
             item = message.control_access(control) if control else message
-            _tell(item, QAccessible.Event.Focus)
+            _send_event(item, QAccessible.Event.Focus)
 
     def has_focus(self, index: int, control: str = "") -> bool:
-        """Whether a message itself, or a control of it, has the keyboard."""
+        """Whether a message or, if given, one of its controls has the keyboard focus."""
         return self.layout.focused == index and self._focused == control
 
     def _forget(self, kept: set[int]) -> None:
-        """Have Qt delete what it and Python know of messages that are gone."""
-        for message_id in [gone for gone in self._made if gone not in kept]:
-            message = self._made.pop(message_id)
+        """Delete the interfaces of all messages that are not in `kept`."""
+        for message_id in [known for known in self._interfaces if known not in kept]:
+            message = self._interfaces.pop(message_id)
             for item in (*message.controls.values(), message):
                 QAccessible.deleteAccessibleInterface(QAccessible.uniqueId(item))
 
 
-class _Item(QAccessibleInterface):
-    """What messages and their controls have in common: they are drawn, not widgets."""
+class _PaintedItem(QAccessibleInterface):
+    """Base of the interfaces of painted items, which are not QObjects."""
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: AccessibleMessages) -> None:
         super().__init__()
         self._messages = messages
         self._view = messages.view
@@ -162,7 +162,7 @@ class _Item(QAccessibleInterface):
         return None
 
     def setText(self, t: QAccessible.Text, text: str) -> None:
-        """Nothing in a conversation is written this way."""
+        """Do nothing: messages are read-only."""
 
     def state(self) -> QAccessible.State:
         state = QAccessible.State()
@@ -199,23 +199,23 @@ class _Item(QAccessibleInterface):
         return self._view.window().windowHandle()
 
     def _on_screen(self, index: int, area: QRectF) -> QRect:
-        """An area of a message in the coordinates of the screen."""
+        """A rectangle of a message in screen coordinates."""
         layout = self._layout
         inside = area.translated(layout.column_left(), layout.message_top(index)).toAlignedRect()
         return QRect(self._view.viewport().mapToGlobal(inside.topLeft()), inside.size())
 
 
-class MessageAccess(_Item):
-    """One message: its writer, its state and its text are its name."""
+class AccessibleMessage(_PaintedItem):
+    """Interface of a message; the accessible name is its author, its state and its text."""
 
-    def __init__(self, messages: Messages, message_id: int) -> None:
+    def __init__(self, messages: AccessibleMessages, message_id: int) -> None:
         super().__init__(messages)
         self.message_id = message_id
-        self.controls: dict[str, ControlAccess] = {}
+        self.controls: dict[str, AccessibleControl] = {}
 
     @property
     def index(self) -> int:
-        """Where the message stands; -1 when it is gone."""
+        """The index of the message; -1 after its removal."""
         if not isValid(self._view):
             return -1
         found = self._layout.stack.index_of(self.message_id)
@@ -254,44 +254,44 @@ class MessageAccess(_Item):
     def parent(self) -> QAccessibleInterface:
         return QAccessible.queryAccessibleInterface(self._view)
 
-    def _found(self) -> list[Control]:
+    def _controls(self) -> list[Control]:
         return self._messages.controls(self.index) if self.isValid() else []
 
     def control(self, key: str) -> Control | None:
-        """A control as it is now; None when the message has it no more."""
-        return next((found for found in self._found() if found.key == key), None)
+        """The current state of a control; None if the message no longer has it."""
+        return next((found for found in self._controls() if found.key == key), None)
 
-    def control_access(self, key: str) -> ControlAccess:
-        """The interface of a control."""
+    def control_access(self, key: str) -> AccessibleControl:
+        """The cached interface of a control."""
         if key not in self.controls:
-            self.controls[key] = ControlAccess(self._messages, self, key)
+            self.controls[key] = AccessibleControl(self._messages, self, key)
         return self.controls[key]
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        found = self._found()
+        found = self._controls()
         return self.control_access(found[index].key) if 0 <= index < len(found) else None
 
     def childCount(self) -> int:
-        return len(self._found())
+        return len(self._controls())
 
     def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
-        if not isinstance(arg__1, ControlAccess):
+        if not isinstance(arg__1, AccessibleControl):
             return -1
-        keys = [found.key for found in self._found()]
+        keys = [found.key for found in self._controls()]
         return keys.index(arg__1.key) if arg__1.key in keys else -1
 
 
-class ControlAccess(_Item):
-    """One control of a message."""
+class AccessibleControl(_PaintedItem):
+    """Interface of one control of a message."""
 
-    def __init__(self, messages: Messages, message: MessageAccess, key: str) -> None:
+    def __init__(self, messages: AccessibleMessages, message: AccessibleMessage, key: str) -> None:
         super().__init__(messages)
         self.key = key
         self._message = message
-        self._action = _Press(self)
+        self._action = _PressAction(self)
 
     def control(self) -> Control | None:
-        """The control as it is now."""
+        """The current state of the control; None if the message no longer has it."""
         return self._message.control(self.key)
 
     def isValid(self) -> bool:
@@ -337,10 +337,10 @@ class ControlAccess(_Item):
         return NO_INTERFACE
 
 
-class _Press(QAccessibleActionInterface):
-    """Using a control."""
+class _PressAction(QAccessibleActionInterface):
+    """Action interface of a control: press."""
 
-    def __init__(self, access: ControlAccess) -> None:
+    def __init__(self, access: AccessibleControl) -> None:
         super().__init__()
         self._access = access
 
@@ -350,14 +350,14 @@ class _Press(QAccessibleActionInterface):
     def doAction(self, actionName: str) -> None:
         found = self._access.control()
         if found and found.use and actionName == QAccessibleActionInterface.pressAction():
-            QTimer.singleShot(0, found.use)  # it may take the message away, and this with it
+            QTimer.singleShot(0, found.use)  # deferred: it may delete the message and this object
 
     def keyBindingsForAction(self, actionName: str) -> list[str]:
         return []
 
 
-class TranscriptAccess(_Item):
-    """The list of messages; below them the editor of a message while one is open."""
+class AccessibleTranscript(_PaintedItem):
+    """Interface of the transcript: a list of messages, then the open message editor if any."""
 
     def isValid(self) -> bool:
         return isValid(self._view)
@@ -400,11 +400,11 @@ class TranscriptAccess(_Item):
         return len(self._layout.stack) + (self._messages.editor() is not None)
 
     def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
-        if isinstance(arg__1, MessageAccess):
+        if isinstance(arg__1, AccessibleMessage):
             return arg__1.index
         editor = self._messages.editor()
         return len(self._layout.stack) if editor and arg__1.object() is editor else -1
 
 
-def _tell(item: QAccessibleInterface, event: QAccessible.Event) -> None:
+def _send_event(item: QAccessibleInterface, event: QAccessible.Event) -> None:
     QAccessible.updateAccessibility(QAccessibleEvent(item, event))

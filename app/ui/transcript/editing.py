@@ -1,6 +1,6 @@
-"""Editing an own message inside the transcript: puts the editor where the message stood.
+"""In-place editing of a user message: positions the editor widget over the message.
 
-The message makes room for the editor while it is open, and everything below moves with it.
+While it is open, the message takes the editor's height in the layout.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from app.ui.transcript.message_view import CARD_SHARE
 
 
 class Editing:
-    """At most one open editor.
+    """Opens, positions and closes the message editor; at most one is open.
 
-    `place()` gives the column's left edge and the scroll offset; `changed(index)` is called when a
-    message has another height, `closed()` when the person is done, and `submitted` then sends.
+    `place()` returns the column's left edge and the scroll offset. `changed(index)` is called when
+    a message's height changed, `closed()` when the user submits or cancels, and
+    `submitted(message, text)` after `closed()` on submit.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Editing:
         self._closed = closed
 
     def begin(self, index: int, style: ReadingStyle) -> None:
-        """Open the editor in the place of a message."""
+        """Open the editor over a message."""
         view = self._stack.views[index]
         view.build(self._stack.column)
         view.hidden_for_edit = True
@@ -50,13 +51,13 @@ class Editing:
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.resized.connect(self.fit)
-        self.editor.show()  # only a shown field breaks its lines
+        self.editor.show()  # a hidden text edit does not wrap its lines
         self.fit()
         self.editor.place_cursor()
         self.editor.setFocus()
 
     def end(self) -> None:
-        """Close the editor, if one is open; the message is as it was."""
+        """Close the editor, if one is open, and show the unchanged message again."""
         if self.editor is None:
             return
         editor, self.editor = self.editor, None
@@ -72,7 +73,7 @@ class Editing:
             self._changed(index)
 
     def fit(self) -> None:
-        """Give the editor the height its text needs, and the message as much."""
+        """Set the height of the editor, and of its message, to that of the text."""
         index = self._stack.index_of(self.message_id)
         if self.editor is None or index is None:
             return
@@ -88,7 +89,7 @@ class Editing:
         self.move()
 
     def move(self) -> None:
-        """Put the editor where its message is now."""
+        """Move the editor to the current position of its message."""
         index = self._stack.index_of(self.message_id)
         if self.editor is None or index is None:
             return

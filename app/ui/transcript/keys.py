@@ -1,7 +1,7 @@
-"""The transcript by keyboard: from message to message, and along the tools of one.
+"""Keyboard navigation of the transcript: between messages, and between the tools of one.
 
-Up and Down go between messages once one has the focus, Left and Right and Tab along its tools,
-Enter uses one. Tab leaves after the last tool, so that nobody is caught in a long conversation.
+With a focused message Up and Down move to its neighbours; Left, Right and Tab move between its
+tools; Enter activates one. Tab after the last tool leaves the transcript, however long it is.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.tools import Tools
 
-THOUGHTS = -1  # the place of the line that unfolds the thoughts, before the tools
+THOUGHTS = -1  # tool index of the line that folds the thoughts, before the tools
 
 
 class Keys(QObject):
-    """Which of the tools of the message that has the keyboard is the one in use."""
+    """Handles key presses and keeps the focused message and its focused tool."""
 
     copy_requested = Signal()
     select_all_requested = Signal()
-    moved = Signal(int, str)  # message and, unless it is the message itself, the control in it
+    moved = Signal(int, str)  # focused message, and key of its focused control or an empty text
 
     def __init__(self, layout: TranscriptLayout, tools: Tools) -> None:
         super().__init__(layout)
@@ -29,21 +29,21 @@ class Keys(QObject):
         self.tool = -2
 
     def forget(self) -> None:
-        """No message has the keyboard."""
+        """Clear the focused message."""
         self._layout.focused, self.tool = -1, -2
 
     def enter(self, *, backwards: bool) -> None:
-        """The view got the focus by the Tab key: go to the last message that is in sight."""
+        """Focus the last visible message, when Tab moved the focus into the view."""
         layout = self._layout
         if len(layout.stack):
             bottom = layout.offset() + layout.page() - 40
-            self._go(layout.stack.at(bottom))
+            self._focus_message(layout.stack.at(bottom))
             stops = self._stops()
             if backwards and stops:
                 self.tool = stops[-1]
 
     def step(self, *, forward: bool) -> bool:
-        """Go along the tools; False at the end, where the focus leaves the view."""
+        """Focus the next or previous tool; False if there is none, so the focus leaves the view."""
         if self._layout.focused < 0:
             return False
         stops = self._stops()
@@ -58,7 +58,7 @@ class Keys(QObject):
         return True
 
     def press(self, event: QKeyEvent) -> bool:
-        """Act on a key; False when it means nothing here."""
+        """Handle a key press; False if the key is not used here."""
         layout, key = self._layout, event.key()
         page = layout.page()
         if event.matches(QKeySequence.StandardKey.Copy):
@@ -88,7 +88,7 @@ class Keys(QObject):
         return True
 
     def _up_or_down(self, step: int) -> None:
-        """Go to the next message; without one, or inside a long one, scroll."""
+        """Focus the next message; scroll if none has the focus or the focused one is cut off."""
         layout = self._layout
         if self._layout.focused < 0:
             layout.scroll_to(layout.offset() + 72 * step)
@@ -99,9 +99,9 @@ class Keys(QObject):
         if hidden:
             layout.scroll_to(layout.offset() + 72 * step)
         elif 0 <= self._layout.focused + step < len(layout.stack):
-            self._go(self._layout.focused + step)
+            self._focus_message(self._layout.focused + step)
 
-    def _go(self, index: int) -> None:
+    def _focus_message(self, index: int) -> None:
         layout = self._layout
         layout.focused = index
         stops = self._stops()
@@ -116,7 +116,7 @@ class Keys(QObject):
         layout.changed.emit()
 
     def _stops(self) -> list[int]:
-        """The places the focus can take in the message."""
+        """The tool indices of the focused message that can take the focus."""
         tools, _ = self._tools.shown(self._layout.focused)
         stops = [n for n, tool in enumerate(tools) if tool.can_act]
         thoughts = self._layout.stack.views[self._layout.focused].has_thoughts

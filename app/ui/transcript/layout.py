@@ -1,7 +1,7 @@
-"""Transcript layout: where the messages of a conversation stand in the view, and which is in use.
+"""Transcript layout: maps messages to viewport coordinates, and holds hover, focus and selection.
 
-It knows no widget. Pointer, keyboard, tools and the accessibility tree ask it for places, and say
-through its signals what has to be drawn again; the transcript draws.
+It references no widget. Pointer, keyboard, tools and the accessibility tree share it for hit
+testing and emit its signals to request repaints, which the `Transcript` widget performs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from app.ui.transcript.selection import Selection, Spot
 
 
 class TranscriptLayout(QObject):
-    """Places in the coordinates of the viewport; a message is named by its index."""
+    """Layout state in viewport coordinates; messages are identified by their index."""
 
-    message_changed = Signal(int)  # it has to be drawn again
-    hover_changed = Signal(int)  # only what depends on where the mouse is
-    changed = Signal()  # everything that can be seen
+    message_changed = Signal(int)  # repaint this message
+    hover_changed = Signal(int)  # repaint the parts of this message that depend on the mouse
+    changed = Signal()  # repaint the viewport
 
     def __init__(
         self, style: ReadingStyle, stack: MessageStack, scroller: Scroller, parent: QObject
@@ -30,31 +30,31 @@ class TranscriptLayout(QObject):
         self.scroller = scroller
         self.selection = Selection()
         self.width = 0  # of the whole view, in which the column is centred
-        self.hovered = -1  # the message under the mouse
-        self.focused = -1  # the message that has the keyboard
+        self.hovered = -1  # the message under the mouse; -1: none
+        self.focused = -1  # the message with the keyboard focus; -1: none
 
     def column_left(self) -> int:
-        """Where the column begins."""
+        """The left edge of the text column."""
         return (self.width - round(self.stack.column)) // 2
 
     def offset(self) -> int:
-        """How far the conversation is scrolled."""
+        """The vertical scroll offset, in pixels."""
         return self.scroller.offset
 
     def page(self) -> int:
-        """How high the viewport is."""
+        """The height of the viewport, in pixels."""
         return self.scroller.page
 
     def message_top(self, index: int) -> float:
-        """Where a message begins."""
+        """The y coordinate of a message's top, in viewport coordinates."""
         return self.scroller.top_of(index)
 
     def local(self, index: int, point: QPointF) -> QPointF:
-        """A point relative to a message."""
+        """Map a viewport point to message coordinates."""
         return point - QPointF(self.column_left(), self.message_top(index))
 
     def spot_at(self, point: QPointF) -> Spot | None:
-        """The place in the text nearest to a point."""
+        """The text position nearest to a viewport point; None without messages."""
         index = self.stack.at(point.y() + self.offset())
         if index < 0:
             return None
@@ -67,17 +67,17 @@ class TranscriptLayout(QObject):
         return index, number, part.view.hit(inside.x() - part.x, inside.y() - part.y)
 
     def scroll_to(self, value: float) -> None:
-        """Scroll there on behalf of the reader."""
+        """Scroll to an offset, as if the user did."""
         self.scroller.scroll_to(value)
 
     def jump_to_end(self) -> None:
-        """Bring the end into sight and follow it."""
+        """Scroll to the end and follow streamed text."""
         self.scroller.follow = True
-        self.scroller.settle()
+        self.scroller.relayout()
         self.changed.emit()
 
     def toggle_thoughts(self, index: int) -> None:
-        """Fold or unfold what the model thought; the line that was used stays where it is."""
+        """Fold or unfold the thoughts of a message, with its top as the scroll anchor."""
         view = self.stack.views[index]
         top = self.message_top(index)
         self.selection.forget_from(index)
@@ -85,5 +85,5 @@ class TranscriptLayout(QObject):
             self.scroller.follow = False
         view.fold(not view.folded)
         self.stack.refresh(index)
-        self.scroller.settle(None if self.scroller.follow else (index, -1, top))
+        self.scroller.relayout(None if self.scroller.follow else (index, -1, top))
         self.changed.emit()

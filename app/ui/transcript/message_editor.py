@@ -1,7 +1,7 @@
-"""Editing an own message in its place: a text field with Cancel and Send.
+"""Message editor: a text field with Cancel and Send buttons.
 
-Enter sends, Shift+Enter begins a line, Esc cancels; while an input method composes, its keys are
-its own.
+Enter sends, Shift+Enter inserts a line break, Esc cancels; while an input method composes, all
+keys go to the input method.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUTTONS = 44  # pixels of height below the text
 
 
 class _Field(QPlainTextEdit):
-    """The text; tells Enter and Esc apart from text."""
+    """Text edit that reports Enter and Esc as signals."""
 
     submitted = Signal()
     cancelled = Signal()
@@ -48,11 +48,11 @@ class _Field(QPlainTextEdit):
 
 
 class MessageEditor(QFrame):
-    """The field in a card, with its two buttons."""
+    """Card with the text field and its two buttons."""
 
     submitted = Signal(str)
     cancelled = Signal()
-    resized = Signal()  # the text needs another height
+    resized = Signal()  # the text changed, and with it the needed height
 
     def __init__(self, text: str, style: ReadingStyle, parent: QWidget) -> None:
         super().__init__(parent)
@@ -68,7 +68,7 @@ class MessageEditor(QFrame):
         buttons.addWidget(self._cancel)
         buttons.addWidget(self._send)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(12, 8, 8, 8)  # the field has 4 pixels of its own
+        layout.setContentsMargins(12, 8, 8, 8)  # plus the field's document margin of 4 pixels
         layout.setSpacing(4)
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
@@ -81,14 +81,14 @@ class MessageEditor(QFrame):
         self._changed()
 
     def place_cursor(self) -> None:
-        """Put the cursor at the end, once the lines are broken."""
+        """Move the cursor to the end; call it after the text was laid out."""
         cursor = self._field.textCursor()
         cursor.movePosition(cursor.MoveOperation.End)
         self._field.setTextCursor(cursor)
         self._field.horizontalScrollBar().setValue(0)
 
     def apply_style(self, style: ReadingStyle) -> None:
-        """Look like the card it stands in for, with the ring of what is being written in."""
+        """Style the editor like a message card, with a focus ring."""
         palette = style.palette
         self._field.setFont(style.body)
         self.setStyleSheet(
@@ -100,7 +100,7 @@ class MessageEditor(QFrame):
             button.apply_palette(palette)
 
     def text(self) -> str:
-        """What is in the field."""
+        """The edited text."""
         return self._field.toPlainText()
 
     def wanted_height(self, width: int, most: int) -> int:
@@ -109,7 +109,9 @@ class MessageEditor(QFrame):
         layout = self.layout()
         if layout:
             layout.activate()
-        lines = max(int(self._field.document().size().height()), 1)  # plain text counts lines
+        lines = max(
+            int(self._field.document().size().height()), 1
+        )  # QPlainTextDocumentLayout: in lines
         height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
         bars = Qt.ScrollBarPolicy
         fits = height <= most

@@ -1,6 +1,6 @@
-"""Draws one message: card or paper, its blocks with their markers and bars, its tools.
+"""Paints one message: card, blocks with list markers and quote bars, and tools.
 
-All coordinates come from `MessageView`; this decides only what they look like.
+All coordinates come from `MessageView`; this module decides only on colours and shapes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from app.ui.transcript import message_tools
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import MessageView, Part
 
-DOT = 8.0  # pixels across the dot at the end of a streaming answer
+DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer
 _BAR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of a message is to be drawn, and in which state."""
+    """Transient paint state of a message: visible tools, selection, hover and focus."""
 
     tools: Sequence[Tool]
     areas: Sequence[QRectF]  # of the tools, relative to the message
     selection: Sequence[tuple[int, int, int]] = ()  # part, first and last position
     mouse: QPointF | None = None  # relative to the message
-    focused: int = -2  # the tool with the keyboard focus; -1: the thoughts; -2: none
-    done: str = ""  # the tool that was just used
+    focused: int = -2  # index of the focused tool; -1: the thoughts; -2: none
+    done: str = ""  # name of the tool that shows a tick because it was just used
 
 
 def paint(
@@ -44,7 +44,7 @@ def paint(
     clip: QRectF,
     shown: Shown,
 ) -> None:
-    """Draw the message with its upper left corner (of the column) at `at`."""
+    """Paint the message with the top-left corner of its column at `at`."""
     if view.own and not view.hidden_for_edit:
         painter.setPen(QPen(style.hairline, 2) if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)
@@ -95,7 +95,7 @@ def _paint_part(
 def _paint_path(
     painter: QPainter, view: MessageView, index: int, style: ReadingStyle, at: QPointF
 ) -> None:
-    """Draw the quote bars and the marker left of a part (or right of it)."""
+    """Paint the quote bars and the list marker at the leading edge of a part."""
     part = view.parts[index]
     above = view.parts[index - 1] if index else None
     top = part.y
@@ -116,7 +116,7 @@ def _paint_path(
 
 
 def _mirrored(part: Part, x: float) -> float:
-    """Where `x` from the side the text begins at is, from the left."""
+    """The x coordinate of a distance `x` from the leading edge; mirrored for right-to-left text."""
     if not part.view.right_to_left:
         return part.x + x - _inset_of(part)
     return part.x + part.width + _inset_of(part) - x
@@ -140,7 +140,7 @@ def _bar(
 def _paint_marker(
     painter: QPainter, style: ReadingStyle, at: QPointF, part: Part, x: float, marker: str
 ) -> None:
-    """Draw the marker of a list item; `x` is where its text begins."""
+    """Paint the marker of a list item whose text begins at `x`."""
     edge = _mirrored(part, x)
     middle = at.y() + part.y + style.line / 2
     to_right = part.view.right_to_left
@@ -180,7 +180,7 @@ def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: b
 def _paint_thought_line(
     painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF, shown: Shown
 ) -> None:
-    """Draw the one line that stands for the thoughts."""
+    """Paint the line that folds and unfolds the thoughts."""
     area = view.thought_area()
     hovered = shown.mouse is not None and area.contains(shown.mouse)
     color = style.ink if hovered or shown.focused == -1 else style.secondary
@@ -203,7 +203,7 @@ def _paint_thought_line(
 
 
 def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF) -> None:
-    """Draw the dot behind the last letter, or in front of what is being waited for."""
+    """Paint the streaming dot after the last character, or before the waiting note."""
     if view.thinking and view.folded:
         return
     point = view.end_point() + at

@@ -1,7 +1,7 @@
-"""The messages of a conversation, one under the other: where each begins, which can be seen.
+"""Vertical layout of a conversation's messages: their positions, and lazy message layout.
 
-Heights come from laid out messages where there are any and from guesses elsewhere, so that opening
-a long conversation costs one screen; the rest is laid out bit by bit when there is time.
+Messages outside the viewport have estimated heights, so that opening a long conversation lays out
+one screen only; the others are laid out in time slices when the event loop is idle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
 
 
 class MessageStack:
-    """Messages in order, each with its place."""
+    """The message views in order, with their vertical positions in content coordinates."""
 
     def __init__(self, style: ReadingStyle, highlight_later: Callable[[CodeView], None]) -> None:
         self.views: list[MessageView] = []
@@ -29,8 +29,8 @@ class MessageStack:
         self._highlight_later = highlight_later
         self._tops: list[float] = []
         self._index: dict[int, int] = {}
-        self._stale: int | None = None  # from this message on, places do not fit the heights yet
-        self._unbuilt = 0  # messages above this index may not be laid out for this column
+        self._stale_from: int | None = None  # positions from this message on are out of date
+        self._unbuilt = 0  # lower indices may not be laid out at this column width
 
     def __len__(self) -> int:
         return len(self.views)
@@ -38,7 +38,7 @@ class MessageStack:
     # --- content ----------------------------------------------------------------------------
 
     def set(self, messages: Sequence[Message]) -> int:
-        """Show these messages; views of the same message stay. Returns how many stayed in place."""
+        """Replace the messages, reusing views; returns the number of unchanged leading messages."""
         before = {view.message.id: view for view in self.views}
         kept = 0
         for view, message in zip(self.views, messages, strict=False):
@@ -58,14 +58,14 @@ class MessageStack:
         return view
 
     def append(self, message: Message) -> None:
-        """Put a message under the last one."""
+        """Append a message."""
         self.views.append(self._view(message, None))
         self._index[message.id] = len(self.views) - 1
         self._tops.append(self.height - FOOT)
         self.height += self.views[-1].height
 
     def remove(self, message_id: int) -> int | None:
-        """Take a message out; returns where it was."""
+        """Remove a message; returns its index, or None."""
         index = self._index.get(message_id)
         if index is not None:
             del self.views[index]
@@ -73,14 +73,14 @@ class MessageStack:
         return index
 
     def restyle(self, style: ReadingStyle) -> None:
-        """Begin again in another style, at the heights there are."""
+        """Rebuild all views in another style, with the old heights as estimates."""
         self._style = style
         views = self.views
         self.views = []
         for old in views:
             new = MessageView(old.message, style, self._highlight_later)
             new.height, new.folded, new.note = old.height, old.folded, old.note
-            new.take_times(old)
+            new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)
 
@@ -93,12 +93,12 @@ class MessageStack:
         """The index of a message, or None."""
         return self._index.get(message_id)
 
-    # --- places -----------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------
 
     def refresh(self, first: int) -> None:
-        """Find the places of the messages from `first` on again."""
-        first = first if self._stale is None else min(first, self._stale)
-        self._stale = None
+        """Recompute the positions of the messages from `first` on."""
+        first = first if self._stale_from is None else min(first, self._stale_from)
+        self._stale_from = None
         y = self._tops[first - 1] + self.views[first - 1].height if first else TOP
         del self._tops[first:]
         for view in self.views[first:]:
@@ -107,20 +107,20 @@ class MessageStack:
         self.height = y + FOOT
 
     def catch_up(self) -> None:
-        """Find the places again after `build_some`."""
-        if self._stale is not None:
-            self.refresh(self._stale)
+        """Recompute the positions left out of date by `build_some`."""
+        if self._stale_from is not None:
+            self.refresh(self._stale_from)
 
     def top(self, index: int) -> float:
-        """Where a message begins."""
+        """The y coordinate of a message's top, in content coordinates."""
         return self._tops[index]
 
     def at(self, y: float) -> int:
-        """The message nearest to a height; -1 when there are none."""
+        """The index of the message nearest to `y`; -1 without messages."""
         return min(max(bisect_right(self._tops, y) - 1, 0), len(self.views) - 1)
 
     def between(self, top: float, bottom: float) -> range:
-        """The messages that can be seen between two heights."""
+        """The indices of the messages between two y coordinates."""
         if not self.views:
             return range(0)
         return range(self.at(top), bisect_right(self._tops, bottom))
@@ -128,17 +128,17 @@ class MessageStack:
     # --- building ---------------------------------------------------------------------------
 
     def is_built(self, index: int) -> bool:
-        """Whether a message is laid out for the present column."""
+        """Whether a message is laid out for the current column width."""
         return self.views[index].built_for(self.column)
 
     def set_column(self, width: float) -> None:
-        """Lay out for another width from now on; heights stay until then."""
+        """Set the column width; old heights remain as estimates until the messages are laid out."""
         if width != self.column:
             self.column = width
             self._unbuilt = len(self.views)
 
     def build_between(self, top: float, bottom: float) -> bool:
-        """Lay out one message that can be seen and is not yet; whether there was one."""
+        """Lay out the first unbuilt message between two y coordinates; False if there is none."""
         for index in self.between(top, bottom):
             if not self.is_built(index):
                 self.views[index].build(self.column)
@@ -147,9 +147,9 @@ class MessageStack:
         return False
 
     def build_some(self, seconds: float) -> bool:
-        """Lay out messages, the last first, for about so long; whether any are left.
+        """Lay out messages for about `seconds`, last first; returns whether any are left.
 
-        Their places are found by `catch_up`: until then what is in sight stays where it is.
+        Positions are not updated until `catch_up`, so the visible messages do not move.
         """
         until = time.perf_counter() + seconds
         self._unbuilt = min(self._unbuilt, len(self.views))
@@ -157,5 +157,5 @@ class MessageStack:
             self._unbuilt -= 1
             if not self.is_built(self._unbuilt):
                 self.views[self._unbuilt].build(self.column)
-                self._stale = self._unbuilt
+                self._stale_from = self._unbuilt
         return self._unbuilt > 0

@@ -1,6 +1,6 @@
-"""The tools under a message: which it has, where they stand, how they are drawn.
+"""Tool row below a message: which tools it has, their layout and painting.
 
-Their row is part of every message's height, so they come and go without moving anything.
+The row is part of every message's height, so showing and hiding tools moves nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
 from engine import Role
 
-ROW = 32.0  # pixels of height the tools have
+ROW = 32.0  # pixels: height of the tool row
 _BOX = 28.0
 _ICON = 16
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
@@ -26,22 +26,22 @@ _WORDS = {MessageState.STOPPED: "Stopped", MessageState.INTERRUPTED: "Interrupte
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One thing that can be done with a message, or a word between such things."""
+    """One tool button of a message, or a static text between the buttons."""
 
     name: str  # leaf, copy, regenerate, leaf_off, edit, continue, previous, next, word
-    text: str  # tooltip and accessible name; of a word, the word
+    text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
-    lasting: bool = False  # shown without hover
+    lasting: bool = False  # visible without hover
 
     @property
     def can_act(self) -> bool:
-        """Whether a click does something."""
+        """Whether the tool can be activated."""
         return self.enabled and self.name != "word"
 
 
 def tools_for(message: Message, *, busy: bool) -> list[Tool]:
-    """The tools of a message in its present state; while an answer is made, none that change."""
+    """The tools of a message in its state; `busy` leaves out those that start a generation."""
     if message.state is MessageState.STREAMING:
         return []
     tools: list[Tool] = []
@@ -66,7 +66,7 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
 
 
 def adapters_in_words(marks: Sequence[AdapterMark]) -> str:
-    """Which adapters an answer was written with, and how strongly each was applied."""
+    """A sentence with the adapters and strengths that an answer was generated with."""
     if not marks:
         return ""
     *before, last = (f"{mark.name} at {mark.strength:.2f}" for mark in marks)
@@ -85,7 +85,7 @@ def _switch(message: Message) -> list[Tool]:
 def place(
     tools: Sequence[Tool], style: ReadingStyle, edge: float, top: float, *, from_right: bool
 ) -> list[QRectF]:
-    """Where each tool stands in a row that begins (or, from the right, ends) at `edge`."""
+    """The rectangles of the tools in a row that starts (`from_right`: ends) at `edge`."""
     metrics = QFontMetricsF(style.small)
     widths: list[float] = []
     for tool in tools:
@@ -95,7 +95,7 @@ def place(
             widths.append(_BOX + metrics.horizontalAdvance(tool.label) + 6)
         else:
             widths.append(_BOX)
-    inset = (_BOX - _ICON) / 2  # the drawing of the outermost icon is in line with the text
+    inset = (_BOX - _ICON) / 2  # aligns the outermost icon's drawing with the text
     x = edge + inset - sum(widths) if from_right else edge - inset
     if tools and tools[0].name == "word" and not from_right:
         x = edge - 4
@@ -116,7 +116,7 @@ def paint(
     focused: bool = False,
     done: bool = False,
 ) -> None:
-    """Draw one tool; `done` shows a tick for a moment after a copy."""
+    """Paint one tool; `done` shows a tick instead of its icon."""
     if hovered and tool.can_act:
         painter.setPen(style.ink if style.high_contrast else Qt.PenStyle.NoPen)
         painter.setBrush(style.card)

@@ -1,7 +1,7 @@
-"""One message as it is laid out: its blocks, what stands around them, and its row of tools.
+"""Layout of one message: parsed blocks, card, thoughts, error text and tool row.
 
-A message is read and laid out only when it is about to be seen or there is time to spare; until
-then its height is a guess. While it streams, only what changed is laid out again.
+A message is parsed and laid out only before it becomes visible or in idle time; until then it has
+an estimated height. While it streams, only the changed blocks are laid out again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from app.ui.blocks.text import Flow
 from app.ui.transcript.message_tools import ROW
 from engine import Role
 
-CARD_SHARE = 0.85  # of the column, the widest an own message gets
-CARD_ACROSS, CARD_DOWN = 16.0, 11.0  # pixels inside the card of an own message
+CARD_SHARE = 0.85  # maximum width of a user message's card, as a share of the column
+CARD_PADDING_X, CARD_PADDING_Y = 16.0, 11.0  # pixels: horizontal and vertical padding of that card
 THOUGHT_LINE = 28.0
 _BELOW_THOUGHTS = 8.0
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
@@ -33,7 +33,7 @@ _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to 
 
 @dataclass(slots=True)
 class Part:
-    """A block in its place; coordinates are relative to the message."""
+    """A block view with its position; coordinates are relative to the message."""
 
     view: BlockView
     path: tuple[Level, ...]
@@ -44,7 +44,7 @@ class Part:
 
 
 class MessageView:
-    """One message, laid out for a column."""
+    """Layout of one message for a column width; coordinates are relative to its top-left corner."""
 
     def __init__(
         self, message: Message, style: ReadingStyle, highlight_later: Callable[[CodeView], None]
@@ -60,7 +60,7 @@ class MessageView:
         self.edit_height = 0.0
         self.error: Flow | None = None
         self.tools_top = 0.0
-        self.changed_from = 0.0  # where drawing changed with the last feed
+        self.changed_from = 0.0  # y from which the last update needs a repaint
         self._style = style
         self._highlight_later = highlight_later
         self._column = 0.0
@@ -71,8 +71,8 @@ class MessageView:
         self._thinking_since = 0.0
         self._thought_seconds = 0.0
 
-    def take_times(self, other: MessageView) -> None:
-        """Take over what another view of the message knows of the time it took to think."""
+    def copy_thinking_times(self, other: MessageView) -> None:
+        """Copy the measured thinking time from another view of the same message."""
         self._thinking_since = other._thinking_since
         self._thought_seconds = other._thought_seconds
 
@@ -80,26 +80,26 @@ class MessageView:
 
     @property
     def own(self) -> bool:
-        """Whether the person wrote it."""
+        """Whether it is a user message."""
         return self.message.role is Role.USER
 
     @property
     def streaming(self) -> bool:
-        """Whether more text is on its way."""
+        """Whether the answer is still being generated."""
         return self.message.state is MessageState.STREAMING
 
     @property
     def thinking(self) -> bool:
-        """Whether the model is still thinking."""
+        """Whether the answer being generated is still in its thoughts."""
         return self._reply is not None and self._reply.thinking and self.streaming
 
     @property
     def has_thoughts(self) -> bool:
-        """Whether there is a line that unfolds the thoughts."""
+        """Whether the answer has thoughts, and so a line that folds them."""
         return self._reply is not None and self._reply.has_thoughts
 
     def thought_words(self) -> str:
-        """The words of the line that unfolds the thoughts."""
+        """The text of the line that folds the thoughts."""
         if self.thinking:
             return "Thinking…"
         seconds = self._thought_seconds
@@ -110,7 +110,7 @@ class MessageView:
         return f"Thought for {int(seconds // 60)} min {round(seconds % 60)} s"
 
     def source(self, first: int, last: int) -> str:
-        """The markdown of the parts from `first` to `last`, as it was written."""
+        """The Markdown source of the parts from `first` to `last`."""
         pieces: list[str] = []
         for thought in (True, False):
             inside = [p for p in self.parts[first : last + 1] if p.thought is thought]
@@ -129,11 +129,11 @@ class MessageView:
     # --- building ---------------------------------------------------------------------------
 
     def built_for(self, column: float) -> bool:
-        """Whether it is laid out for a column of this width."""
+        """Whether it is laid out for this column width."""
         return self.built and self._column == column
 
     def build(self, column: float) -> None:
-        """Read and lay out the message, if that is not done yet for this column."""
+        """Parse and lay out the message, if not done yet for this column width."""
         if not self.built:
             self._read()
         if not self.built or column != self._column:
@@ -156,7 +156,7 @@ class MessageView:
         self._sync(0)
 
     def append(self, text: str) -> None:
-        """Take more of a streaming answer; costs what the unfinished tail costs."""
+        """Append streamed text; the cost depends on the unfinished tail only."""
         self.message = replace(self.message, text=self.message.text + text)
         if self.built:
             self._feed(text, last=False)
@@ -177,7 +177,7 @@ class MessageView:
             self._place(0)
 
     def _sync(self, kept: int) -> None:
-        """Bring the parts in line with the blocks, the first `kept` of which are as they were."""
+        """Update the parts to match the blocks, of which the first `kept` are unchanged."""
         wanted: list[tuple[Block, bool]] = []
         if self._reply and self.has_thoughts and not self.folded:
             wanted = [(block, True) for block in self._reply.thoughts.blocks]
@@ -189,7 +189,11 @@ class MessageView:
             if part and part.view.block is block:
                 continue
             changed = min(changed, index)
-            if part is None or part.thought is not thought or not self._takes_over(part, block):
+            if (
+                part is None
+                or part.thought is not thought
+                or not self._updated_in_place(part, block)
+            ):
                 if part:
                     self.changed_from = min(self.changed_from, part.y - 30)
                 part = Part(self._make(block), block.place.path, thought)
@@ -200,7 +204,7 @@ class MessageView:
         if self.built and (changed < count or len(self._ys) != count):
             self._place(changed)
 
-    def _takes_over(self, part: Part, block: Block) -> bool:
+    def _updated_in_place(self, part: Part, block: Block) -> bool:
         if block.place.path != part.path or not part.view.update(block):
             return False
         if isinstance(part.view, CodeView | TableView):
@@ -227,12 +231,12 @@ class MessageView:
         self.layout()
 
     def update(self, message: Message) -> None:
-        """Take over a later state of the message."""
+        """Update to a later state of the message, incrementally if only text was appended."""
         before, self.message = self.message, message
         if not self.built:
             return
-        goes_on = message.text.startswith(before.text)
-        if self._reply and goes_on and before.state is MessageState.STREAMING:
+        appended = message.text.startswith(before.text)
+        if self._reply and appended and before.state is MessageState.STREAMING:
             self._feed(message.text[len(before.text) :], last=not self.streaming)
         elif message.text != before.text or self.streaming:
             self.parts.clear()
@@ -243,18 +247,18 @@ class MessageView:
     # --- layout -----------------------------------------------------------------------------
 
     def guess(self, column: float) -> float:
-        """About how high it will be."""
+        """The estimated height, from the length of the text."""
         text = self.message.text
         width = column * (CARD_SHARE if self.own else 1.0)
         lines = len(text) * 7.4 / max(width, 100.0) + text.count("\n") * 0.6 + 1
         return round(lines * self._style.line + ROW + _AFTER[self.message.role])
 
     def layout(self) -> None:
-        """Lay out everything for the column."""
+        """Lay out all parts for the column."""
         self._place(0)
 
     def _place(self, first: int) -> None:
-        """Lay out the parts from `first` on, then what stands below them."""
+        """Lay out the parts from `first` on, then the error text and the tool row."""
         if self.own:
             self._place_card()
         else:
@@ -273,7 +277,7 @@ class MessageView:
         self.height = self.tools_top + ROW + _AFTER[self.message.role]
 
     def bottom(self) -> float:
-        """Where the text (or what stands in its place) ends."""
+        """The y coordinate of the end of the text, the editor or the waiting note."""
         if self.hidden_for_edit:
             return self.edit_height
         if self.own:
@@ -286,21 +290,21 @@ class MessageView:
         return top + (self._style.line if waiting else 0.0)
 
     def _place_card(self) -> None:
-        room = round(self._column * CARD_SHARE) - 2 * CARD_ACROSS
-        height = self._stack(0, CARD_DOWN, 0.0, room)
+        available = round(self._column * CARD_SHARE) - 2 * CARD_PADDING_X
+        height = self._stack(0, CARD_PADDING_Y, 0.0, available)
         wide = any(isinstance(part.view, CodeView) for part in self.parts)
         natural = max((part.view.natural_width for part in self.parts), default=0.0)
-        width = room if wide else min(room, max(natural + 1, 12.0))
-        left = self._column - width - CARD_ACROSS
-        if width < room and any(part.view.right_to_left for part in self.parts):
-            self._stack(0, CARD_DOWN, 0.0, width)
+        width = available if wide else min(available, max(natural + 1, 12.0))
+        left = self._column - width - CARD_PADDING_X
+        if width < available and any(part.view.right_to_left for part in self.parts):
+            self._stack(0, CARD_PADDING_Y, 0.0, width)
         for part in self.parts:
             part.x += left
-        full = width + 2 * CARD_ACROSS
-        self.card = QRectF(self._column - full, 0.0, full, height + CARD_DOWN)
+        full = width + 2 * CARD_PADDING_X
+        self.card = QRectF(self._column - full, 0.0, full, height + CARD_PADDING_Y)
 
     def _stack(self, first: int, top: float, left: float, width: float) -> float:
-        """Put the parts from `first` on under each other; returns where they end."""
+        """Lay out the parts from `first` on from top to bottom; returns the y of their end."""
         y = top
         if first:
             before = self.parts[first - 1]
@@ -318,32 +322,32 @@ class MessageView:
             y += part.view.layout(part.width)
         return y
 
-    # --- finding ----------------------------------------------------------------------------
+    # --- hit testing ------------------------------------------------------------------------
 
     def part_at(self, y: float) -> int:
-        """The part nearest to a height; -1 when there is none."""
+        """The index of the part nearest to `y`; -1 without parts."""
         return min(max(bisect_right(self._ys, y) - 1, 0), len(self.parts) - 1)
 
     def parts_between(self, top: float, bottom: float) -> Sequence[int]:
-        """The parts that can be seen between two heights."""
+        """The indices of the parts between two y coordinates."""
         if not self.parts:
             return ()
         first = self.part_at(top)
         return range(first, bisect_right(self._ys, bottom))
 
     def hover_bands(self) -> list[tuple[float, float]]:
-        """The heights between which drawing depends on where the mouse is."""
+        """The y ranges whose painting depends on the mouse position."""
         bands = [
             (part.y, part.y + CODE_HEADER) for part in self.parts if isinstance(part.view, CodeView)
         ]
         return [(0.0, THOUGHT_LINE), *bands] if self.has_thoughts else bands
 
     def thought_area(self) -> QRectF:
-        """Where the line that unfolds the thoughts is."""
+        """The rectangle of the line that folds the thoughts."""
         return QRectF(-8.0, 0.0, 220.0, THOUGHT_LINE) if self.has_thoughts else QRectF()
 
     def end_point(self) -> QPointF:
-        """Where the dot of a streaming answer stands, relative to the message."""
+        """The position of the streaming dot, relative to the message."""
         if self.parts and not self.parts[-1].thought:
             part = self.parts[-1]
             return part.view.end_point() + QPointF(part.x, part.y)
@@ -355,12 +359,12 @@ class MessageView:
 
 
 def indent(path: tuple[Level, ...]) -> float:
-    """How far a block with these containers stands in."""
+    """The indentation of a block inside these containers, in pixels."""
     return float(sum(QUOTE_INDENT if level.quote else INDENT for level in path[:DEEPEST_INDENT]))
 
 
 def _gap(before: Part, part: Part) -> float:
-    """The space between two parts."""
+    """The vertical space between two parts, in pixels."""
     one, two = before.view.block, part.view.block
     place: Place = two.place
     if before.thought is not part.thought:

@@ -1,6 +1,6 @@
-"""The transcript by mouse: what is under it, what a click does, selecting by dragging.
+"""Mouse input of the transcript: hit testing, hover, clicks and drag selection.
 
-One object, because hover, click and drag decide by the same question: what is at this point.
+Hover, click and drag share one hit test, `Pointer.target`.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from app.ui.transcript.tools import Tools
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is at a point."""
+    """Result of a hit test: the message and the control, link or text at a point."""
 
     message: int = -1
     tool: Tool | None = None
     thoughts: bool = False
     code_copy: CodeView | None = None
     bar: CodeView | TableView | None = None  # whose scroll bar
-    bar_left: float = 0.0  # where what it scrolls begins in the viewport
+    bar_left: float = 0.0  # left edge of that block, in viewport coordinates
     link: str = ""
     text: bool = False
 
     @property
     def button(self) -> object:
-        """What a click uses, or None."""
+        """An identifier of the button at the point, or None."""
         if self.tool:
             return (self.message, self.tool.name)
         return self.code_copy or (self.message if self.thoughts else None)
 
 
 class Pointer(QObject):
-    """What the mouse is over and what it holds."""
+    """Handles mouse events: hover, pressed target, click count and selection drag."""
 
     link_activated = Signal(str)  # address
     shape_changed = Signal(Qt.CursorShape)
@@ -51,23 +51,23 @@ class Pointer(QObject):
         self._layout = layout
         self._tools = tools
         self._shape = Qt.CursorShape.ArrowCursor
-        self.point: QPointF | None = None  # in the viewport
+        self.point: QPointF | None = None  # last mouse position, viewport coordinates
         self._pressed = Target()
         self._selecting = False
         self._unit = 1  # 1: characters, 2: words, 3: lines
-        self._origin: tuple[Spot, Spot] | None = None  # the word or line the drag began with
+        self._origin: tuple[Spot, Spot] | None = None  # the word or line where the drag began
         self._clicks_at = QPointF()
         self._clicks = 0
         self._click_timer = QTimer(self)
         self._click_timer.setSingleShot(True)
-        self._pull = QTimer(self)
-        self._pull.setInterval(30)
-        self._pull.timeout.connect(self._pull_on)
+        self._autoscroll = QTimer(self)
+        self._autoscroll.setInterval(30)
+        self._autoscroll.timeout.connect(self._autoscroll_step)
 
     # --- hover ------------------------------------------------------------------------------
 
     def target(self, point: QPointF) -> Target:
-        """What is at a point of the viewport."""
+        """Hit test at a viewport point."""
         layout = self._layout
         y = point.y() + layout.offset()
         index = layout.stack.at(y)
@@ -98,7 +98,7 @@ class Pointer(QObject):
         return Target(index, link=block.link_at(x, y), text=block.over_text(x, y))
 
     def moved(self, point: QPointF | None) -> None:
-        """The mouse is somewhere else; None: outside."""
+        """Update hover and cursor shape for a mouse position; None: it left the viewport."""
         layout, before = self._layout, self._layout.hovered
         old = self.point
         self.point = point
@@ -117,12 +117,12 @@ class Pointer(QObject):
             self.shape_changed.emit(shape)
 
     def scrolled(self) -> None:
-        """Other text came under the mouse."""
+        """Update hover after scrolling moved other content under the mouse."""
         if self.point is not None and not self._selecting:
             self.moved(self.point)
 
     def tip(self, point: QPointF) -> str:
-        """What a tooltip at a point says."""
+        """The tooltip at a point: a tool's text or a link's address; empty for none."""
         target = self.target(point)
         if target.tool:
             return target.tool.text
@@ -131,7 +131,7 @@ class Pointer(QObject):
     # --- press, drag, release ---------------------------------------------------------------
 
     def press(self, event: QMouseEvent) -> None:
-        """A button went down."""
+        """Handle a press of the left button: start dragging a scroll bar or selecting."""
         point = event.position()
         self._pressed = self.target(point)
         if self._pressed.bar:
@@ -160,29 +160,29 @@ class Pointer(QObject):
         self._click_timer.start(QApplication.doubleClickInterval())
 
     def drag(self, point: QPointF) -> None:
-        """The mouse moves with the button down."""
+        """Handle a mouse move with the left button down."""
         self.point = point
         if self._pressed.bar:
             self._drag_bar(point)
         elif self._selecting:
             if (point - self._clicks_at).manhattanLength() >= 6:
-                self._click_timer.stop()  # a drag is no part of a double click
+                self._click_timer.stop()  # a drag does not count towards a double click
             spot = self._layout.spot_at(point)
             if spot is not None:
                 self._select_to(spot)
             outside = not 0 <= point.y() <= self._layout.page()
-            if outside and not self._pull.isActive():
-                self._pull.start()
+            if outside and not self._autoscroll.isActive():
+                self._autoscroll.start()
             elif not outside:
-                self._pull.stop()
+                self._autoscroll.stop()
             self._reveal(point)
 
     def release(self, point: QPointF) -> None:
-        """The button went up: use what it went down on."""
+        """Handle a release: activate the button or link if it was pressed there too."""
         layout, pressed, target = self._layout, self._pressed, self.target(point)
         was_selecting, self._selecting = self._selecting, False
         self._pressed = Target()
-        self._pull.stop()
+        self._autoscroll.stop()
         if pressed.button is not None and pressed.button == target.button:
             if pressed.tool:
                 self._tools.use(pressed.message, pressed.tool)
@@ -215,8 +215,8 @@ class Pointer(QObject):
             if past and horizontal_scroll.move_to(horizontal_scroll.offset + past / 2):
                 self._layout.message_changed.emit(spot[0])
 
-    def _pull_on(self) -> None:
-        """Scroll on while the mouse is held outside."""
+    def _autoscroll_step(self) -> None:
+        """Autoscroll while a selection is dragged above or below the viewport."""
         if self.point is None or not self._selecting:
             return
         height = self._layout.page()
@@ -229,7 +229,7 @@ class Pointer(QObject):
     # --- selecting --------------------------------------------------------------------------
 
     def _around(self, spot: Spot) -> tuple[Spot, Spot]:
-        """The word or the line at a place, by what is being selected."""
+        """The character, word or line at a text position, by the selection unit."""
         message = self._layout.stack.views[spot[0]]
         if self._unit == 1 or spot[1] >= len(message.parts):
             return spot, spot

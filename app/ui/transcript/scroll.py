@@ -1,7 +1,7 @@
-"""Where in the conversation the view is, and that it stays there.
+"""Scroll position of the transcript: follows streamed text at the end, else keeps a scroll anchor.
 
-At the end it follows new text; anywhere else the block the reader looks at keeps its place while
-messages above and below it are laid out, grow or change their width.
+The anchor is the first visible block; it stays in place while messages around it are laid out,
+grow or are rewrapped at another width.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from PySide6.QtWidgets import QScrollBar, QWidget
 
 from app.ui.transcript.message_stack import MessageStack
 
-FOLLOW = 12  # pixels from the end within which new text is followed
-FAR = 100  # pixels from the end from which on the way back is offered
+FOLLOW = 12  # pixels: closer to the end the view follows new text
+FAR = 100  # pixels: farther from the end the jump button is shown
 
-Anchor = tuple[int, int, float]  # message, part (-1: all of it), where that begins in the viewport
+Anchor = tuple[int, int, float]  # message, part (-1: the message), y of its top in the viewport
 
 
 class Scroller:
-    """Keeps the scroll bar of a stack of messages right.
+    """Updates the range and value of the scroll bar from the layout of the messages.
 
-    `moved(dy, everything)` is called when the view has to be drawn elsewhere, `end_seen(bool)` when
-    the end comes into sight or goes out of it.
+    `moved(dy, everything)` is called to scroll the painted viewport by `dy` or repaint all of it,
+    `end_seen(bool)` when the end becomes visible or invisible.
     """
 
     def __init__(
@@ -35,34 +35,34 @@ class Scroller:
     ) -> None:
         self.follow = True
         self.at_end = True
-        self.settling = False
+        self.in_layout = False
         self._bar = bar
         self._viewport = viewport
         self._stack = stack
         self._moved = moved
         self._end_seen = end_seen
-        self._held: Anchor | None = None
+        self._last_anchor: Anchor | None = None
 
     @property
     def offset(self) -> int:
-        """How far the conversation is scrolled."""
+        """The vertical scroll offset, in pixels."""
         return self._bar.value()
 
     @property
     def page(self) -> int:
-        """How high the viewport is."""
+        """The height of the viewport, in pixels."""
         return self._viewport.height()
 
     def top_of(self, index: int) -> float:
-        """Where a message begins in the viewport."""
+        """The y coordinate of a message's top, in viewport coordinates."""
         return self._stack.top(index) - self._bar.value()
 
     def scroll_to(self, value: float) -> None:
-        """Scroll there for the reader."""
+        """Scroll to an offset, as if the user did."""
         self._bar.setValue(round(value))
 
     def anchor(self) -> Anchor | None:
-        """What the reader looks at: the first block in sight of a message that is laid out."""
+        """The scroll anchor: the first visible block of a message that is laid out."""
         value = self._bar.value()
         if value == 0 and len(self._stack):
             return 0, -1, self.top_of(0)
@@ -77,21 +77,21 @@ class Scroller:
         return (visible[0], -1, self.top_of(visible[0])) if visible else None
 
     def scrolled(self, dy: int) -> None:
-        """The reader moved the bar: lay out what came into sight, and follow only from the end."""
-        if self.settling:
+        """Handle a user's scroll: lay out newly visible messages; follow only at the end."""
+        if self.in_layout:
             return
         self.follow = self._bar.value() >= self._bar.maximum() - FOLLOW
         self._moved(dy, False)
-        self._held = self.anchor()
-        self.settle()
+        self._last_anchor = self.anchor()
+        self.relayout()
 
-    def settle(self, anchor: Anchor | None = None) -> bool:
-        """Lay out what can be seen, without moving it; True when something was laid out."""
+    def relayout(self, anchor: Anchor | None = None) -> bool:
+        """Lay out the visible messages and keep the anchor in place; True if any was laid out."""
         bar, page = self._bar, self._viewport.height()
-        held, built = self._held, False
-        anchor = anchor or held
+        last_anchor, built = self._last_anchor, False
+        anchor = anchor or last_anchor
         self._stack.catch_up()
-        self.settling = True
+        self.in_layout = True
         try:
             while True:
                 bar.setPageStep(page)
@@ -104,13 +104,13 @@ class Scroller:
                     break
                 built = True
         finally:
-            self.settling = False
-        if held is None:
+            self.in_layout = False
+        if last_anchor is None:
             self._moved(0, True)
-        else:  # what counts is where things are on the screen, not the value of the bar
-            self._moved(round(self._value_for(held)) - bar.value(), built)
-        self._held = self.anchor()
-        self._tell_end()
+        else:  # compare screen positions: layout above the anchor changes the bar's value too
+            self._moved(round(self._value_for(last_anchor)) - bar.value(), built)
+        self._last_anchor = self.anchor()
+        self._emit_end_seen()
         return built
 
     def _value_for(self, anchor: Anchor) -> float:
@@ -121,7 +121,7 @@ class Scroller:
         inside = view.parts[part].y if view.built and 0 <= part < len(view.parts) else 0.0
         return self._stack.top(index) + inside - y
 
-    def _tell_end(self) -> None:
+    def _emit_end_seen(self) -> None:
         at_end = self.follow or self._bar.value() >= self._bar.maximum() - FAR
         if at_end != self.at_end:
             self.at_end = at_end

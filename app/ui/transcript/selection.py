@@ -1,7 +1,7 @@
-"""What is selected in the transcript, across blocks and messages, and how it is copied.
+"""Text selection across blocks and messages, and its Markdown, plain-text and HTML copies.
 
-A place is (message, part, position). Copies are Markdown where whole blocks are selected and plain
-text where a part of one is, with HTML beside it for programs that take it.
+Wholly selected blocks are copied as Markdown source, partly selected ones as plain text; the
+clipboard also gets HTML.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Spot = tuple[int, int, int]  # message, part, position
 
 
 class Selection:
-    """From an anchor to a focus; empty when they are the same."""
+    """A selection from an anchor to a focus; empty if they are equal."""
 
     def __init__(self) -> None:
         self.anchor: Spot | None = None
@@ -28,7 +28,7 @@ class Selection:
         self.anchor = self.focus = None
 
     def set(self, anchor: Spot, focus: Spot) -> None:
-        """Select from one place to another."""
+        """Select from one text position to another."""
         self.anchor, self.focus = anchor, focus
 
     @property
@@ -37,7 +37,7 @@ class Selection:
         return self.anchor is None or self.anchor == self.focus
 
     def span(self) -> tuple[Spot, Spot]:
-        """The first and the last place; only when not empty."""
+        """The selection's start and end in text order; must not be empty."""
         assert self.anchor is not None
         assert self.focus is not None
         return min(self.anchor, self.focus), max(self.anchor, self.focus)
@@ -60,7 +60,7 @@ class Selection:
         return result
 
     def forget_from(self, index: int) -> None:
-        """Clear the selection when it reaches a message from `index` on."""
+        """Clear the selection if it extends to message `index` or beyond."""
         if self.anchor and self.focus and max(self.anchor, self.focus)[0] >= index:
             self.clear()
 
@@ -76,7 +76,7 @@ class Selection:
         return "\n".join(html for _, html in self._pieces(views))
 
     def _pieces(self, views: Sequence[MessageView]) -> list[tuple[str, str]]:
-        """Text and HTML of each message's share."""
+        """The text and HTML of each run of selected blocks."""
         if self.empty:
             return []
         start, end = self.span()
@@ -88,7 +88,7 @@ class Selection:
 
 
 def _copied(view: MessageView, selected: list[tuple[int, int, int]]) -> list[tuple[str, str]]:
-    """Runs of whole blocks as their source, parts of blocks as they are read."""
+    """Text and HTML of selected blocks: source for runs of whole blocks, else plain text."""
     pieces: list[tuple[str, str]] = []
     whole: list[int] = []
 

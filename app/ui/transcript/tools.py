@@ -1,6 +1,6 @@
-"""The tools of the transcript's messages: which show, where, and what each does.
+"""Message tools of the transcript: which are visible, their positions and their actions.
 
-`message_tools` says which a message has and draws them; using one copies, or asks by a signal.
+`message_tools` defines and paints the tools; activating one copies text or emits a signal.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from app.ui.transcript import message_tools
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
 
-DONE = 1400  # milliseconds a tool shows that it worked
+DONE = 1400  # milliseconds for which a used tool shows a tick
 
 
 class Tools(QObject):
-    """The tools of all messages."""
+    """Activates message tools, and keeps which one shows a tick."""
 
     regenerate_requested = Signal(int)  # message
     edit_requested = Signal(int)  # message
     continue_requested = Signal(int)  # message
     compare_requested = Signal(int)  # message, to be answered again without adapters
-    adapters_requested = Signal()  # the leaf of a message was used
+    adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
         self._layout = layout
-        self.busy = False  # an answer is being made
+        self.busy = False  # an answer is being generated
         self._done: tuple[int, str] = (0, "")
         self._copied: CodeView | None = None
         self._timer = QTimer(self)
@@ -37,7 +37,7 @@ class Tools(QObject):
         self._timer.timeout.connect(self._forget_done)
 
     def all(self, index: int) -> tuple[list[Tool], list[QRectF]]:
-        """The tools of a message, and where each is or would be, relative to the message."""
+        """All tools of a message, visible or not, with their rectangles in message coordinates."""
         stack = self._layout.stack
         message = stack.views[index]
         if message.hidden_for_edit:
@@ -50,7 +50,7 @@ class Tools(QObject):
         return tools, areas
 
     def shown(self, index: int) -> tuple[list[Tool], list[QRectF]]:
-        """The tools of a message that show now, and where."""
+        """The visible tools of a message, with their rectangles in message coordinates."""
         stack = self._layout.stack
         message = stack.views[index]
         tools, areas = self.all(index)
@@ -61,11 +61,11 @@ class Tools(QObject):
         return [tools[n] for n in shown], [areas[n] for n in shown]
 
     def done(self, message_id: int) -> str:
-        """The tool of a message that just did its work."""
+        """The name of a message's tool that shows a tick, or an empty text."""
         return self._done[1] if self._done[0] == message_id else ""
 
     def use(self, index: int, tool: Tool) -> None:
-        """Do what a tool says."""
+        """Activate a tool of a message."""
         message = self._layout.stack.views[index].message
         match tool.name:
             case "copy":
@@ -87,7 +87,7 @@ class Tools(QObject):
                 self.sibling_requested.emit(message.id, 1 if tool.name == "next" else -1)
 
     def copy_code(self, code: CodeView) -> None:
-        """Copy a code block without its fences, and say so for a moment."""
+        """Copy a code block without its fences; its button shows a tick for `DONE` milliseconds."""
         self.copy(code.code)
         self._forget_done()
         self._copied = code
@@ -102,7 +102,7 @@ class Tools(QObject):
         self._layout.changed.emit()
 
     def copy(self, text: str, html: str = "") -> None:
-        """Put text on the clipboard, with HTML beside it where there is any."""
+        """Put text, and HTML if given, on the clipboard."""
         data = QMimeData()
         data.setText(text)
         if html:

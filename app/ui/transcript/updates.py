@@ -1,7 +1,7 @@
-"""Text of a streaming answer on its way to the transcript: shown at once, or when there is time.
+"""Update throttling of a streaming answer: pieces of text are batched into fewer layouts.
 
-An update that cost much (a long paragraph, a slow machine) makes the next one wait, so that the
-window always has most of its time for the person.
+The interval grows with the cost of the last layout and paint (a long paragraph, a slow machine),
+so that most of the GUI thread's time is left for user input.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer
 
-REST = 8  # times the cost of an update from its beginning to that of the next
+INTERVAL_FACTOR = (
+    8  # minimum interval between the starts of two updates, as a multiple of an update's cost
+)
 
 
 class Updates:
-    """Gathers pieces of text and hands them to `show(message, text)` at a bearable pace."""
+    """Batches pieces of text and passes them to `show(message, text)` at a limited rate."""
 
     def __init__(self, parent: QObject, show: Callable[[int, str], None]) -> None:
         self._show = show
         self._pieces: list[str] = []
         self._message = 0
         self._ready_at = 0.0
-        self._drawing = 0.0  # seconds the last drawing took
+        self._paint_seconds = 0.0  # seconds that the last paint took
         self._timer = QTimer(parent)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.flush)
 
     def add(self, message_id: int, text: str) -> None:
-        """Show text now, or as soon as there is time for it."""
+        """Show text now, or after the throttling interval."""
         if message_id != self._message:
             self.flush()
         self._message = message_id
@@ -40,16 +42,16 @@ class Updates:
             self._timer.start(int(wait * 1000) + 1)
 
     def flush(self) -> None:
-        """Show what has come since the last time."""
+        """Show the batched text."""
         self._timer.stop()
         text, self._pieces = "".join(self._pieces), []
         if text:
             began = time.perf_counter()
             self._show(self._message, text)
             now = time.perf_counter()
-            # Drawing follows later and will take about as long as the last time.
-            self._ready_at = now + (REST - 1) * (now - began + self._drawing)
+            # The paint event follows later; it is assumed to take as long as the last one.
+            self._ready_at = now + (INTERVAL_FACTOR - 1) * (now - began + self._paint_seconds)
 
-    def drawn(self, seconds: float) -> None:
-        """A drawing took so long."""
-        self._drawing = seconds
+    def record_paint(self, seconds: float) -> None:
+        """Record the duration of a paint event."""
+        self._paint_seconds = seconds

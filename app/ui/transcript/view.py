@@ -1,8 +1,8 @@
-"""The conversation: one view that lays out only what changed and draws only what is seen.
+"""Transcript widget: incremental layout and viewport-only painting of a conversation.
 
-It owns messages made of small blocks, finds the visible ones by their places, and reads again only
-the unfinished end of a streaming answer; so the cost of a token does not grow with the answer or
-the conversation. It stays at the end while it is there, and otherwise where the reader is.
+Messages consist of block views. Binary search finds the visible ones, and only the unfinished tail
+of a streaming answer is parsed again, so the cost of a token does not grow with the answer or the
+conversation. At the end the view follows new text; elsewhere it keeps a scroll anchor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import message_paint
-from app.ui.transcript.access import Messages, TranscriptAccess
+from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
@@ -42,20 +42,20 @@ from app.ui.transcript.updates import Updates
 from app.ui.widgets import accessibility
 from engine import Role
 
-MARGIN = 24  # pixels left and right of the column, as the composer has them
-SLICE = 0.008  # seconds of layout between two events
-SETTLE = 0.06  # seconds between two corrections of the scroll bar meanwhile
-_RESIZED = 120  # milliseconds after the last change of size
+MARGIN = 24  # pixels left and right of the column, as in the composer
+SLICE = 0.008  # seconds: time slice of idle layout and highlighting
+RELAYOUT_SECONDS = 0.06  # seconds between two scroll bar updates during idle layout
+_RESIZE_MILLISECONDS = 120  # milliseconds from the last resize to idle layout
 
 
 class Transcript(QAbstractScrollArea):
-    """Shows the messages of one conversation."""
+    """Scroll area that shows the messages of one conversation."""
 
     regenerate_requested = Signal(int)  # message
     edit_submitted = Signal(int, str)  # message, new text
     continue_requested = Signal(int)  # message
     compare_requested = Signal(int)  # message, to be answered again without adapters
-    adapters_requested = Signal()  # the leaf of a message was used
+    adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
     link_activated = Signal(str)  # address
     at_end_changed = Signal(bool)
@@ -84,7 +84,7 @@ class Transcript(QAbstractScrollArea):
         self.tools = Tools(self.places)
         self.keys = Keys(self.places, self.tools)
         self.pointer = Pointer(self.places, self.tools)
-        self.access = Messages(
+        self.access = AccessibleMessages(
             self,
             self.places,
             self.tools,
@@ -92,18 +92,18 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self._updates = Updates(self, self._show_text)
-        self._settled = 0.0
+        self._last_relayout = 0.0
         self._awaiting_highlight: list[CodeView] = []
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
-        self._idle.timeout.connect(self._work_some)
+        self._idle.timeout.connect(self._idle_slice)
         self._connect()
         self._set_up()
 
     def _connect(self) -> None:
         places, tools, keys, pointer = self.places, self.tools, self.keys, self.pointer
-        places.message_changed.connect(self._redraw_message)
-        places.hover_changed.connect(self._redraw_hover)
+        places.message_changed.connect(self._repaint_message)
+        places.hover_changed.connect(self._repaint_hover)
         places.changed.connect(lambda: self.viewport().update())
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.edit_requested.connect(self.edit_message)
@@ -115,10 +115,10 @@ class Transcript(QAbstractScrollArea):
         keys.select_all_requested.connect(self.select_all)
         keys.moved.connect(self.access.focus)
         pointer.link_activated.connect(self.link_activated)
-        pointer.shape_changed.connect(self._show_shape)
+        pointer.shape_changed.connect(self._set_cursor)
 
     def _set_up(self) -> None:
-        accessibility.register(Transcript, lambda view: TranscriptAccess(view.access))
+        accessibility.register(Transcript, lambda view: AccessibleTranscript(view.access))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -132,37 +132,37 @@ class Transcript(QAbstractScrollArea):
 
     @property
     def at_end(self) -> bool:
-        """Whether the end of the conversation is in sight."""
+        """Whether the end of the conversation is visible."""
         return self.scroller.at_end
 
     @property
     def working(self) -> bool:
-        """Whether messages out of sight are still being laid out."""
+        """Whether idle layout or highlighting is scheduled."""
         return self._idle.isActive()
 
     def set_messages(self, messages: Sequence[Message]) -> None:
-        """Show a conversation, from its end; where its beginning is shown already, stay there."""
+        """Show a conversation at its end; keep the scroll position if it only continues."""
         self._updates.flush()
         self.editing.end()
         kept = self.stack.set(messages)
         self.selection.forget_from(kept)
         self.keys.forget()
         self.scroller.follow = self.scroller.follow or kept == 0
-        self._settle_all()
+        self._relayout_all()
         self.access.changed()
         self._idle.start(0)
 
     def append_message(self, message: Message) -> None:
-        """Put a message under the others; an own one brings the end into sight."""
+        """Append a message; a user message scrolls to the end."""
         self._updates.flush()
         self.stack.append(message)
         if message.role is Role.USER:
             self.scroller.follow = True
-        self._settle_all()
+        self._relayout_all()
         self.access.changed()
 
     def append_text(self, message_id: int, text: str) -> None:
-        """Add text to a streaming answer; shown now, or as soon as there is time for it."""
+        """Append text to a streaming answer, throttled by `Updates`."""
         self._updates.add(message_id, text)
 
     def _show_text(self, message_id: int, text: str) -> None:
@@ -176,10 +176,10 @@ class Transcript(QAbstractScrollArea):
         if self.stack.is_built(index):
             if view.height != height:
                 self._height_changed(index)
-            self._redraw(index, view.changed_from)
+            self._repaint(index, view.changed_from)
 
     def update_message(self, message: Message) -> None:
-        """Show a message in its new state."""
+        """Show a later state of a message."""
         self._updates.flush()
         index = self.stack.index_of(message.id)
         if index is None:
@@ -189,10 +189,10 @@ class Transcript(QAbstractScrollArea):
             view.note = ""
         view.update(message)
         self._height_changed(index)
-        self._redraw(index, -30.0)
+        self._repaint(index, -30.0)
 
     def remove_message(self, message_id: int) -> None:
-        """Take a message away."""
+        """Remove a message."""
         self._updates.flush()
         if message_id == self.editing.message_id:
             self.editing.end()
@@ -200,18 +200,18 @@ class Transcript(QAbstractScrollArea):
         if index is not None:
             self.selection.forget_from(index)
             self.keys.forget()
-            self._settle_all()
+            self._relayout_all()
             self.access.changed()
 
     def set_waiting(self, message_id: int, note: str) -> None:
-        """Say in place of an empty answer what it waits for."""
+        """Show a note in place of an empty answer, such as the prefill progress."""
         index = self.stack.index_of(message_id)
         if index is not None and self.stack.views[index].note != note:
             self.stack.views[index].note = note
-            self._redraw_message(index)
+            self._repaint_message(index)
 
     def set_busy(self, busy: bool) -> None:
-        """While an answer is made, offer nothing that would begin another."""
+        """Set whether an answer is being generated, which hides tools that would start another."""
         if busy != self.tools.busy:
             self.tools.busy = busy
             if busy:
@@ -230,14 +230,14 @@ class Transcript(QAbstractScrollArea):
         if self.editing.editor:
             self.editing.editor.apply_style(self.places.style)
             self.editing.fit()
-        self.scroller.settle(anchor)
+        self.scroller.relayout(anchor)
         self.viewport().update()
         self._idle.start(0)
 
     # --- tools ------------------------------------------------------------------------------
 
     def edit_message(self, message_id: int) -> None:
-        """Edit an own message in its place."""
+        """Edit a user message in place."""
         index = self.stack.index_of(message_id)
         if index is None or self.tools.busy or not self.stack.views[index].own:
             return
@@ -255,7 +255,7 @@ class Transcript(QAbstractScrollArea):
         """Select the whole conversation."""
         while self.stack.build_some(1.0):
             pass
-        self._settle_all()
+        self._relayout_all()
         if self.stack.views:
             last = self.stack.views[-1]
             part = max(len(last.parts) - 1, 0)
@@ -263,7 +263,7 @@ class Transcript(QAbstractScrollArea):
             self.selection.set((0, 0, 0), (len(self.stack) - 1, part, end))
 
     def copy(self) -> None:
-        """Copy what is selected: Markdown for whole blocks, plain text for parts, and HTML."""
+        """Copy the selection as text (Markdown for whole blocks) and HTML."""
         if not self.selection.empty:
             views = self.stack.views
             self.tools.copy(self.selection.text(views), self.selection.html(views))
@@ -271,22 +271,22 @@ class Transcript(QAbstractScrollArea):
     # --- scrolling and layout ---------------------------------------------------------------
 
     def jump_to_end(self) -> None:
-        """Bring the end into sight and follow it."""
+        """Scroll to the end and follow streamed text."""
         self.places.jump_to_end()
 
-    def _settle_all(self) -> None:
-        self.scroller.settle()
+    def _relayout_all(self) -> None:
+        self.scroller.relayout()
         self.viewport().update()
 
     def _height_changed(self, index: int) -> None:
         self.stack.refresh(index)
         below = self.places.message_top(index)
-        self.scroller.settle()
+        self.scroller.relayout()
         if index < len(self.stack) - 1:
             self.viewport().update(0, max(round(below), 0), self.width(), self.height())
 
     def _moved(self, dy: int, everything: bool) -> None:
-        """Move what is drawn, or draw it again."""
+        """Scroll the painted viewport by `dy`, or repaint it."""
         if everything or abs(dy) >= self.viewport().height():
             self.viewport().update()
         elif dy:
@@ -294,16 +294,16 @@ class Transcript(QAbstractScrollArea):
         self.editing.move()
         self.pointer.scrolled()
 
-    def _work_some(self) -> None:
-        """Lay out and colour what there is time for; again after the next events, if any is left."""
+    def _idle_slice(self) -> None:
+        """Idle work: lay out and highlight for one time slice, then reschedule if any is left."""
         if self.verticalScrollBar().isSliderDown():
             self._idle.start(100)
             return
         until = time.perf_counter() + SLICE
         more = self.stack.build_some(SLICE)
-        if not more or until - self._settled > SETTLE:
-            self._settled = until
-            self.scroller.settle()
+        if not more or until - self._last_relayout > RELAYOUT_SECONDS:
+            self._last_relayout = until
+            self.scroller.relayout()
         ready = [code for code in self._awaiting_highlight if code.lexer_ready]
         while ready and time.perf_counter() < until:
             if not ready[0].highlight_some(lambda: time.perf_counter() < until):
@@ -321,28 +321,28 @@ class Transcript(QAbstractScrollArea):
         anchor = self.scroller.anchor()
         self.places.width = self.width()
         self.stack.set_column(max(min(COLUMN_WIDTH, self.width() - 2 * MARGIN), 160))
-        self.scroller.settle(anchor)
+        self.scroller.relayout(anchor)
         self.editing.fit()
         self.viewport().update()
-        self._idle.start(_RESIZED)
+        self._idle.start(_RESIZE_MILLISECONDS)
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         self.scroller.scrolled(dy)
 
     # --- painting ---------------------------------------------------------------------------
 
-    def _redraw_message(self, index: int) -> None:
-        """Draw a message again."""
-        self._redraw(index, -30.0)
+    def _repaint_message(self, index: int) -> None:
+        """Repaint a message."""
+        self._repaint(index, -30.0)
 
-    def _redraw_hover(self, index: int) -> None:
-        """Draw again what of a message depends on where the mouse is."""
+    def _repaint_hover(self, index: int) -> None:
+        """Repaint the parts of a message that depend on the mouse position."""
         view = self.stack.views[index]
-        self._redraw(index, view.tools_top)
+        self._repaint(index, view.tools_top)
         for top, bottom in view.hover_bands():
-            self._redraw(index, top, bottom)
+            self._repaint(index, top, bottom)
 
-    def _redraw(self, index: int, top: float, bottom: float | None = None) -> None:
+    def _repaint(self, index: int, top: float, bottom: float | None = None) -> None:
         if index >= len(self.stack):
             return
         y = self.places.message_top(index)
@@ -363,7 +363,7 @@ class Transcript(QAbstractScrollArea):
                 self._paint_message(painter, index, clip)
         finally:
             painter.end()
-        self._updates.drawn(time.perf_counter() - began)
+        self._updates.record_paint(time.perf_counter() - began)
 
     def _paint_message(self, painter: QPainter, index: int, clip: QRectF) -> None:
         view = self.stack.views[index]
@@ -397,7 +397,7 @@ class Transcript(QAbstractScrollArea):
             return True
         return super().viewportEvent(event)
 
-    def _show_shape(self, shape: Qt.CursorShape) -> None:
+    def _set_cursor(self, shape: Qt.CursorShape) -> None:
         self.viewport().setCursor(shape)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -432,7 +432,7 @@ class Transcript(QAbstractScrollArea):
         self._open_menu(index, self.pointer.target(point).link, arg__1.globalPos())
 
     def _open_menu(self, index: int, link: str, at: QPoint) -> None:
-        """Open the menu of a message; index -1: of none."""
+        """Open the context menu for a message; index -1: without message actions."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
