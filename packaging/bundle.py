@@ -1,8 +1,8 @@
-"""Builds the application as one folder for this platform, to hand to someone without Python.
+"""Builds the bundle: the application as one folder for this platform that needs no Python.
 
-PyInstaller collects (bundle.spec, contents.py); what it cannot do is done around it: icons before,
-and after it symbols, desktop files, a count of it all. A finished bundle replaces the last one only
-when every step has worked.
+PyInstaller collects the files (bundle.spec, contents.py). Icons are drawn before it runs; after it,
+libraries are stripped and desktop files added. The new bundle replaces the last one only when every
+step has succeeded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build(folder: Path = FOLDER) -> Path:
         raise Trouble("A bundle without native kernels would be slow; mend the above first.")
     with locked(ROOT / "build" / "bundle.lock"):
         shutil.rmtree(WORK, ignore_errors=True)
-        inner = WORK / _SPEC.stem  # where PyInstaller works for this spec
+        inner = WORK / _SPEC.stem  # PyInstaller's work folder for this spec
         inner.mkdir(parents=True)
         _check_space(folder)
         say("Drawing the icons…")
@@ -61,19 +61,19 @@ def build(folder: Path = FOLDER) -> Path:
 
 
 def program(bundle: Path) -> Path:
-    """The file of a bundle that starts the app."""
+    """The executable of a bundle."""
     if sys.platform == "darwin":
         return bundle / "Contents" / "MacOS" / NAME
     return bundle / (f"{NAME}.exe" if sys.platform == "win32" else "tokonoma")
 
 
 def root(program: Path) -> Path:
-    """The bundle that a program is in."""
+    """The bundle that contains an executable."""
     return program.parents[2] if sys.platform == "darwin" else program.parent
 
 
 def built(folder: Path = FOLDER) -> Path:
-    """The program of the bundle that was built last. Raises Trouble when there is none."""
+    """The executable of the bundle in `folder`. Raises Trouble when there is none."""
     found = program(folder / (f"{NAME}.app" if sys.platform == "darwin" else NAME))
     if not found.is_file():
         raise Trouble(
@@ -83,13 +83,13 @@ def built(folder: Path = FOLDER) -> Path:
 
 
 def size(bundle: Path) -> tuple[int, int]:
-    """Bytes and files of a bundle; a link counts as a file of no size."""
+    """Total bytes and number of files of a bundle; a symbolic link counts as an empty file."""
     files = [path for path in bundle.rglob("*") if path.is_symlink() or path.is_file()]
     return sum(path.stat().st_size for path in files if not path.is_symlink()), len(files)
 
 
 def _check_tools() -> None:
-    """PyInstaller looks into libraries with objdump, which comes with strip."""
+    """Check for binutils, which PyInstaller and the strip step use on Linux. Raises Trouble."""
     if sys.platform == "linux":
         missing = [name for name in ("objdump", "objcopy", "strip") if shutil.which(name) is None]
         if missing:
@@ -116,7 +116,7 @@ def _pyinstaller() -> tuple[str, ...]:
 
 
 def _python(doing: str, *command: str, **settings: str) -> None:
-    """Run .venv's interpreter quietly; its last lines are shown when it fails. Raises Trouble."""
+    """Run .venv's interpreter without output; raises Trouble with its last lines when it fails."""
     version = re.search(r'__version__ = "(.+)"', (ROOT / "app" / "__init__.py").read_text())
     assert version is not None, "app/__init__.py states the version"
     # The same hash seed and dates give the same archives from the same sources.
@@ -135,23 +135,23 @@ def _python(doing: str, *command: str, **settings: str) -> None:
         log = WORK / "failed.log"
         log.write_text(ran.stdout, encoding="utf-8")
         raise Trouble(
-            f"{last_lines(ran.stdout)}\nCould not {doing}, as above; all of it is in {log}."
+            f"{last_lines(ran.stdout)}\nCould not {doing}, as above; the whole output is in {log}."
         )
 
 
 def _strip(bundle: Path) -> None:
-    """Take the symbols out of the libraries where that saves much."""
+    """Strip the symbols of the libraries that are much larger with them. Raises Trouble."""
     found = [path for path in bundle.rglob("*.so*") if contents.STRIPPED.search(path.as_posix())]
     files = [path for path in found if not path.is_symlink()]
     ran = subprocess.run(
         ["strip", "--strip-unneeded", *files], capture_output=True, text=True, check=False
     )
     if ran.returncode != 0:
-        raise Trouble(f"{last_lines(ran.stderr)}\nstrip could not work on the libraries, as above.")
+        raise Trouble(f"{last_lines(ran.stderr)}\nstrip failed on the libraries, as above.")
 
 
 def add_linux_files(bundle: Path, icons: Path) -> None:
-    """What a desktop wants to know: menu entry, file type, icons, and how to put them there."""
+    """Add the Linux desktop files: menu entry, MIME type, icons, install script, README."""
     libraries = [str(path) for path in bundle.rglob("*.so*") if not path.is_symlink()]
     text = (_HERE / "linux" / "README.txt").read_text(encoding="utf-8")
     text = text.replace("@GLIBC@", contents.oldest_glibc(libraries))
@@ -175,7 +175,7 @@ def add_linux_files(bundle: Path, icons: Path) -> None:
 
 
 def _replace(made: Path, final: Path) -> None:
-    """Put the new bundle where the last one is; the last one stays if that cannot be done."""
+    """Move the new bundle to its final path; on failure the last bundle is kept."""
     final.parent.mkdir(parents=True, exist_ok=True)
     old = final.with_name(f"{final.name}.old-{int(time.time())}")
     if final.exists():

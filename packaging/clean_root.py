@@ -1,8 +1,8 @@
-"""Proves that the bundle needs nothing but a desktop's libraries: runs it in a bare Debian.
+"""Runs the bundle in a minimal Debian chroot, to prove that it needs only a desktop's libraries.
 
-`sudo python3 packaging/clean_root.py FOLDER` makes a root there with debootstrap, without Python
-and without a compiler, adds the packages that linux/README.txt names, and runs the smoke test
-twice: alone, and under strace, which must see no connection but local ones.
+`sudo python3 packaging/clean_root.py FOLDER` creates the chroot there with debootstrap, without
+Python or a compiler, installs the packages that linux/README.txt names, and runs the smoke test
+twice: plainly, and under strace, which must record no network sockets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import bundle
 import smoke_frozen
 from environment import Trouble, last_lines, say
 
-# What a desktop has and the bundle leaves to it; linux/README.txt names the same.
+# Packages a desktop has and the bundle does not contain; linux/README.txt has the same list.
 DESKTOP = (
     "libstdc++6",
     "zlib1g",
@@ -36,18 +36,18 @@ DESKTOP = (
     "libdbus-1-3",
     "xkb-data",
 )
-_TOOLS = ("xvfb", "strace")  # what looks on
-_FOREIGN = ("python3", "gcc", "cc", "ld")  # what must not be there
+_TOOLS = ("xvfb", "strace")  # to run the test
+_FOREIGN = ("python3", "gcc", "cc", "ld")  # programs that must not exist in the chroot
 _PLACE = "opt/Tokonoma"
 _SOCKET = re.compile(r"^\d+ +(\w+)\((?:\d+, )?(?:\{sa_family=)?(AF_\w+)")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the root if it is not there, run the bundle in it, print what its sockets were."""
-    parser = argparse.ArgumentParser(description="Run the bundle in a bare Debian.")
-    parser.add_argument("folder", type=Path, help="where the root is, or is made (1 GB)")
+    """Create the chroot if needed, run the bundle in it, and print the sockets it opened."""
+    parser = argparse.ArgumentParser(description="Run the bundle in a minimal Debian chroot.")
+    parser.add_argument("folder", type=Path, help="the chroot, created if needed (1 GB)")
     parser.add_argument("--bundle", type=Path, default=bundle.FOLDER)
-    parser.add_argument("--mirror", default="", help="of Debian; else the one debootstrap knows")
+    parser.add_argument("--mirror", default="", help="Debian mirror; default: debootstrap's")
     options = parser.parse_args(arguments)
     root = options.folder.absolute()
     try:
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def sockets(trace: str) -> Counter[tuple[str, str]]:
-    """How often each system call of a trace named each family of addresses."""
+    """Count the socket system calls in strace output, by call and address family."""
     return Counter(
         (found[1], found[2]) for line in trace.splitlines() if (found := _SOCKET.match(line))
     )
@@ -79,23 +79,23 @@ def sockets(trace: str) -> Counter[tuple[str, str]]:
 def _make(root: Path, mirror: str) -> None:
     if (root / "usr" / "bin" / "dpkg").exists():
         return
-    say("Making a bare Debian (200 MB)…")
+    say("Creating a minimal Debian (200 MB)…")
     _run("debootstrap", "--variant=minbase", "bookworm", str(root), *([mirror] if mirror else []))
 
 
 def _prepare(root: Path) -> None:
-    """Add what a desktop has, and see that nothing else came along."""
+    """Install a desktop's packages; raises Trouble if Python or a compiler is installed too."""
     quiet = ["-qq", "-o", "APT::Install-Recommends=false"]
     _run("chroot", str(root), "apt-get", "update", *quiet)
     _run("chroot", str(root), "apt-get", "install", "-y", *quiet, *DESKTOP, *_TOOLS)
     for name in _FOREIGN:
         if any((root / place / name).exists() for place in ("usr/bin", "usr/local/bin", "bin")):
-            raise Trouble(f"{root} has {name}, so it is not bare; name another folder.")
+            raise Trouble(f"{root} contains {name}, so it proves nothing; name another folder.")
 
 
 @contextlib.contextmanager
 def _mounted(root: Path, folder: Path) -> Iterator[None]:
-    """The bundle, read-only, and what every system has in /proc and /dev; all gone afterwards."""
+    """Mount the bundle (read-only), /proc and /dev in the chroot; unmount them at the end."""
     place = root / _PLACE
     place.mkdir(parents=True, exist_ok=True)
     mounts = (
@@ -112,7 +112,7 @@ def _mounted(root: Path, folder: Path) -> Iterator[None]:
 
 
 def _smoke(root: Path, *before: str) -> str:
-    """The bundle's own smoke test on a display of the root's; what it printed."""
+    """Run the bundle's smoke test in the chroot under Xvfb; returns its output."""
     home = root / "home" / "someone"
     for name in ("run", "tmp"):
         (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _smoke(root: Path, *before: str) -> str:
 
 
 def _run(*command: str) -> None:
-    """Run a command of the system quietly. Raises Trouble."""
+    """Run a command without output; raises Trouble with its last lines when it fails."""
     ran = subprocess.run(
         command,
         stdout=subprocess.PIPE,

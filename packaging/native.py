@@ -1,7 +1,7 @@
-"""Builds the native kernels when their sources are newer, and finds a compiler where there is none.
+"""Builds the native kernels when their sources have changed, installing a compiler if needed.
 
-The app runs without them, on the slow reference; so nothing here ends a command, but it says what
-is the matter.
+The app also runs without them, on the slow reference kernels, so a failed build is reported and
+does not end the command.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ SCRIPT = ROOT / "kernels" / "cpu" / "build.py"
 
 
 def ensure() -> Path | None:
-    """The library of native kernels, made first where it must be; None when that is impossible."""
-    there = _script("--current").stdout.strip()
-    if there:
-        return Path(there)
+    """Path of the native kernel library, built if needed; None when it cannot be built."""
+    library = _script("--current").stdout.strip()
+    if library:
+        return Path(library)
     with environment.locked(ROOT / "build" / "native.lock"):
-        # Another command may have built it while this one waited.
-        there = _script("--current").stdout.strip() or _build()
-    if not there:
-        say("The app will run on the reference, which is many times slower.")
-    return Path(there) if there else None
+        # Another command may have built it while this one waited for the lock.
+        library = _script("--current").stdout.strip() or _build()
+    if not library:
+        say("The app will run on the reference kernels, which are many times slower.")
+    return Path(library) if library else None
 
 
 def _build() -> str:
-    """Where the new library is; "" when neither the machine's compiler nor the package makes it."""
+    """Build the library with the system's compiler, else with ziglang's; its path, or ""."""
     say("Building the native kernels (a few minutes, once)…")
     made = _script()
     if made.returncode == 0:
@@ -48,7 +48,7 @@ def _build() -> str:
 
 
 def _script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run kernels/cpu/build.py by .venv's interpreter, whose packages it looks into."""
+    """Run kernels/cpu/build.py with .venv's interpreter, where it looks for ziglang."""
     return subprocess.run(
         [venv_python(), "-P", SCRIPT, *arguments],
         capture_output=True,

@@ -1,8 +1,8 @@
-"""Starts a built application as a person would, and lets nothing pass that it should not say.
+"""Smoke tests of a built bundle: one question to the bundled model, and a second start.
 
-One run asks the model inside a question and opens the pages (`--smoke`); another is started twice,
-to see that the second start hands its file to the first. Each has a home of its own, and every line
-on stderr that is not listed here fails it.
+The first test runs the app with `--smoke`, which asks one question and opens the pages. The second
+starts it twice: the second process must pass its file to the first. Each test has an empty home
+folder, and fails on every line on stderr that is not listed here.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from pathlib import Path
 from environment import Trouble
 
 STARTER = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# What may stand on stderr, and why it is no fault of the app.
+# Lines allowed on stderr, and why they are no fault of the app.
 HARMLESS = (
     (
         r"This plugin does not support propagateSizeHints\(\)",
-        "Qt's offscreen platform says it of every window with a smallest size",
+        "Qt's offscreen platform prints it for every window with a minimum size",
     ),
 )
 _LIMIT = 300  # seconds for one run; a first start reads 500 MB from the disk
-_PATIENCE = 120  # seconds until a window answers
+_STEP_TIMEOUT_SECONDS = 120  # for the window to appear, and for each step after it
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where the app is started: a home of its own, and the environment that says so."""
+    """An empty home folder, and the environment that makes the app use it."""
 
     home: Path
     environment: dict[str, str]
 
 
 def smoke(program: Path) -> str:
-    """Ask the bundled model one question; returns what the app printed. Raises Trouble."""
+    """Ask the bundled model one question; returns the app's output. Raises Trouble."""
     with stage() as place:
         ran = subprocess.run(
             [program, "--smoke"],
@@ -61,7 +61,7 @@ def smoke(program: Path) -> str:
 
 
 def forwards(program: Path) -> None:
-    """Start the app twice; the second must hand its file to the first and end. Raises Trouble."""
+    """Start the app twice; the second must pass its file to the first and exit. Raises Trouble."""
     with stage() as place:
         model = place.home / "second model.gguf"
         model.symlink_to(_bundled_starter(program))
@@ -71,31 +71,35 @@ def forwards(program: Path) -> None:
             subprocess.Popen([program], env=place.environment, stderr=sink) as first,
         ):
             try:
-                _wait_for(lambda: any((place.home / "tmp").glob("tokonoma-*")), first, "a window")
+                _wait_for(
+                    lambda: any((place.home / "tmp").glob("tokonoma-*")),
+                    first,
+                    "its instance socket",
+                )
                 second = subprocess.run(
                     [program, model],
                     env=place.environment,
                     capture_output=True,
                     text=True,
-                    timeout=_PATIENCE,
+                    timeout=_STEP_TIMEOUT_SECONDS,
                     check=False,
                 )
                 if second.returncode != 0 or "already open" not in second.stdout:
-                    raise Trouble(f"The second start did not end well:\n{second.stdout}")
+                    raise Trouble(f"The second start failed:\n{second.stdout}")
                 check_errors(second.stderr)
                 _wait_for(lambda: last_model(place.home) == str(model), first, "the second model")
                 first.send_signal(signal.SIGTERM)
-                status = first.wait(_PATIENCE)
+                status = first.wait(_STEP_TIMEOUT_SECONDS)
             finally:
                 first.kill()
         check_errors(errors.read_text(encoding="utf-8"))
         if status != 0:
-            raise Trouble(f"The app that was asked to end did so with status {status}.")
+            raise Trouble(f"After SIGTERM the app exited with status {status}, not 0.")
 
 
 @contextlib.contextmanager
 def stage() -> Iterator[Stage]:
-    """A home that is thrown away, and the display there is: this one, an Xvfb, or none."""
+    """A temporary home folder, and a display: the current one, Xvfb, or Qt's offscreen platform."""
     with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         for name in ("run", "tmp"):
@@ -119,9 +123,9 @@ def stage() -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def xvfb(*before: str) -> Iterator[str]:
-    """A display of its own without a screen; gives its name. `before` stands before its command."""
+    """Run Xvfb and yield its display name; `before` is put before its command line."""
     read, write = os.pipe()
-    # Without -noreset the server starts anew, deaf for a moment, whenever its last window closes.
+    # Without -noreset the server resets when its last window closes, and refuses connections then.
     options = ["-screen", "0", "1280x900x24", "-nolisten", "tcp", "-noreset"]
     command = [*before, "Xvfb", "-displayfd", str(write), *options]
     with subprocess.Popen(
@@ -132,7 +136,7 @@ def xvfb(*before: str) -> Iterator[str]:
             with os.fdopen(read) as answer:
                 number = answer.readline().strip()
             if not number:
-                raise Trouble("Xvfb does not start; look at it, or start the test with a display.")
+                raise Trouble("Xvfb does not start; run `Xvfb :99` to see why, or use a display.")
             yield f":{number}"
         finally:
             server.terminate()
@@ -146,7 +150,7 @@ def check_errors(text: str) -> None:
         if line.strip() and not any(re.search(pattern, line) for pattern, _ in HARMLESS)
     ]
     if unlisted:
-        raise Trouble("The bundle said on stderr what it should not:\n" + "\n".join(unlisted))
+        raise Trouble("The bundle printed unexpected lines on stderr:\n" + "\n".join(unlisted))
 
 
 def _bundled_starter(program: Path) -> Path:
@@ -155,17 +159,17 @@ def _bundled_starter(program: Path) -> Path:
 
 
 def last_model(home: Path) -> str:
-    """What the first window's settings say it loaded last."""
+    """The last loaded model according to the settings file, "" without one."""
     for file in home.rglob("settings.json"):
         with contextlib.suppress(OSError, ValueError):
             return str(json.loads(file.read_text(encoding="utf-8")).get("last_model", ""))
     return ""
 
 
-def _wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
-    """Wait until `what()` holds. Raises Trouble when the app ends first, or takes too long."""
-    deadline = time.monotonic() + _PATIENCE
-    while not what():
+def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
+    """Wait until the condition is true. Raises Trouble when the app exits first, or on time-out."""
+    deadline = time.monotonic() + _STEP_TIMEOUT_SECONDS
+    while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise Trouble(f"The bundle was started, and there was never {name}.")
+            raise Trouble(f"The bundle was started, but {name} never appeared.")
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What the bundled program runs: the app, after the system's own environment is put back."""
+"""Entry point of the bundle: restores the system's environment variables, then runs the app."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from app.__main__ import main
 
 
 def restore_environment() -> None:
-    """Let what is started from here, a browser or a file manager, load the system's libraries.
+    """Undo PyInstaller's library paths, so that child processes load the system's libraries.
 
-    The loader of the bundle points these variables at its own, which this process has read by now.
+    PyInstaller's bootloader sets these variables to the bundle's folder. This process no longer
+    needs them, but they would break a browser or a file manager started from it.
     """
     for name in ("LD_LIBRARY_PATH", "LIBPATH"):
         before = os.environ.pop(f"{name}_ORIG", None)
@@ -19,7 +20,7 @@ def restore_environment() -> None:
             os.environ[name] = before
         else:
             os.environ.pop(name, None)
-    os.environ.pop("QML2_IMPORT_PATH", None)  # set by PyInstaller for what the app does not use
+    os.environ.pop("QML2_IMPORT_PATH", None)  # set by PyInstaller; the app does not use QML
 
 
 if __name__ == "__main__":

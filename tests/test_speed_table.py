@@ -1,4 +1,4 @@
-"""The tables of speeds: what is written is read back, and what is not run again stays."""
+"""Benchmark tables: rows round-trip through the Markdown file, and old rows are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _line(file: str, mine: tuple[float, ...], its: tuple[float, ...], wanted: fl
     return speed_table.line(file, "decode", _speeds(*mine), _speeds(*its), wanted, "2026-01-02")
 
 
-def test_a_line_has_medians_of_pairs_not_of_sides():
+def test_a_row_has_the_median_of_paired_ratios():
     line = _line("small", (10.0, 30.0, 20.0), (10.0, 15.0, 4.0), wanted=2.5)
     cells = dict(zip(speed_table.COLUMNS, line.cells, strict=True))
     assert cells["Ours"] == "20.0 (10.0-30.0)"
@@ -37,13 +37,13 @@ def test_a_line_has_medians_of_pairs_not_of_sides():
     assert (line.ratio, line.wanted, line.missed) == (2.0, 2.5, True)
 
 
-def test_a_line_without_a_peer_misses_nothing():
+def test_a_row_without_a_peer_misses_no_target():
     line = speed_table.line("small", "decode", _speeds(5.0), [], 3.0, "2026-01-02")
     assert not line.missed
     assert dict(zip(speed_table.COLUMNS, line.cells, strict=True))["Pairs"] == "1"
 
 
-def test_what_is_written_is_read_back(tmp_path: Path):
+def test_tables_round_trip_through_the_file(tmp_path: Path):
     path = tmp_path / "table.md"
     mine = Table("Last run with X.")
     mine.put("two threads", _line("large", (2.0,), (1.0,)))
@@ -60,7 +60,7 @@ def test_what_is_written_is_read_back(tmp_path: Path):
     assert mine.missed() == ["two threads, small, decode: 0.75, not 1.00"]
 
 
-def test_a_new_line_takes_the_place_of_the_old_one_and_no_other():
+def test_a_new_row_replaces_only_the_row_of_the_same_measurement():
     table = Table()
     table.put("two threads", _line("small", (1.0,), (1.0,)))
     table.put("two threads", _line("large", (1.0,), (1.0,)))
@@ -68,7 +68,7 @@ def test_a_new_line_takes_the_place_of_the_old_one_and_no_other():
     assert [line.ratio for line in table.lines["two threads"].values()] == [7.0, 1.0]
 
 
-def test_a_line_takes_the_place_of_the_text_of_its_section(tmp_path: Path):
+def test_a_row_replaces_the_text_of_its_section(tmp_path: Path):
     path, table = tmp_path / "table.md", Table()
     table.texts["one thread"] = "Words."
     table.texts["loading"] = "Others."
@@ -79,13 +79,13 @@ def test_a_line_takes_the_place_of_the_text_of_its_section(tmp_path: Path):
     assert found.texts == {"loading": "Others."}
 
 
-def test_no_file_is_no_table(tmp_path: Path):
+def test_a_missing_file_has_no_tables(tmp_path: Path):
     assert speed_table.read(tmp_path / "table.md", SECTIONS) == {}
 
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Path:
-    """A program called like llama-bench, which notes each moment at which it ran."""
+    """A program with llama-bench's options that logs the times at which it ran."""
     script = tmp_path / "peer"
     script.write_text(
         f"#!{sys.executable}\n"
@@ -107,7 +107,7 @@ def peer(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="holding a process between runs needs SIGSTOP")
-def test_a_peer_stands_still_between_its_runs(peer: Path, tmp_path: Path):
+def test_llama_bench_is_suspended_between_its_runs(peer: Path, tmp_path: Path):
     settings = Settings(threads=1, generated=4, depth=8)
     with peer_runs.paused_llama_bench(peer, Path("model"), settings, [8, 0, 8]) as decode:
         speeds = [decode().decode]
@@ -119,12 +119,12 @@ def test_a_peer_stands_still_between_its_runs(peer: Path, tmp_path: Path):
             decode()
     assert speeds == [9.0, 1.0, 9.0]
     moments = [float(line) for line in (tmp_path / "moments").read_text().split()]
-    # A moment may fall between the line it printed and the signal.
+    # It may log a time between printing its line and the signal that stops it.
     assert not [moment for moment in moments if stopped + 0.1 < moment < resumed]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="holding a process between runs needs SIGSTOP")
-def test_a_peer_that_is_not_there_is_missing(tmp_path: Path):
+def test_a_missing_peer_program_raises_missing(tmp_path: Path):
     runs = peer_runs.paused_llama_bench(tmp_path / "no", Path("model"), Settings(threads=1), [0])
     with pytest.raises(Missing, match="was not found"), runs:
         pass
@@ -132,11 +132,11 @@ def test_a_peer_that_is_not_there_is_missing(tmp_path: Path):
 
 @pytest.mark.skipif(os.name != "posix", reason="a script is a program by its first line")
 @pytest.mark.parametrize("depth", [0, 8])
-def test_a_peer_without_depths_can_be_run_at_the_start(tmp_path: Path, depth: int):
+def test_a_peer_without_the_depth_option_runs_at_depth_zero(tmp_path: Path, depth: int):
     script = tmp_path / "peer"
     rows = '[{"n_prompt": 512, "avg_ts": 7}, {"n_prompt": 0, "avg_ts": %d}]'
-    says = f"print({rows!r} % (int(sys.argv[sys.argv.index('-d') + 1]) if '-d' in sys.argv else 5))"
-    script.write_text(f"#!{sys.executable}\nimport sys\n{says}\n")
+    code = f"print({rows!r} % (int(sys.argv[sys.argv.index('-d') + 1]) if '-d' in sys.argv else 5))"
+    script.write_text(f"#!{sys.executable}\nimport sys\n{code}\n")
     script.chmod(0o755)
     speed = peer_runs.run_llama_bench(script, Path("model"), Settings(threads=1, depth=depth))
     assert (speed.prefill, speed.decode) == (7, depth or 5)

@@ -1,6 +1,6 @@
-"""Tells PyInstaller what of torch to take: what its modules import, and its own libraries.
+"""PyInstaller hook for torch: collects its libraries, and only the modules that are imported.
 
-The hook that comes with PyInstaller takes every module and file of the package, test programs too.
+The hook that comes with PyInstaller collects every module and file of torch, tests included.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from PyInstaller.utils.hooks import (
 
 hiddenimports: list[str] = []
 datas: list[tuple[str, str]] = []
-# Libraries by every name, also those that others open while they run; tests are left out later.
+# All libraries, also those that others load with dlopen; contents.py excludes torch's tests.
 binaries = collect_dynamic_libs("torch", search_patterns=[*PY_DYLIB_PATTERNS, "*.so.*"])
-# Torch refuses to be imported without this program, although nobody here runs it.
+# Importing torch fails without this program, although the app never runs it.
 _manager = Path(get_package_paths("torch")[1], "bin", "torch_shm_manager")
 if _manager.exists():  # Windows has none
     binaries.append((str(_manager), "torch/bin"))
-# Functions that torch compiles from their own source need that source as a file.
+# TorchScript compiles functions from their source, so the source files are needed too.
 module_collection_mode = "pyz+py"
-# A link to a library at the top of the bundle would mislead torch about where its others are.
+# Without this, PyInstaller links torch's libraries at the top of the bundle, and torch would look
+# for its other libraries there.
 bindepend_symlink_suppression = ["**/torch/lib/*.so*"]

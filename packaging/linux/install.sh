@@ -11,14 +11,14 @@ desktop=$data/applications/tokonoma.desktop
 mime=$data/mime/packages/tokonoma.xml
 link=$bin/tokonoma
 
-refresh() { # the desktop finds out by itself where these programs are missing, if later
+refresh() { # without these programs the desktop updates its databases later
     command -v update-desktop-database >/dev/null && update-desktop-database -q "$data/applications" || true
     command -v update-mime-database >/dev/null && update-mime-database "$data/mime" >/dev/null || true
     command -v gtk-update-icon-cache >/dev/null && gtk-update-icon-cache -q -t -f "$data/icons/hicolor" 2>/dev/null || true
 }
 
-# A path as one word of an Exec line: in quotes, with what is special inside them escaped, and all
-# of it once more for the file's own escapes.
+# Quote a path for an Exec line: escape the special characters in double quotes, then escape the
+# backslashes again for the desktop file's string syntax.
 quoted() {
     printf '"%s"' "$(printf '%s' "$1" | sed -e 's/[\\"`$]/\\&/g' -e 's/\\/\\\\/g' -e 's/%/%%/g')"
 }

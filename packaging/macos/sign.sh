@@ -9,7 +9,7 @@ image=${app%.app}.dmg
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 identity=${TOKONOMA_SIGNING_IDENTITY:?names the certificate to sign with}
 
-# From the inside out: a signature covers those of what lies within.
+# Sign from the inside out: a bundle's signature covers the signatures of the files in it.
 find "$app/Contents" -type f \( -name '*.dylib' -o -name '*.so' -o -perm -u+x \) -print0 |
     xargs -0 codesign --force --timestamp --options runtime --sign "$identity"
 codesign --force --timestamp --options runtime \
