@@ -1,1 +1,1 @@
-"""The command line, `python -m engine`: one function a subcommand."""
+"""Command line of the engine, `python -m engine`: one function per subcommand."""

@@ -13,10 +13,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-# libgomp reads this when torch is loaded: spinning threads stall a busy desktop.
+# libgomp reads this when torch is loaded. Busy-waiting threads would slow down other programs.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if __name__ == "__main__":
-    # Until `main` has a say, Ctrl-C ends the program without a page from inside torch.
+    # Until `main` handles it, Ctrl-C ends the program without a traceback from `import torch`.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import torch
@@ -50,46 +50,46 @@ _THINKING = {"auto": None, "on": True, "off": False}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
     try:
-        _print_any_text()
+        _use_utf8()
         options = options_of.parser(__doc__ or "", _COMMANDS).parse_args(arguments)
         _run(options)
         sys.stdout.flush()
     except EngineError as error:
-        return _refuse(error)
+        return _print_error(error)
     except BrokenPipeError:
-        # Whoever read our output has left; there is nobody to tell.
+        # The reader of stdout has exited. Python's flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
         at = f" ({error.filename})" if error.filename else ""
-        what = f"The system refused: {error.strerror or error}{at}."
-        return _refuse(RequestError(what, "Check the path, the disk and the free memory."))
+        message = f"System error: {error.strerror or error}{at}."
+        return _print_error(RequestError(message, "Check the path, the disk and the free memory."))
     except (MemoryError, RuntimeError) as error:
-        refusal = memory_error(error)
-        if refusal is None:
+        out_of_memory = memory_error(error)
+        if out_of_memory is None:
             raise
-        return _refuse(refusal)
+        return _print_error(out_of_memory)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def _print_any_text() -> None:
-    """UTF-8 whatever the locale: what a model says cannot be known beforehand."""
-    if sys.stdout is None:  # closed by whoever started us
-        raise RequestError("There is no standard output to print to.", "Send it to a file instead.")
+def _use_utf8() -> None:
+    """Print UTF-8 in any locale: a model's text may have any character."""
+    if sys.stdout is None:  # closed by the parent process
+        raise RequestError("The standard output is closed.", "Redirect it to a file instead.")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _refuse(error: EngineError) -> int:
-    _tell(f"tokonoma: {error.sentence}")
+def _print_error(error: EngineError) -> int:
+    _print_status(f"tokonoma: {error.sentence}")
     return 1
 
 
-def _tell(line: str) -> None:
-    """One line for people; `print` would put it among the answer if stderr were closed."""
+def _print_status(line: str) -> None:
+    """Print a line to stderr; if that is None, `print` would use stdout instead."""
     if sys.stderr is not None:
         print(line, file=sys.stderr)
 
@@ -102,7 +102,7 @@ def _run(options: Options) -> None:
             f"Set KERNELS to one of these, or unset it: {', '.join(ops.BACKENDS)}.",
         )
     if refused := ops.instruction_set_refusal():
-        raise RequestError(refused, "Set KERNELS_ISA to one that is there, or unset it.")
+        raise RequestError(refused, "Set KERNELS_ISA to an available one, or unset it.")
     with ops.only(chosen) if chosen else nullcontext():
         options.run(options)
 
@@ -121,7 +121,7 @@ def _chat(options: Options) -> None:
 
 def _complete(options: Options) -> None:
     model = _load(options)
-    # A begin token alone is a prompt too, but nobody asks for that by saying nothing.
+    # Encoding "" would give a begin token; an empty prompt means to continue the session instead.
     _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
 
 
@@ -135,8 +135,8 @@ def _answer(
 ) -> None:
     """Stream an answer to stdout; with --json, print one object at its end.
 
-    What a session holds of the prompt is kept; without a prompt, the answer it ended with goes on.
-    Ctrl-C ends the answer early; what there is of it is printed and saved all the same.
+    The prefix shared with --session is reused; without a prompt, the session's last answer is
+    continued. Ctrl-C ends the answer early; the partial answer is still printed and saved.
     """
     session = _session(options, model)
     pieces: list[str] = []
@@ -173,7 +173,7 @@ def _answer(
 
 
 def _session(options: Options, model: LoadedModel) -> Session:
-    """A session under the adapters asked for; what --session names is in it, if it is there."""
+    """A session with the adapters of --lora, restored from the file of --session if it exists."""
     session = model.new_session()
     session.set_stack(_stack(options, model))
     if options.session is None:
@@ -185,23 +185,23 @@ def _session(options: Options, model: LoadedModel) -> Session:
             snapshot.restore(path, session, _sha256(model))
         except SnapshotError as error:
             raise SnapshotError(
-                str(error), f"Give --session another name, or delete {path} to begin anew."
+                str(error), f"Give --session another name, or delete {path} to start over."
             ) from error
     return session
 
 
 def _session_path(options: Options) -> Path:
-    """The file --session names or links to; what could never be written is told before the answer."""
+    """The file of --session, links resolved; raises before the answer if it is not writable."""
     path = Path(os.path.realpath(options.session))
     if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a regular file"
         raise RequestError(
-            f"--session {options.session!r} is {'a folder' if path.is_dir() else 'no plain file'}.",
-            "Give it the name of a file.",
+            f"--session {options.session!r} is {kind}.", "Give it the name of a file."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise RequestError(
-            f"Nothing may be written to the folder of --session, {path.parent}.",
+            f"The folder of --session, {path.parent}, is not writable.",
             "Give a name in another folder, or change the folder's permissions.",
         )
     return path
@@ -221,7 +221,7 @@ def _sha256(model: LoadedModel) -> str:
 def _report(
     options: Options, model: LoadedModel, text: str, tokens: list[int], finished: Finished
 ) -> None:
-    """What an answer came to: one JSON object, or a line on stderr for people."""
+    """Print the statistics of an answer: as one JSON object, or as a line on stderr."""
     speed = finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
     if options.json:
         _print_json(
@@ -238,16 +238,16 @@ def _report(
         )
         return
     print()
-    held = f" ({finished.reused_tokens} of them held)" if finished.reused_tokens else ""
-    _tell(
-        f"[{finished.prompt_tokens} prompt{held} + {finished.generated_tokens} generated tokens, "
+    cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
+    _print_status(
+        f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
         f"{speed:.1f} tokens/s, {finished.reason.value}]"
     )
 
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Tells whether Ctrl-C was pressed; pressed a second time, it ends the program at once."""
+    """Yields a function that returns whether Ctrl-C was pressed; a second one raises at once."""
     pressed = threading.Event()
 
     def note(*_: object) -> None:
@@ -293,7 +293,7 @@ def _logits(options: Options) -> None:
     ids = _ids(options, model)
     positions = _positions(options, len(ids))
     if options.top < 0:
-        raise RequestError(f"--top is {options.top}.", "Give 0 for the whole row, or more.")
+        raise RequestError(f"--top is {options.top}.", "Give 0 for all logits, or more.")
     result: list[dict[str, Any]] = []
     session = model.new_session()
     session.set_stack(_stack(options, model))
@@ -377,13 +377,13 @@ def _info(options: Options) -> None:
         elif isinstance(value, dict):
             print(f"{key}:")
             for name, entry in value.items():
-                print(f"  {name}: {_words(name, entry)}")
+                print(f"  {name}: {_shown(name, entry)}")
         else:
-            print(f"{key}: {_words(key, value)}")
+            print(f"{key}: {_shown(key, value)}")
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    """A line of a list of facts: a format, or a part that is slow."""
+    """One line of a list: a weight format, or a slow part."""
     if "format" not in row:
         return f"{row['part']}: {row['words']}"
     return (
@@ -415,18 +415,18 @@ def _bench(options: Options) -> None:
 
 
 def _quantize(options: Options) -> None:
-    """Write the file, telling on stderr how far that is."""
-    told = -1
+    """Quantize a model file, with progress on stderr."""
+    printed = -1
 
     def progress(done: int, total: int) -> None:
-        nonlocal told
-        if (percent := 100 * done // max(total, 1)) > told:
-            told = percent
+        nonlocal printed
+        if (percent := 100 * done // max(total, 1)) > printed:
+            printed = percent
             if sys.stderr is not None:
                 print(f"\r{percent:3} %", end="", file=sys.stderr, flush=True)
 
     summary = quantize(find_model(options.source), Path(options.target), options.type, progress)
-    _tell("")
+    _print_status("")
     print(summary)
 
 
@@ -457,9 +457,9 @@ def _load(options: Options) -> LoadedModel:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")  # line ends stay as they are
+        return path.read_bytes().decode("utf-8")  # without newline translation
     except UnicodeDecodeError:
-        raise RequestError(f"The file {path} is not UTF-8 text.", "Convert it first.") from None
+        raise RequestError(f"The file {path} is not UTF-8 text.", "Convert it to UTF-8.") from None
     except OSError as error:
         raise RequestError(
             f"The file {path} cannot be read: {error.strerror}.", "Check the path."
@@ -473,7 +473,7 @@ def _batch(path: Path) -> list[str]:
         texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RequestError(
-            f"The file {path} is not a JSON array of texts.", 'Write ["one", "two"].'
+            f"The file {path} is not a JSON array of strings.", 'Write ["one", "two"].'
         )
     return texts
 
@@ -491,7 +491,7 @@ def _print_json(**fields: object) -> None:
     print(json.dumps(fields, ensure_ascii=False), flush=True)
 
 
-def _words(name: str, value: object) -> str:
+def _shown(name: str, value: object) -> str:
     if name.endswith("bytes") and isinstance(value, int):
         return f"{value / _GIGABYTE:.2f} GB"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What the command line measures: logits, perplexity, speed, and what a file holds."""
+"""Measurements of the command line: logits, perplexity, benchmark, model file facts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from engine.state.kv_cache import Cache
 from engine.tokenizer import vocabulary
 from kernels import ops
 
-# Parts of it must not lie powers of two apart: such places share a bank of memory, and reading them
-# in turn is a third slower.
+# Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,
+# and read a third slower.
 _BANDWIDTH_BYTES = 518 << 20
 
 _SLOW_WORDS = {
@@ -51,7 +51,7 @@ _SLOW_WORDS = {
 
 
 def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int]) -> Tensor:
-    """Logits [N, V] f32 after each of the N `positions` of `tokens`, read into an empty session."""
+    """Prefill an empty session; returns logits [N, V] f32 after the N `positions` of `tokens`."""
     wanted = torch.tensor(sorted(set(positions)))
     rows: list[Tensor] = []
     start = 0
@@ -67,11 +67,11 @@ def logits_at(session: Session, tokens: Sequence[int], positions: Sequence[int])
 def perplexity(
     model: LoadedModel, text: str, context: int, stack: Stack = NO_ADAPTERS
 ) -> tuple[float, int]:
-    """Perplexity of `text` and the number of tokens scored, counted as llama.cpp's tool counts.
+    """Perplexity of `text` and the number of tokens scored, as llama.cpp's tool computes it.
 
-    The text is cut into windows of `context` tokens; each begins with BOS where the model wants
-    one, and only the second half of a window is scored. Raises RequestError when the text is
-    shorter than two windows.
+    The text is split into windows of `context` tokens; each begins with BOS if the model uses one,
+    and only the second half of a window is scored. Raises RequestError when the text is shorter
+    than two windows.
 
     Source: https://github.com/ggml-org/llama.cpp/blob/b6000/tools/perplexity/perplexity.cpp
     """
@@ -105,10 +105,10 @@ def bench(
     repetitions: int,
     stack: Stack = NO_ADAPTERS,
 ) -> dict[str, object]:
-    """Prefill and decode speed, medians over `repetitions`, and the bandwidth that decode reaches.
+    """Prefill and decode speed, medians over `repetitions`, and the bandwidth decode achieves.
 
-    Both begin at position `depth`. What the machine's memory gives is read right before and right
-    after each decode. Raises RequestError for numbers that do not fit.
+    Both begin at position `depth`. The machine's memory bandwidth is measured right before and
+    right after each decode. Raises RequestError for options out of range.
     """
     if min(prompt, generated, repetitions) < 1 or depth < 0:
         raise RequestError(
@@ -125,13 +125,13 @@ def bench(
     session = _session(model, stack)
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
-    # All that is timed is done once before: memory is taken, threads stand, the cache has grown.
+    # Warm-up: allocates memory, starts threads and grows the cache before the timed runs.
     _prefill_seconds(session, ids, 0)
     _decode_seconds(session, ids[-1:], needed - 1)
     prefill, decode, bandwidths = [], [], []
     for _ in range(repetitions):
         prefill.append(prompt / _prefill_seconds(session, ids[: depth + prompt], depth))
-        # Under a hypervisor it rises and falls by half within seconds, as cores are moved.
+        # In a virtual machine the bandwidth varies by half within seconds, as cores are migrated.
         before = ops.read_bandwidth(_BANDWIDTH_BYTES)
         decode.append(generated / _decode_seconds(session, ids[depth : depth + generated], depth))
         bandwidths.append((before + ops.read_bandwidth(_BANDWIDTH_BYTES)) / 2)
@@ -154,10 +154,10 @@ def bench(
 
 
 def bytes_per_token(model: LoadedModel, length: int) -> int:
-    """Bytes one decoded token reads at position `length`: weights as they are held, and cache.
+    """Memory traffic of one decode step at position `length`: weights as stored, and KV cache.
 
-    The weights are those of every block and the head. A layer reads the keys and values its window
-    shows it.
+    The weights are those of every block and the head. A layer reads the keys and values inside its
+    attention window.
     """
     config, blocks = model.config, model.decoder.blocks
     row = Cache.bytes_per_token(1, config.kv_heads, config.head_width, model.cache)
@@ -172,7 +172,7 @@ def describe(
     cache: CacheType = CacheType.F32,
     tokenizer: Path | None = None,
 ) -> dict[str, object]:
-    """What a file holds and what it would cost, without loading its weights."""
+    """Facts of a model file and its memory plan, without loading the weights."""
     with GGUFFile.open(path) as file:
         build, config = identify(file)
         kernels = kernels_in_use(file)
@@ -197,15 +197,15 @@ def describe(
             "context": config.context,
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
-            **_spoken(file, tokenizer),
+            **_vocabulary_and_template(file, tokenizer),
             "memory": _memory(file, config, context, cache),
             "kernels": kernels,
             **_slow(file, config, build, kernels),
         }
 
 
-def _spoken(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:
-    """Where words come from and how the model is spoken to, or why it cannot be."""
+def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:
+    """Origin of vocabulary and chat template, or why the vocabulary cannot be read."""
     try:
         words = vocabulary.find(file, tokenizer)
         template = ChatTemplate.from_metadata(file.metadata, words.tokenizer())
@@ -220,11 +220,11 @@ def _spoken(file: GGUFFile, tokenizer: Path | None) -> dict[str, object]:
 def _slow(
     file: GGUFFile, config: Config, build: Build, kernels: Mapping[str, str]
 ) -> dict[str, object]:
-    """What would run slower than these kernels could run it, as far as it shows before a load."""
+    """The parts without a fast path, as far as known before a load."""
     try:
         decoder = outline(file, config, build)
     except ModelFileError:
-        return {}  # it would not be loaded at all
+        return {}  # the load would fail
     return {
         "slow": [
             {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
@@ -234,13 +234,13 @@ def _slow(
 
 
 def _two_bit(file: GGUFFile) -> dict[str, object]:
-    """Which layout the 2-bit tensors have, and how that was told, where there are any."""
-    told = file.two_bit
-    return {"two_bit_layout": f"{told.layout.words}, told by {told.by}"} if told else {}
+    """The layout of 2-bit tensors and how it was detected, if there are any."""
+    found = file.two_bit
+    return {"two_bit_layout": f"{found.layout.words}, told by {found.by}"} if found else {}
 
 
 def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> dict[str, object]:
-    """The memory plan, and why it cannot be carried out where it cannot."""
+    """The memory plan, and the reason if it does not fit."""
     memory = predict(file, config, context, cache)
     refused = refusal(memory, context)
     figures: dict[str, object] = {
@@ -263,18 +263,18 @@ def _session(model: LoadedModel, stack: Stack) -> Session:
     return session
 
 
-def _prefill_seconds(session: Session, ids: list[int], held: int) -> float:
-    """Of reading all but the first `held` of `ids`, which the session begins with, to logits."""
-    session.trim(held)
+def _prefill_seconds(session: Session, ids: list[int], cached: int) -> float:
+    """Time to prefill `ids` after the first `cached`, which are in the session, and get logits."""
+    session.trim(cached)
     started = time.perf_counter()
-    (*_, hidden) = session.prefill(ids[held:])
+    (*_, hidden) = session.prefill(ids[cached:])
     session.logits_after(hidden)
     return time.perf_counter() - started
 
 
-def _decode_seconds(session: Session, ids: list[int], held: int) -> float:
-    """Of appending `ids` one by one after the first `held` tokens of the session."""
-    session.trim(held)
+def _decode_seconds(session: Session, ids: list[int], cached: int) -> float:
+    """Time of one decode step for each of `ids` after the first `cached` tokens of the session."""
+    session.trim(cached)
     started = time.perf_counter()
     for token in ids:
         session.step(token)

@@ -1,6 +1,6 @@
-"""The options of the command line: what each subcommand takes, and what they mean.
+"""Command line parser: the options of every subcommand and their conversion to engine types.
 
-The letters are llama.cpp's, which its users know.
+Option names follow llama.cpp.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = Callable[[Options], None]
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses a bad option with one sentence and a remedy instead of a page of usage."""
+    """ArgumentParser that reports a bad option as RequestError instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:].rstrip(".")
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(about: str, runs: Mapping[str, Run]) -> Parser:
-    """The parser of all subcommands; `runs` is what carries each of them out, by name."""
+    """The parser of all subcommands; `runs` maps their names to functions."""
     made = Parser(prog="python -m engine", description=about)
     commands = made.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_answering(commands, runs)
@@ -39,45 +39,45 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     _add_logits(commands, runs)
     score = _command(commands, runs, "perplexity", "perplexity of a text")
     score.add_argument("-f", "--file", required=True, help="the text")
-    info = _command(commands, runs, "info", "what a file holds and what it needs")
+    info = _command(commands, runs, "info", "facts of a model file and its memory needs")
     speed = _command(commands, runs, "bench", "prefill and decode speed")
     speed.add_argument("-p", dest="prompt", type=int, default=512, help="prompt tokens")
     speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")
     speed.add_argument("-d", dest="depth", type=int, default=0, help="tokens already in the cache")
     speed.add_argument("-r", dest="repetitions", type=int, default=3, help="repetitions")
-    made_of = commands.add_parser(
-        "quantize", help="a model file in another weight format", allow_abbrev=False
+    quantize = commands.add_parser(
+        "quantize", help="convert a model file to another weight format", allow_abbrev=False
     )
-    made_of.set_defaults(run=runs["quantize"], backend="auto")
-    made_of.add_argument("source", help="the model file, best one in F32, F16 or BF16")
-    made_of.add_argument("target", help="the file to write")
-    made_of.add_argument("--type", required=True, help="the format, such as Q4_K")
+    quantize.set_defaults(run=runs["quantize"], backend="auto")
+    quantize.add_argument("source", help="the model file, preferably in F32, F16 or BF16")
+    quantize.add_argument("target", help="the file to write")
+    quantize.add_argument("--type", required=True, help="the format, such as Q4_K")
     for loading in (score, speed):
         _add_adapters(loading)
     for planning in (score, info):
         _add_cache(planning)
-    _add_cache(speed, DEFAULT_CACHE)  # as the window has it
+    _add_cache(speed, DEFAULT_CACHE)  # as in the app
     return made
 
 
 def sampling(options: Options) -> Sampling:
-    """How to draw, as the options say."""
+    """The sampling parameters of the options."""
     fields = {name: getattr(options, name) for name in asdict(Sampling()) if hasattr(options, name)}
     return Sampling(**fields)
 
 
 def tokenizer(options: Options) -> Path | None:
-    """The vocabulary to use instead of the model's own, if one is named."""
+    """The path of --tokenizer, if given."""
     return None if options.tokenizer is None else Path(options.tokenizer)
 
 
 def cache_type(options: Options) -> CacheType:
-    """How keys and values are to be held."""
+    """The KV cache type of --cache."""
     return CacheType(options.cache)
 
 
 def adapters(options: Options) -> list[AdapterUse]:
-    """The adapters of every --lora in order; a name that ends in a colon and a number has a scale."""
+    """The adapters of every --lora, in order; a suffix such as `:0.5` is the scale."""
     return [_adapter(text) for text in options.lora]
 
 
@@ -86,31 +86,31 @@ def _adapter(text: str) -> AdapterUse:
     if colon and name and not Path(text).exists():
         try:
             return AdapterUse(Path(name), float(scale))
-        except ValueError:  # the colon of a drive, or part of the name
+        except ValueError:  # the colon belongs to a drive letter or file name
             pass
     return AdapterUse(Path(text))
 
 
 def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
-    chat = _command(commands, runs, "chat", "one turn through the model's own chat template")
-    chat.add_argument("-p", "--prompt", required=True, help="what to say")
+    chat = _command(commands, runs, "chat", "one turn with the model's chat template")
+    chat.add_argument("-p", "--prompt", required=True, help="the user's message")
     chat.add_argument("-S", "--system", default="", help="the system prompt")
     chat.add_argument(
         "--thinking",
         default="auto",
         choices=("auto", "on", "off"),
-        help="whether the model thinks first, where its template lets one choose",
+        help="whether the model thinks first, if its template has the option",
     )
     complete = _command(commands, runs, "complete", "raw continuation of a text")
     complete.add_argument(
-        "-p", "--prompt", default="", help="the text to continue; none: go on where --session ended"
+        "-p", "--prompt", default="", help="the text to continue; none: the text of --session"
     )
     for answering in (chat, complete):
         _add_sampling(answering)
         _add_adapters(answering)
         _add_cache(answering)
         answering.add_argument(
-            "--session", metavar="FILE", help="go on from this file if it is there, and save to it"
+            "--session", metavar="FILE", help="resume from this file if it exists, and save to it"
         )
 
 
@@ -131,7 +131,7 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
     prompt = logits.add_mutually_exclusive_group(required=True)
     prompt.add_argument("-p", "--prompt", help="the text")
     prompt.add_argument("--tokens", help="token ids instead: 1,2,3")
-    logits.add_argument("--top", type=int, default=10, help="how many a position; 0: the whole row")
+    logits.add_argument("--top", type=int, default=10, help="how many per position; 0: all")
     which = logits.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="after every position")
     which.add_argument("--positions", help="after these positions: 0,7")
@@ -142,14 +142,14 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
 def _command(
     commands: _SubParsersAction[Parser], runs: Mapping[str, Run], name: str, words: str
 ) -> Parser:
-    """A subcommand with the options all of them share."""
+    """A subcommand with the common options."""
     made = commands.add_parser(name, help=words, description=words, allow_abbrev=False)
     made.set_defaults(run=runs[name])
     made.add_argument("-m", "--model", required=True, help="a path, a model's name, or `starter`")
     made.add_argument(
-        "--tokenizer", metavar="FILE", help="a tokenizer.json instead of the model's own vocabulary"
+        "--tokenizer", metavar="FILE", help="a tokenizer.json that replaces the model's vocabulary"
     )
-    made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's own")
+    made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's maximum")
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
     made.add_argument("--backend", default="auto", choices=("auto", *ops.BACKENDS))
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -167,10 +167,10 @@ def _add_sampling(parser: Parser) -> None:
         ("--repeat-penalty", "repeat_penalty", float, "1: off"),
         ("--frequency-penalty", "frequency_penalty", float, "0: off"),
         ("--presence-penalty", "presence_penalty", float, "0: off"),
-        ("--seed", "seed", int, "-1: a fresh one"),
+        ("--seed", "seed", int, "-1: random"),
     ):
         parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=words)
-    parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until the model ends")
+    parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until an end token")
 
 
 def _add_adapters(parser: Parser) -> None:
@@ -188,5 +188,5 @@ def _add_cache(parser: Parser, default: CacheType = CacheType.F32) -> None:
         "--cache",
         default=default.value,
         choices=[kind.value for kind in CacheType],
-        help=f"how keys and values are held; f32 is exact, {default.value} the default",
+        help=f"storage type of the KV cache; f32 is exact, {default.value} the default",
     )

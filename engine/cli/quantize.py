@@ -1,7 +1,7 @@
-"""A model file in another weight format: every key kept, every matrix quantized, one at a time.
+"""Quantizer of GGUF files: copies the metadata and converts every matrix, one at a time.
 
-The file is written beside its name and takes it when it is whole, so a program that is ended
-leaves no half model behind.
+The output is written to a `.part` file and renamed when complete, so an interrupted run leaves no
+incomplete model under the target's name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kernels.quantizers import QUANTIZERS
 from kernels.weight import Weight
 
 _ALIGNMENT = 32  # bytes
-_PIECE = 1 << 22  # weights quantized at once
+_CHUNK_WEIGHTS = 1 << 22  # quantized at once
 _FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
-# What llama.cpp calls a file whose matrices are mostly of that format.
+# llama.cpp's `general.file_type` of a file by the format of most of its matrices.
 _FILE_TYPES = {
     "F32": 0,
     "F16": 1,
@@ -50,11 +50,11 @@ _FILE_TYPES = {
     "Q1_0": 40,
     "Q2_0": 41,
 }
-# Formats whose numbers mean them only in files with a key of the program that invented them.
+# OxiBonsai's formats: their type ids are valid only in files with its `quant_format` key.
 _OXIBONSAI = ("F8_E4M3", "F8_E5M2", "TQ2_0_G128")
-_NUMBERS = {"TQ2_0_G128": 42}  # under which a format is stored, where that is not its own
-_DROPPED = ("split.", "oxibonsai.")
-_ROUTER = ".ffn_gate_inp."  # what chooses experts is small, and errors there choose others
+_TYPE_IDS = {"TQ2_0_G128": 42}  # stored ids that differ from Format.id
+_DROPPED_KEYS = ("split.", "oxibonsai.")  # prefixes
+_ROUTER = ".ffn_gate_inp."  # kept: routers are small, and errors select the wrong experts
 
 
 def quantize(
@@ -66,13 +66,13 @@ def quantize(
 ) -> str:
     """Write the model of `source` to `target` with its matrices in the format called `name`.
 
-    Matrices whose rows do not fill whole blocks become Q8_0 or F16; vectors and routers of experts
-    stay as they are. `progress` counts weights; `checkpoint` may raise to stop. Returns a summary
-    for people. Raises RequestError, ModelFileError, or OSError for a disk that is full.
+    Matrices whose rows are not whole blocks become Q8_0 or F16; vectors and expert routers are
+    copied. `progress` counts weights; `checkpoint` may raise to stop. Returns a summary to print.
+    Raises RequestError, ModelFileError, or OSError, for example when the disk is full.
     """
     wanted = _wanted(name)
     if target.exists():
-        raise RequestError(f"The file {str(target)!r} is there already.", "Choose another name.")
+        raise RequestError(f"The file {str(target)!r} already exists.", "Choose another name.")
     with GGUFFile.open(source) as file:
         if not file.tensors:
             raise ModelFileError("The file holds no tensors.", "Choose a complete model.")
@@ -86,7 +86,8 @@ def quantize(
             partial.replace(target)
         except FileExistsError:
             raise RequestError(
-                f"The file {str(partial)!r} is there already.", "Remove it if nothing writes it."
+                f"The file {str(partial)!r} already exists.",
+                "Delete it if no other quantization is writing it.",
             ) from None
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -104,7 +105,7 @@ def _wanted(name: str) -> Format:
 
 
 def _format_for(info: TensorInfo, wanted: Format) -> Format:
-    """What a tensor becomes: only matrices change, and no norms, even of many heads."""
+    """The target format of a tensor: only matrices change, but not routers and norm weights."""
     kept = _ROUTER in info.name or info.name.endswith("_norm.weight")
     if len(info.shape) < 2 or kept or not info.name.endswith(".weight"):
         return info.format
@@ -129,15 +130,15 @@ def _write(
     for info, format in plan:
         out.write(_text(info.name) + struct.pack("<I", len(info.shape)))
         out.write(struct.pack(f"<{len(info.shape)}Q", *reversed(info.shape)))
-        out.write(struct.pack("<IQ", _NUMBERS.get(format.name, format.id), offset))
+        out.write(struct.pack("<IQ", _TYPE_IDS.get(format.name, format.id), offset))
         offset = padded(offset + _size(info, format), _ALIGNMENT)
     _pad(out)
     total = sum(math.prod(info.shape) for info, _ in plan)
     done = 0
     for info, format in plan:
-        for piece, weights in _pieces(file, info, format):
+        for chunk, weights in _chunks(file, info, format):
             checkpoint()
-            out.write(piece)
+            out.write(chunk)
             done += weights
             progress(done, total)
         _pad(out)
@@ -145,19 +146,19 @@ def _write(
 
 
 def _entries(file: GGUFFile, wanted: Format) -> list[bytes]:
-    """The file's keys as they are stored, and what says how it is quantized now."""
-    said = {_VERSION: _number(_VERSION, 2)}
+    """The metadata entries of the source, with those about quantization replaced."""
+    added = {_VERSION: _number(_VERSION, 2)}
     if wanted.name in _FILE_TYPES:
-        said[_FILE_TYPE] = _number(_FILE_TYPE, _FILE_TYPES[wanted.name])
+        added[_FILE_TYPE] = _number(_FILE_TYPE, _FILE_TYPES[wanted.name])
     if wanted.name in _OXIBONSAI:
         key = "oxibonsai.quant_format"
-        said[key] = _text(key) + struct.pack("<I", Kind.STRING) + _text(wanted.name)
+        added[key] = _text(key) + struct.pack("<I", Kind.STRING) + _text(wanted.name)
     kept = {
         key: stored
         for key, stored in file.entries().items()
-        if not key.startswith(_DROPPED) and key not in ("general.alignment", _FILE_TYPE)
+        if not key.startswith(_DROPPED_KEYS) and key not in ("general.alignment", _FILE_TYPE)
     }
-    return list((kept | said).values())
+    return list((kept | added).values())
 
 
 def _number(key: str, value: int) -> bytes:
@@ -177,15 +178,15 @@ def _size(info: TensorInfo, format: Format) -> int:
     return math.prod(info.shape) // format.block * format.size
 
 
-def _pieces(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[bytes, int]]:
-    """A tensor in its new format, some rows at a time, and how many weights these are."""
+def _chunks(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[bytes, int]]:
+    """A tensor's bytes in the new format and their number of weights, some rows at a time."""
     data = file.data(info.name)
     if format is info.format:
         yield bytes(data), math.prod(info.shape)
         return
     weight = Weight.from_bytes(data, info.format, info.shape)
     rows, columns = weight.data.shape[0], info.shape[-1]
-    step = max(_PIECE // columns, 1)
+    step = max(_CHUNK_WEIGHTS // columns, 1)
     quantizer = QUANTIZERS[format.name]
     for start in range(0, rows, step):
         end = min(start + step, rows)
@@ -193,14 +194,14 @@ def _pieces(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[
         weight.decode(start, end, dense)
         if not bool(dense.isfinite().all()):
             raise UnsupportedModel(
-                f"The tensor {shown(info.name)} holds values that are no finite numbers.",
+                f"The tensor {shown(info.name)} has infinite or NaN values.",
                 "The file is damaged; get another copy.",
             )
         yield quantizer(dense.view(-1, format.block)).numpy().tobytes(), dense.numel()
 
 
 def _summary(plan: list[tuple[TensorInfo, Format]], target: Path) -> str:
-    """What was written: formats with the number of their tensors, and the size."""
+    """File name, size, and the number of tensors of each format."""
     counts: dict[str, int] = {}
     for _, format in plan:
         counts[format.name] = counts.get(format.name, 0) + 1

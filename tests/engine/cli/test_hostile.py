@@ -83,7 +83,7 @@ def test_a_full_disk_is_told(
         assert main(["info", "--json", "-m", model]) == 1
         monkeypatch.undo()
         said = capsys.readouterr().err
-        assert said.startswith("tokonoma: The system refused: No space left on device.")
+        assert said.startswith("tokonoma: System error: No space left on device.")
         with pytest.raises(OSError, match="space"):
             full.close()
 

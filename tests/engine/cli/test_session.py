@@ -124,9 +124,9 @@ def test_people_are_told_what_was_held(
 ) -> None:
     command = ["chat", "-m", model, "-p", "hello", *GREEDY, "-n", "3", "--session", str(file)]
     assert main(command) == 0
-    assert "held" not in capsys.readouterr().err
+    assert "cached" not in capsys.readouterr().err
     assert main(command) == 0
-    assert "of them held)" in capsys.readouterr().err
+    assert "of them cached)" in capsys.readouterr().err
 
 
 def test_files_that_do_not_fit_are_refused_and_left_alone(
@@ -145,7 +145,7 @@ def test_files_that_do_not_fit_are_refused_and_left_alone(
     ):
         told = refused(capsys, "chat", *arguments, *options)
         assert named in told
-        assert f"delete {file} to begin anew" in told
+        assert f"delete {file} to start over" in told
     assert file.read_bytes() == whole
     file.write_bytes(whole[:-1])
     assert "cut short" in refused(capsys, "chat", "-m", model, *options)
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_be_written_is_told(
 ) -> None:
     file.write_text("in the way")
     command = ("chat", "-m", model, "-p", "hello", "-n", "1", "--session", file / "inside")
-    assert "The system refused" in refused(capsys, *command)
+    assert "System error" in refused(capsys, *command)
 
 
 # --- adapters -----------------------------------------------------------------------------------
