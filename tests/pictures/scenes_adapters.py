@@ -1,4 +1,4 @@
-"""Scenes of the panel of adapters and of the leaf on answers, for tests/pictures/shots.py."""
+"""Scenes of the adapter panel and of the adapter icon on answers, for tests/pictures/shots.py."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stage import Stage, flush
 
 
 def panel_of(stage: Stage) -> tuple[AdapterPanel, Adapters]:
-    """The panel of the window, open, and what is behind it."""
+    """Open the window's adapter panel; returns it and its controller."""
     panel = stage.window.adapters
     panel.open()
     return panel, stage.controller.adapters
 
 
 def add(stage: Stage, adapters: Adapters, path: Path, strength: float = 1.0) -> None:
-    """Add an adapter that fits."""
+    """Add an adapter that the engine accepts, with a strength."""
     adapters.add(path)
     accept(stage.engine)
     stage.wait_until_idle()

@@ -1,4 +1,4 @@
-"""Scenes of the conversation and its cards, for tests/pictures/shots.py."""
+"""Scenes of the chat page, the sidebar and the pop-up cards, for tests/pictures/shots.py."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Scene = Callable[[Stage], None]
 
 
 def fill(folder: Path) -> None:
-    """A store with conversations of several days."""
+    """Create a store with conversations of several days."""
     store = Store.open(folder / "conversations.sqlite")
     ids = []
     for _, title in TITLES:
@@ -138,7 +138,7 @@ def load_failed(stage: Stage) -> None:
 
 
 def reduced_speed(stage: Stage) -> None:
-    """A mixture of experts, whose status line and tooltip say why it is slow."""
+    """Mixture-of-experts model: status line and tooltip explain the reduced speed."""
     long_answer(stage)
     loaded = stage.state.model.loaded
     assert loaded is not None

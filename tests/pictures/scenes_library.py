@@ -1,4 +1,4 @@
-"""Scenes of the page of models, for tests/pictures/shots.py: the page over states filled for the occasion."""
+"""Scenes of the model library page with made-up states, for tests/pictures/shots.py."""
 
 from __future__ import annotations
 
@@ -304,18 +304,18 @@ def library_keyboard(state: State, library: LibraryState, page: LibraryPage) -> 
 
 
 def wait_for_files(stage: Stage) -> None:
-    """Until the thread of files has done what it was given so far."""
+    """Wait until the library's worker threads are idle."""
     wait_for_workers(stage.controller)
     flush()
 
 
 def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
-    """The scene in the whole window, once the real library has looked round and is quiet."""
+    """Wrap a scene: show it in the whole window after the real library has finished its scan."""
 
     def play(stage: Stage) -> None:
         stage.start()
         stage.window.open_library()
-        for _ in range(3):  # each answer may ask for more
+        for _ in range(3):  # a finished job may queue another
             wait_for_files(stage)
         scene(stage.states.chat, stage.states.library, stage.window.library)
         flush()

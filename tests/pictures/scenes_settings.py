@@ -1,4 +1,4 @@
-"""Scenes of the settings page and of the line about saved reading, for tests/pictures/shots.py."""
+"""Scenes of the settings page and of the resume line, for tests/pictures/shots.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGED: dict[str, object] = {
 
 
 def page(stage: Stage, **changed: object) -> Preferences:
-    """The page, in the place of the conversation."""
+    """Open the settings page, with the given settings changed."""
     stage.ready(MODEL)
     stage.controller.change_settings(**changed)
     stage.window.open_settings()
@@ -38,7 +38,7 @@ def page(stage: Stage, **changed: object) -> Preferences:
 
 
 def _scroll_to(preferences: Preferences, group: str) -> None:
-    """Scroll a section to the top."""
+    """Scroll a section to the top of the viewport."""
     QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
     view = preferences.view
     top = preferences.headings[group].mapTo(view.viewport(), QPoint(0, 0)).y()
@@ -159,7 +159,7 @@ _REFUSED = Resume(
 
 
 def _resume(stage: Stage, resume: Resume) -> None:
-    """An opened conversation with the line over its composer."""
+    """Show an opened conversation with the given resume state."""
     stage.ready(MODEL)
     stage.controller.open_conversation(1)
     stage.wait_until_idle()

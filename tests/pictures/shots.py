@@ -1,7 +1,7 @@
-"""Renders every screen and card of the app to build/shots/<name>-<theme>.png, to be looked at.
+"""Renders screenshots of every screen and card to build/shots/<name>-<theme>.png, for inspection.
 
-Runs offscreen, over the fake engine and a store filled for the occasion. The scaled pictures come
-from a second process, because Qt reads the scale once.
+Runs offscreen with the fake engine and a store of made-up conversations. The scaled screenshots
+come from a second process, because Qt reads the scale factor once per process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCALED = ("empty", "long_answer", "picker")
 
 
 def shoot(name: str, theme: str, suffix: str = "") -> None:
-    """One picture."""
+    """Render one scene in one theme and save the screenshot."""
     with tempfile.TemporaryDirectory(prefix="tokonoma-shot-") as home:
         os.environ["TOKONOMA_HOME"] = home
         folder = Path(home)
@@ -62,7 +62,7 @@ def shoot(name: str, theme: str, suffix: str = "") -> None:
 
 
 def main() -> int:
-    """Take the pictures, or those whose names are given."""
+    """Render all scenes, or those named on the command line."""
     parser = argparse.ArgumentParser(description="Render every screen to build/shots.")
     parser.add_argument("scenes", nargs="*", help="only these")
     parser.add_argument("--scaled", action="store_true", help="only the pictures at this scale")

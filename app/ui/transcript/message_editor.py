@@ -109,9 +109,8 @@ class MessageEditor(QFrame):
         layout = self.layout()
         if layout:
             layout.activate()
-        lines = max(
-            int(self._field.document().size().height()), 1
-        )  # QPlainTextDocumentLayout: in lines
+        # QPlainTextDocumentLayout gives the document's height in lines.
+        lines = max(int(self._field.document().size().height()), 1)
         height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
         bars = Qt.ScrollBarPolicy
         fits = height <= most

@@ -1,4 +1,4 @@
-"""What assistive technology is told of our own widgets, and that Qt and Python agree on who owns it."""
+"""Accessible interfaces of custom widgets: names, actions, focus, and ownership by Qt."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from transcript_driver import CODE, clipboard, message, open_transcript, wait_fo
 
 ROOT = Path(__file__).parents[3]
 
-# A slot that is connected for the first time gives the class another meta-object, for which Qt
-# asks the factory again; both answers are then deleted with the widget.
-ASKED_TWICE = """
+# Connecting a slot for the first time replaces the class's meta-object, for which Qt calls the
+# factory again; it then deletes both interfaces with the widget.
+TWO_INTERFACES = """
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
@@ -50,11 +50,9 @@ delete(widget)
         ("app.ui.adapters.strength_slider", "StrengthSlider", "set_strength"),
     ],
 )
-def test_a_widget_that_qt_asked_about_twice_is_deleted_once(
-    module: str, name: str, slot: str
-) -> None:
+def test_widget_with_two_interfaces_is_deleted_once(module: str, name: str, slot: str) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", ASKED_TWICE.format(module=module, name=name, slot=slot)],
+        [sys.executable, "-c", TWO_INTERFACES.format(module=module, name=name, slot=slot)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -74,13 +72,13 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
         yield transcript
 
 
-def described(view: Transcript, index: int) -> QAccessibleInterface:
-    """A message as assistive technology finds it: by way of the list."""
+def message_interface(view: Transcript, index: int) -> QAccessibleInterface:
+    """The accessible interface of a message, found through the list as a screen reader does."""
     return QAccessible.queryAccessibleInterface(view).child(index)
 
 
 def controls(view: Transcript, index: int) -> dict[str, QAccessibleInterface]:
-    found = described(view, index)
+    found = message_interface(view, index)
     children = [found.child(n) for n in range(found.childCount())]
     assert [found.indexOfChild(child) for child in children] == list(range(len(children)))
     assert all(child.parent() is found for child in children)
@@ -142,17 +140,17 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
     assert found[thoughts].state().expanded
 
 
-def test_the_interfaces_of_a_message_end_with_it(view: Transcript) -> None:
+def test_interfaces_are_deleted_with_their_message(view: Transcript) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
-    asked, said = described(view, 0), described(view, 1)
+    asked, said = message_interface(view, 0), message_interface(view, 1)
     tool = controls(view, 1)["Answer again"]
     view.set_messages([message(1, "Ask", own=True), message(3, "Said otherwise")])
-    assert described(view, 0) is asked
+    assert message_interface(view, 0) is asked
     assert not isValid(said)
     assert not isValid(tool)
     view.remove_message(1)
     assert not isValid(asked)
-    assert described(view, 0).text(QAccessible.Text.Name) == "Answer: Said otherwise"
+    assert message_interface(view, 0).text(QAccessible.Text.Name) == "Answer: Said otherwise"
 
 
 def test_the_editor_of_a_message_is_in_the_tree(view: Transcript) -> None:
@@ -164,25 +162,25 @@ def test_the_editor_of_a_message_is_in_the_tree(view: Transcript) -> None:
     assert listed.indexOfChild(editor) == 2
     inside = [editor.child(n) for n in range(editor.childCount())]
     assert any(isinstance(child.object(), QPlainTextEdit) for child in inside)
-    assert list(controls(view, 0)) == []  # its tools are gone meanwhile
+    assert list(controls(view, 0)) == []  # hidden while the editor is open
 
 
-def test_the_control_that_has_the_keyboard_says_so(view: Transcript, qtbot: QtBot) -> None:
+def test_focused_control_has_the_focused_state(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
     view.keys.enter(backwards=False)
-    assert described(view, 1).state().focused
+    assert message_interface(view, 1).state().focused
     qtbot.keyClick(view, Qt.Key.Key_Up)
-    assert described(view, 0).state().focused
-    assert not described(view, 1).state().focused
+    assert message_interface(view, 0).state().focused
+    assert not message_interface(view, 1).state().focused
     qtbot.keyClick(view, Qt.Key.Key_Right)
     assert controls(view, 0)["Edit and send again"].state().focused
-    assert not described(view, 0).state().focused
+    assert not message_interface(view, 0).state().focused
 
 
-def test_a_strength_is_a_value_and_nothing_it_is_not(qtbot: QtBot) -> None:
+def test_strength_slider_has_only_the_value_interface(qtbot: QtBot) -> None:
     slider = StrengthSlider()
     qtbot.addWidget(slider)
     found = QAccessible.queryAccessibleInterface(slider)
     assert found.valueInterface().currentValue() == 1.0
-    assert found.textInterface() is None  # once it was an address that was no interface
+    assert found.textInterface() is None  # not the invalid pointer that PySide makes of None
     assert found.editableTextInterface() is None

@@ -1,4 +1,4 @@
-"""The pages beside the conversation: what leads to them, back from them, and works while they show."""
+"""Library and settings pages: opening, returning to the conversation, shared notices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def talk(stage: Stage) -> Stage:
 
 
 @pytest.mark.parametrize("page", ["library", "settings"])
-def test_choosing_the_shown_conversation_leads_back_to_it(
+def test_choosing_the_current_conversation_closes_the_page(
     qtbot: QtBot, talk: Stage, page: str
 ) -> None:
     window = talk.window
@@ -41,7 +41,7 @@ def test_choosing_the_shown_conversation_leads_back_to_it(
 
 
 @pytest.mark.parametrize("page", ["library", "settings"])
-def test_an_answer_out_of_sight_is_not_asked_again(talk: Stage, page: str) -> None:
+def test_hidden_answer_is_not_regenerated(talk: Stage, page: str) -> None:
     window = talk.window
     window.actions_by_id[page].trigger()
     window.actions_by_id["regenerate"].trigger()
@@ -54,7 +54,7 @@ def test_an_answer_out_of_sight_is_not_asked_again(talk: Stage, page: str) -> No
 
 
 @pytest.mark.parametrize("page", ["library", "settings"])
-def test_trouble_is_told_on_every_page(talk: Stage, page: str) -> None:
+def test_notices_are_shown_on_every_page(talk: Stage, page: str) -> None:
     talk.window.actions_by_id[page].trigger()
     talk.controller.load_model(Path("/models/other.gguf"))
     talk.engine.fail_load("The file is cut short.", "Download it again.", model_gone=False)

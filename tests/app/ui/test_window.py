@@ -1,4 +1,4 @@
-"""The window as a person uses it: typing, keys, dragging, closing."""
+"""Main window, end to end over the fake engine: typing, shortcuts, file drops, closing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stage import Stage, flush, until
 
 
 class Catcher(QObject):
-    """Takes the addresses that would go to the browser."""
+    """URL handler that records the addresses for the browser."""
 
     def __init__(self, opened: list[QUrl]) -> None:
         super().__init__()
@@ -43,12 +43,12 @@ def type_and_send(qtbot: QtBot, stage: Stage, text: str) -> None:
 
 
 def press(qtbot: QtBot, stage: Stage, name: str) -> None:
-    """Press the first key of an action, as a person would."""
+    """Press the first shortcut of an action."""
     stage.window.actions_by_id[name].trigger()
     flush()
 
 
-def test_typed_text_goes_out_and_the_answer_comes_back(qtbot: QtBot, stage: Stage) -> None:
+def test_typed_text_is_sent_and_the_answer_is_shown(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "Why is the sky blue?")
     assert stage.window.composer.text() == ""
@@ -72,7 +72,7 @@ def test_the_window_is_usable_while_the_model_loads(qtbot: QtBot, stage: Stage) 
     assert stage.engine.last_generate.turns[0].text == "Early"
 
 
-def test_the_composer_is_free_while_an_answer_is_written(qtbot: QtBot, stage: Stage) -> None:
+def test_composer_accepts_text_during_an_answer(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "First")
     type_and_send(qtbot, stage, "Second")
@@ -110,7 +110,7 @@ def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
     assert stage.engine.last_generate.turns[0].text == button.text()
 
 
-def test_without_a_model_the_empty_view_says_how_to_get_one(stage: Stage) -> None:
+def test_empty_view_without_a_model_offers_to_open_one(stage: Stage) -> None:
     stage.start()
     view = stage.window.chat.empty_view
     assert "GGUF" in view.sentence.text()
@@ -121,7 +121,7 @@ def test_without_a_model_the_empty_view_says_how_to_get_one(stage: Stage) -> Non
     assert not any(button.isHidden() for button in view.suggestions)
 
 
-def test_drafts_stay_with_their_conversations(qtbot: QtBot, stage: Stage) -> None:
+def test_drafts_are_kept_per_conversation(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "First")
     first = stage.state.current
@@ -144,7 +144,7 @@ def test_a_sent_message_leaves_no_draft_behind(qtbot: QtBot, stage: Stage) -> No
     assert stage.state.drafts.get(None, "") == ""
 
 
-def test_a_draft_is_there_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
+def test_draft_is_restored_after_a_restart(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     stage.controller.drafts.keep(None, "not sent yet")
     stage.wait_until_idle()
@@ -174,7 +174,7 @@ def test_dragging_a_model_file_is_shown_and_dropping_it_loads(stage: Stage) -> N
     assert stage.engine.load.path == Path("/models/dropped.GGUF")
 
 
-def test_other_files_are_not_taken(stage: Stage) -> None:
+def test_drops_of_other_files_are_ignored(stage: Stage) -> None:
     stage.start()
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile("/pictures/cat.png"), QUrl("https://example.org/a.gguf")])
@@ -202,7 +202,7 @@ def test_opening_a_file_does_not_block(qtbot: QtBot, stage: Stage) -> None:
     flush()
 
 
-def test_the_dialog_opens_beside_the_model_in_use(
+def test_file_dialog_opens_in_the_folder_of_the_loaded_model(
     qtbot: QtBot, stage: Stage, tmp_path: Path
 ) -> None:
     stage.ready(tmp_path / "model.gguf")
@@ -226,7 +226,7 @@ def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) ->
     assert not stage.window.sidebar.isHidden()
 
 
-def test_a_narrow_window_makes_room_and_a_wide_one_brings_it_back(stage: Stage) -> None:
+def test_narrow_window_hides_the_sidebar_and_wide_one_shows_it(stage: Stage) -> None:
     stage.start()
     stage.window.resize(500, 700)
     flush()
@@ -236,7 +236,7 @@ def test_a_narrow_window_makes_room_and_a_wide_one_brings_it_back(stage: Stage) 
     assert not stage.window.sidebar.isHidden()
 
 
-def test_the_theme_goes_round_and_is_kept(qtbot: QtBot, stage: Stage) -> None:
+def test_theme_action_cycles_and_is_saved(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     press(qtbot, stage, "theme")
     stage.wait_until_idle()
@@ -254,7 +254,7 @@ def test_the_last_answer_is_copied_as_markdown(qtbot: QtBot, stage: Stage) -> No
     assert QGuiApplication.clipboard().text() == "**bold** answer"
 
 
-def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
+def test_last_answer_is_regenerated(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     type_and_send(qtbot, stage, "Hello")
     stage.engine.write("Hi")
@@ -266,7 +266,7 @@ def test_the_last_answer_is_asked_again(qtbot: QtBot, stage: Stage) -> None:
     assert stage.state.messages[-1].siblings == 2
 
 
-def test_trouble_is_a_line_that_can_be_closed(qtbot: QtBot, stage: Stage) -> None:
+def test_notice_can_be_closed(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("store", Notice("The disk is full.", "Free some space.", "Try"))
     banner = stage.window.banners.shown["store"]
@@ -276,20 +276,20 @@ def test_trouble_is_a_line_that_can_be_closed(qtbot: QtBot, stage: Stage) -> Non
     assert stage.window.banners.isHidden()
 
 
-def test_words_of_trouble_are_never_markup(stage: Stage) -> None:
+def test_markup_in_notices_is_shown_as_text(stage: Stage) -> None:
     stage.start()
     stage.state.set_notice("x", Notice("<b>bold</b> <img src='http://example.org/x.png'>"))
     assert stage.window.banners.shown["x"].words.textFormat() is Qt.TextFormat.PlainText
 
 
-def test_closing_asks_before_it_closes(qtbot: QtBot, stage: Stage) -> None:
+def test_close_emits_closing_before_it_closes(qtbot: QtBot, stage: Stage) -> None:
     stage.start()
     with qtbot.waitSignal(stage.window.closing, timeout=1000):
         stage.window.close()
     assert stage.window.isVisible()
 
 
-def test_the_first_paint_is_told_once(qtbot: QtBot, stage: Stage) -> None:
+def test_painted_is_emitted_once(qtbot: QtBot, stage: Stage) -> None:
     told: list[bool] = []
     stage.window.painted.connect(lambda: told.append(True))
     stage.window.show()
@@ -300,7 +300,7 @@ def test_the_first_paint_is_told_once(qtbot: QtBot, stage: Stage) -> None:
     assert told == [True]
 
 
-def test_size_and_place_come_back(stage: Stage) -> None:
+def test_window_geometry_is_restored(stage: Stage) -> None:
     stage.start()
     stage.window.resize(777, 555)
     text = stage.window.geometry_text()

@@ -1,4 +1,4 @@
-"""The panel of adapters: opening, adding, mixes, and what screen readers hear."""
+"""Adapter panel: docking and slide animation, adding files, mixes and accessibility."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
 from app.ui.widgets.switch import Switch
 from stage import flush
 
-# Qt's offscreen platform says this of every menu that opens.
+# Qt's offscreen platform logs this for every opened menu.
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 
 
@@ -36,7 +36,7 @@ def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
 # --- opening and closing --------------------------------------------------------------------------
 
 
-def test_it_slides_in_beside_the_page_and_out_again(bench: Bench) -> None:
+def test_docked_panel_slides_in_beside_the_page_and_out(bench: Bench) -> None:
     bench.panel.open()
     assert bench.window.page.width() == 1000 - PANEL_WIDTH
     bench.wait_for_animations()
@@ -47,7 +47,7 @@ def test_it_slides_in_beside_the_page_and_out_again(bench: Bench) -> None:
     assert bench.panel.sheet.isHidden()
 
 
-def test_where_it_is_tight_it_lies_over_the_page(bench: Bench) -> None:
+def test_panel_overlaps_the_page_in_a_narrow_window(bench: Bench) -> None:
     bench.window.resize(420, 640)
     bench.panel.open()
     bench.wait_for_animations()
@@ -55,7 +55,7 @@ def test_where_it_is_tight_it_lies_over_the_page(bench: Bench) -> None:
     assert bench.panel.sheet.geometry().getRect() == (100, 0, PANEL_WIDTH, 640)
 
 
-def test_it_follows_the_window_while_it_is_open(bench: Bench) -> None:
+def test_open_panel_follows_window_resizes(bench: Bench) -> None:
     bench.panel.open()
     bench.wait_for_animations()
     for width, docked in ((1200, True), (500, False), (900, True)):
@@ -67,7 +67,7 @@ def test_it_follows_the_window_while_it_is_open(bench: Bench) -> None:
         assert bench.panel.sheet.height() == 600
 
 
-def test_without_motion_it_is_there_at_once(bench: Bench) -> None:
+def test_disabled_animations_open_the_panel_at_once(bench: Bench) -> None:
     bench.window.setStyleSheet("* { widget-animation-duration: 0; }")
     bench.panel.open()
     assert not bench.sliding
@@ -76,7 +76,7 @@ def test_without_motion_it_is_there_at_once(bench: Bench) -> None:
     assert bench.panel.sheet.isHidden()
 
 
-def test_toggling_in_mid_slide_turns_round(bench: Bench) -> None:
+def test_toggling_during_the_slide_reverses_it(bench: Bench) -> None:
     for _ in range(5):
         bench.panel.toggle()
     assert bench.panel.is_open
@@ -88,7 +88,7 @@ def test_toggling_in_mid_slide_turns_round(bench: Bench) -> None:
     assert bench.panel.sheet.isHidden()
 
 
-def test_escape_closes_it_and_the_keyboard_goes_back(qtbot: QtBot, bench: Bench) -> None:
+def test_escape_closes_the_panel_and_restores_focus(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
     bench.panel.list.rows[0].slider.setFocus(Qt.FocusReason.TabFocusReason)
     with qtbot.waitSignal(bench.panel.closed):
@@ -96,7 +96,7 @@ def test_escape_closes_it_and_the_keyboard_goes_back(qtbot: QtBot, bench: Bench)
     assert bench.window.page.hasFocus()
 
 
-def test_the_keyboard_stays_where_the_person_put_it_meanwhile(bench: Bench) -> None:
+def test_closing_keeps_focus_that_was_moved_out_of_the_panel(bench: Bench) -> None:
     bench.open(PIRATE)
     bench.window.page.setFocus()
     bench.panel.close_panel()
@@ -106,7 +106,7 @@ def test_the_keyboard_stays_where_the_person_put_it_meanwhile(bench: Bench) -> N
 # --- empty and notes ------------------------------------------------------------------------------
 
 
-def test_empty_it_has_one_sentence_and_one_action(bench: Bench) -> None:
+def test_empty_panel_shows_one_sentence_and_one_action(bench: Bench) -> None:
     bench.open()
     panel = bench.panel
     assert panel.sentence.isVisible()
@@ -115,7 +115,7 @@ def test_empty_it_has_one_sentence_and_one_action(bench: Bench) -> None:
         assert not part.isVisible()
 
 
-def test_without_a_model_it_says_when_adapters_take_effect(bench: Bench) -> None:
+def test_note_without_a_model_says_when_adapters_take_effect(bench: Bench) -> None:
     bench.panel.open()
     bench.adapters.add(PIRATE)
     assert "model is loaded" in bench.panel.note.text()
@@ -124,7 +124,7 @@ def test_without_a_model_it_says_when_adapters_take_effect(bench: Bench) -> None
     assert not bench.panel.note.isVisible()
 
 
-def test_during_an_answer_it_says_that_a_change_waits(bench: Bench) -> None:
+def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> None:
     bench.open(PIRATE)
     bench.archive.write(lambda store: store.create_conversation("Sky"))
     bench.adapters.begin(1)
@@ -140,15 +140,13 @@ def test_during_an_answer_it_says_that_a_change_waits(bench: Bench) -> None:
 # --- adding ---------------------------------------------------------------------------------------
 
 
-def test_the_menu_offers_what_was_added_before_and_is_not_in_use(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_menu_offers_recent_adapters_that_are_not_in_use(bench: Bench, tmp_path: Path) -> None:
     there = tmp_path / "still & there.gguf"
     there.write_bytes(b"GGUF")
     bench.open(PIRATE, there)
     bench.adapters.clear()
     bench.adapters.add(SHORT)
-    bench.panel.opened.emit()  # looks for the files
+    bench.panel.opened.emit()  # checks which known files exist
     bench.wait_until_idle()
     bench.panel.add_button.click()
     offered = [(a.text(), a.isEnabled()) for a in menu_of(bench).actions() if a.text()]
@@ -169,7 +167,7 @@ def test_the_menu_offers_what_was_added_before_and_is_not_in_use(
         ("Choose a folder…", QFileDialog.FileMode.Directory),
     ],
 )
-def test_choosing_a_file_or_folder_does_not_hold_up_the_window(
+def test_file_and_folder_dialogs_do_not_block(
     bench: Bench, words: str, mode: QFileDialog.FileMode
 ) -> None:
     bench.open()
@@ -195,7 +193,7 @@ def test_files_and_folders_can_be_dropped(bench: Bench, tmp_path: Path) -> None:
 # --- mixes ----------------------------------------------------------------------------------------
 
 
-def test_a_mix_is_saved_under_a_name_and_brought_back(qtbot: QtBot, bench: Bench) -> None:
+def test_saved_mix_can_be_applied_and_deleted(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     mixes = bench.panel.mixes
     mixes.save_button.click()
@@ -214,7 +212,7 @@ def test_a_mix_is_saved_under_a_name_and_brought_back(qtbot: QtBot, bench: Bench
     assert mixes.lines == []
 
 
-def test_escape_leaves_the_name_and_not_the_panel(qtbot: QtBot, bench: Bench) -> None:
+def test_escape_in_the_name_field_keeps_the_panel_open(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
     bench.panel.mixes.save_button.click()
     qtbot.keyClick(bench.panel.mixes.field, Qt.Key.Key_Escape)
@@ -256,7 +254,7 @@ def test_every_control_has_a_name_and_the_right_role(bench: Bench) -> None:
         assert access(stop, QAccessible.Text.Name)
 
 
-def test_the_slider_is_read_as_the_strength_it_stands_for(bench: Bench) -> None:
+def test_accessible_value_of_the_slider_is_the_strength(bench: Bench) -> None:
     bench.open(PIRATE)
     row = bench.panel.list.rows[0]
     bench.adapters.set_strength(0, 1.25)
@@ -267,7 +265,7 @@ def test_the_slider_is_read_as_the_strength_it_stands_for(bench: Bench) -> None:
     assert bench.shown.stack[0].strength == -0.5
 
 
-def test_a_refusal_is_part_of_what_the_switch_says(bench: Bench) -> None:
+def test_error_is_in_the_accessible_description_of_the_switch(bench: Bench) -> None:
     bench.open()
     bench.adapters.add(FORMAL)
     bench.refuse()
@@ -283,7 +281,7 @@ def picture(widget: QWidget) -> QImage:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
-def test_on_and_off_and_focus_can_be_told_apart(qtbot: QtBot, palette) -> None:
+def test_on_off_and_focus_states_look_different(qtbot: QtBot, palette) -> None:
     switch, slider = Switch(), StrengthSlider()
     for widget in (switch, slider):
         qtbot.addWidget(widget)

@@ -1,4 +1,4 @@
-"""One adapter of the panel by mouse and by keyboard: switch, strength, details and place."""
+"""Adapter rows by mouse and keyboard: switch, strength, details and reordering."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.ui.adapters.row import details_of
 from engine import AdapterInfo, AdapterUse, SetAdapters
 from stage import flush
 
-# Qt's offscreen platform says this of every menu that opens.
+# Qt's offscreen platform logs this for every opened menu.
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 
 
@@ -34,7 +34,7 @@ def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
 # --- a row ----------------------------------------------------------------------------------------
 
 
-def test_the_switch_takes_an_adapter_out_and_puts_it_back(qtbot: QtBot, bench: Bench) -> None:
+def test_switch_disables_and_enables_an_adapter(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     row = bench.panel.list.rows[0]
     qtbot.mouseClick(row.switch, Qt.MouseButton.LeftButton)
@@ -43,7 +43,7 @@ def test_the_switch_takes_an_adapter_out_and_puts_it_back(qtbot: QtBot, bench: B
     assert bench.answer_requests() == (AdapterUse(PIRATE, 1.0), AdapterUse(FORMAL, 1.0))
 
 
-def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench) -> None:
+def test_slider_drag_applies_the_strength_at_release(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
     row = bench.panel.list.rows[0]
     start = QPoint(round(row.slider.x_for_value(100)), row.slider.height() // 2)
@@ -60,7 +60,7 @@ def test_dragging_the_slider_ends_where_it_is_let_go(qtbot: QtBot, bench: Bench)
 
 
 @pytest.mark.parametrize("detent", [100, 0])
-def test_the_slider_jumps_onto_its_detents_from_some_pixels_away(bench: Bench, detent: int) -> None:
+def test_slider_snaps_to_nearby_detents(bench: Bench, detent: int) -> None:
     bench.open(PIRATE)
     slider = bench.panel.list.rows[0].slider
     place = slider.x_for_value(detent)
@@ -69,7 +69,7 @@ def test_the_slider_jumps_onto_its_detents_from_some_pixels_away(bench: Bench, d
     assert slider.value_at(place - 12) < detent < slider.value_at(place + 12)
 
 
-def test_every_place_of_the_slider_is_a_whole_step(bench: Bench) -> None:
+def test_slider_values_are_whole_steps(bench: Bench) -> None:
     bench.open(PIRATE)
     slider = bench.panel.list.rows[0].slider
     values = [slider.value_at(x) for x in range(-20, slider.width() + 20)]
@@ -78,7 +78,7 @@ def test_every_place_of_the_slider_is_a_whole_step(bench: Bench) -> None:
     assert all(value % 5 == 0 for value in values)
 
 
-def test_from_right_to_left_the_slider_is_mirrored(bench: Bench) -> None:
+def test_slider_is_mirrored_in_right_to_left_layout(bench: Bench) -> None:
     bench.open(PIRATE)
     slider = bench.panel.list.rows[0].slider
     slider.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
@@ -104,13 +104,13 @@ def test_a_number_can_be_typed(qtbot: QtBot, bench: Bench) -> None:
     field.selectAll()
     text = field.locale().toString(0.33, "f", 2)
     qtbot.keyClicks(field, text)
-    assert bench.shown.stack[0].strength == 1.0  # not with every key
+    assert bench.shown.stack[0].strength == 1.0  # not committed while typing
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert bench.shown.stack[0].strength == 0.33
     assert bench.panel.list.rows[0].slider.value() == 33
 
 
-def test_what_is_being_typed_stays_when_the_engine_speaks(qtbot: QtBot, bench: Bench) -> None:
+def test_typed_strength_survives_an_engine_event(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE)
     bench.adapters.add(FORMAL)
     field = bench.panel.list.rows[0].field
@@ -132,7 +132,7 @@ def test_a_double_click_sets_the_strength_to_one(qtbot: QtBot, bench: Bench) -> 
     assert bench.shown.stack[0].strength == 1.0
 
 
-def test_what_is_refused_says_so_on_its_row(bench: Bench) -> None:
+def test_rejected_adapter_shows_the_error_on_its_row(bench: Bench) -> None:
     bench.open(PIRATE)
     bench.adapters.add(FORMAL)
     bench.refuse()
@@ -146,7 +146,7 @@ def test_what_is_refused_says_so_on_its_row(bench: Bench) -> None:
     assert not wrong.problem.isVisible()
 
 
-def test_details_name_kind_rank_reach_size_and_file(bench: Bench) -> None:
+def test_details_show_kind_rank_matrices_size_and_file(bench: Bench) -> None:
     bench.open(PIRATE)
     row = bench.panel.list.rows[0]
     assert not row.details.isVisible()
@@ -160,14 +160,14 @@ def test_details_name_kind_rank_reach_size_and_file(bench: Bench) -> None:
     assert not row.details.isVisible()
 
 
-def test_details_count_one_matrix_as_one() -> None:
+def test_details_use_the_singular_for_one_matrix() -> None:
     info = AdapterInfo(PIRATE, "a", "0", "PEFT", 4, 1, 2_000_000, 1.0)
     assert details_of(info) == "PEFT · rank 4 · 1 matrix · 2 MB"
     assert details_of(None) == "Not loaded yet"
 
 
 class Desktop(QObject):
-    """The desktop that is asked to show a folder."""
+    """URL handler that records the folders it should show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ def test_the_folder_of_an_adapter_can_be_shown(bench: Bench) -> None:
     assert desktop.shown == [FOLDER]
 
 
-def test_one_can_be_removed_and_all_of_them(bench: Bench) -> None:
+def test_one_adapter_or_all_can_be_removed(bench: Bench) -> None:
     bench.open(PIRATE, FORMAL, SHORT)
     bench.panel.list.rows[1].open_menu()
     trigger_menu_entry(bench, "Remove")
@@ -198,7 +198,7 @@ def test_one_can_be_removed_and_all_of_them(bench: Bench) -> None:
     assert bench.answer_requests() == ()
 
 
-def test_very_long_names_keep_their_ends_and_the_panel_its_width(bench: Bench) -> None:
+def test_long_names_are_elided_in_the_middle(bench: Bench) -> None:
     bench.open(FOLDER / f"{'very-long-' * 30}.gguf", FOLDER / ("猫" * 200), FOLDER / ("ق" * 200))
     assert bench.panel.sheet.width() == PANEL_WIDTH
     for row in bench.panel.list.rows:
@@ -211,7 +211,7 @@ def test_very_long_names_keep_their_ends_and_the_panel_its_width(bench: Bench) -
 
 
 def handle_drag(qtbot: QtBot, bench: Bench, index: int, y: int, *, release: bool = True) -> None:
-    """Drag the handle of a row to a height of the list."""
+    """Drag the handle of a row to `y`, in list coordinates."""
     handle = bench.panel.list.rows[index].handle
     qtbot.mousePress(handle, Qt.MouseButton.LeftButton)
     target = bench.panel.list.mapToGlobal(QPoint(0, y))
@@ -220,7 +220,7 @@ def handle_drag(qtbot: QtBot, bench: Bench, index: int, y: int, *, release: bool
         qtbot.mouseRelease(handle, Qt.MouseButton.LeftButton)
 
 
-def test_a_row_is_dragged_to_another_place(qtbot: QtBot, bench: Bench) -> None:
+def test_dragging_the_handle_reorders_rows(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL, SHORT)
     handle_drag(qtbot, bench, 0, bench.panel.list.height())
     assert names(bench) == ["formal-german", "short answers", "pirate-speech"]
@@ -229,7 +229,7 @@ def test_a_row_is_dragged_to_another_place(qtbot: QtBot, bench: Bench) -> None:
     assert [entry.path for entry in bench.shown.stack] == [PIRATE, FORMAL, SHORT]
 
 
-def test_nothing_is_sent_before_the_row_is_let_go(qtbot: QtBot, bench: Bench) -> None:
+def test_order_is_sent_only_when_the_drag_ends(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     sent = bench.engine.count(SetAdapters)
     handle_drag(qtbot, bench, 0, bench.panel.list.height(), release=False)
@@ -239,14 +239,14 @@ def test_nothing_is_sent_before_the_row_is_let_go(qtbot: QtBot, bench: Bench) ->
     assert bench.engine.count(SetAdapters) == sent + 1
 
 
-def test_a_drag_that_ends_where_it_began_changes_nothing(qtbot: QtBot, bench: Bench) -> None:
+def test_drag_back_to_the_start_sends_nothing(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     sent = bench.engine.count(SetAdapters)
     handle_drag(qtbot, bench, 0, 10)
     assert bench.engine.count(SetAdapters) == sent
 
 
-def test_a_stack_that_changes_during_a_drag_ends_the_drag(qtbot: QtBot, bench: Bench) -> None:
+def test_stack_change_cancels_a_running_drag(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     handle = bench.panel.list.rows[0].handle
     handle_drag(qtbot, bench, 0, bench.panel.list.height(), release=False)
@@ -256,7 +256,7 @@ def test_a_stack_that_changes_during_a_drag_ends_the_drag(qtbot: QtBot, bench: B
     assert names(bench) == ["pirate-speech", "formal-german", "short answers"]
 
 
-def test_alt_and_arrows_move_a_row_and_the_focus_goes_along(qtbot: QtBot, bench: Bench) -> None:
+def test_alt_arrows_move_a_row_and_keep_its_focus(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL, SHORT)
     alt = Qt.KeyboardModifier.AltModifier
     row = bench.panel.list.rows[0]
@@ -272,7 +272,7 @@ def test_alt_and_arrows_move_a_row_and_the_focus_goes_along(qtbot: QtBot, bench:
     assert [entry.path for entry in bench.shown.stack] == [FORMAL, PIRATE, SHORT]
 
 
-def test_tab_goes_as_the_eye_does_whatever_was_moved(qtbot: QtBot, bench: Bench) -> None:
+def test_tab_order_is_the_visual_order_after_a_move(qtbot: QtBot, bench: Bench) -> None:
     bench.open(PIRATE, FORMAL)
     bench.adapters.add(SHORT)
     bench.answer_requests()

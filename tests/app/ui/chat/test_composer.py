@@ -1,4 +1,4 @@
-"""The composer: what sends, what does not, and that nothing makes it wait."""
+"""Composer: sending, Stop, growing with the text, pasting, and debounced drafts."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_enter_sends(qtbot: QtBot, composer: Composer) -> None:
     assert texts == ["Hello"]
 
 
-def test_the_enter_of_the_number_pad_sends(qtbot: QtBot, composer: Composer) -> None:
+def test_keypad_enter_sends(qtbot: QtBot, composer: Composer) -> None:
     texts = sent(composer)
     qtbot.keyClicks(composer.editor, "Hello")
     qtbot.keyClick(composer.editor, Qt.Key.Key_Enter, Qt.KeyboardModifier.KeypadModifier)
     assert texts == ["Hello"]
 
 
-def test_shift_enter_begins_a_line(qtbot: QtBot, composer: Composer) -> None:
+def test_shift_enter_inserts_a_line_break(qtbot: QtBot, composer: Composer) -> None:
     texts = sent(composer)
     qtbot.keyClicks(composer.editor, "a")
     qtbot.keyClick(composer.editor, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
@@ -74,7 +74,7 @@ def test_enter_does_not_send_while_an_input_method_composes(
     assert texts == ["a日本"]
 
 
-def test_enter_does_not_send_while_an_answer_is_written(qtbot: QtBot, composer: Composer) -> None:
+def test_enter_does_not_send_during_an_answer(qtbot: QtBot, composer: Composer) -> None:
     texts = sent(composer)
     composer.set_busy(True)
     qtbot.keyClicks(composer.editor, "next question")
@@ -83,14 +83,14 @@ def test_enter_does_not_send_while_an_answer_is_written(qtbot: QtBot, composer: 
     assert composer.text() == "next question"
 
 
-def test_the_button_stops_while_an_answer_is_written(qtbot: QtBot, composer: Composer) -> None:
+def test_button_is_stop_during_an_answer(qtbot: QtBot, composer: Composer) -> None:
     composer.set_busy(True)
     with qtbot.waitSignal(composer.stopped, timeout=1000):
         qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
     assert composer.button.accessibleName().startswith("Stop")
 
 
-def test_the_button_sends_what_is_written(qtbot: QtBot, composer: Composer) -> None:
+def test_button_sends_the_text(qtbot: QtBot, composer: Composer) -> None:
     assert not composer.button.isEnabled()
     texts = sent(composer)
     qtbot.keyClicks(composer.editor, "Hello")
@@ -99,7 +99,7 @@ def test_the_button_sends_what_is_written(qtbot: QtBot, composer: Composer) -> N
     assert texts == ["Hello"]
 
 
-def test_it_grows_with_the_text_up_to_its_limit(composer: Composer) -> None:
+def test_composer_grows_with_the_text_up_to_its_limit(composer: Composer) -> None:
     composer.set_limit(200)
     low = composer.editor.height()
     composer.set_text("one\ntwo\nthree\nfour")
@@ -119,19 +119,19 @@ def test_only_plain_text_is_pasted(composer: Composer) -> None:
     assert composer.editor.textCursor().charFormat().fontWeight() == 400
 
 
-def test_files_are_left_to_the_window(composer: Composer) -> None:
+def test_dropped_files_are_ignored_by_the_composer(composer: Composer) -> None:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile("/models/a.gguf")])
     assert not composer.editor.canInsertFromMimeData(data)
 
 
-def test_a_huge_line_comes_back_as_it_was(composer: Composer) -> None:
+def test_huge_line_is_folded_and_returned_unchanged(composer: Composer) -> None:
     text = "x" * 1_000_000 + "\n" + "word " * 100_000
     data = QMimeData()
     data.setText(text)
     composer.editor.insertFromMimeData(data)
     assert composer.text() == text
-    # What froze Qt for a minute was one line of a million letters.
+    # Qt takes a minute to lay out one line of a million characters.
     longest = max(len(line) for line in composer.editor.toPlainText().split("\n"))
     assert longest <= 4001
 
@@ -141,7 +141,9 @@ def test_short_lines_are_not_folded() -> None:
     assert folded(text) == text
 
 
-def test_up_in_an_empty_field_asks_for_the_last_message(qtbot: QtBot, composer: Composer) -> None:
+def test_up_in_an_empty_field_requests_editing_the_last_message(
+    qtbot: QtBot, composer: Composer
+) -> None:
     with qtbot.waitSignal(composer.edit_last_requested, timeout=1000):
         qtbot.keyClick(composer.editor, Qt.Key.Key_Up)
     qtbot.keyClicks(composer.editor, "text")
@@ -149,13 +151,13 @@ def test_up_in_an_empty_field_asks_for_the_last_message(qtbot: QtBot, composer: 
         qtbot.keyClick(composer.editor, Qt.Key.Key_Up)
 
 
-def test_a_draft_is_told_after_a_pause(qtbot: QtBot, composer: Composer) -> None:
+def test_edited_is_debounced(qtbot: QtBot, composer: Composer) -> None:
     with qtbot.waitSignal(composer.edited, timeout=2000) as told:
         qtbot.keyClicks(composer.editor, "half a thought")
     assert told.args == ["half a thought"]
 
 
-def test_text_put_in_by_the_window_is_no_edit(qtbot: QtBot, composer: Composer) -> None:
+def test_set_text_does_not_emit_edited(qtbot: QtBot, composer: Composer) -> None:
     qtbot.keyClicks(composer.editor, "typed")
     with qtbot.assertNotEmitted(composer.edited, wait=600):
         composer.set_text("a draft")

@@ -1,4 +1,4 @@
-"""Choosing a model: what the card lists, how far a load is, and what went wrong."""
+"""Model picker: listed models, keyboard, load progress and load errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stage import Stage, flush
 OTHER = Path("/models/other.gguf")
 
 
-def with_two(stage: Stage) -> None:
+def show_two_models(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.state.set_installed(
         [ModelFile(MODEL, "Small Model 135M", 98_362_432), ModelFile(OTHER, "Other", 4_100_000_000)]
     )
 
 
-def test_the_button_says_which_model(stage: Stage) -> None:
+def test_button_shows_the_model_name(stage: Stage) -> None:
     stage.start()
     assert stage.window.top_bar.model_button.text() == "Choose a model"
     stage.controller.load_model(MODEL)
@@ -31,8 +31,8 @@ def test_the_button_says_which_model(stage: Stage) -> None:
     assert stage.window.top_bar.model_button.text() == "Small Model 135M"
 
 
-def test_the_second_line_says_layout_and_size(stage: Stage) -> None:
-    with_two(stage)
+def test_second_line_shows_layout_and_size(stage: Stage) -> None:
+    show_two_models(stage)
     files = stage.window.picker.files
     role = Qt.ItemDataRole.StatusTipRole
     assert files.index(0).data(role) == "4-bit, groups of 32 · 98 MB"
@@ -42,7 +42,7 @@ def test_the_second_line_says_layout_and_size(stage: Stage) -> None:
 
 
 def test_a_click_loads_and_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
-    with_two(stage)
+    show_two_models(stage)
     stage.window.open_picker()
     picker = stage.window.picker
     place = picker.list.visualRect(picker.files.index(1)).center()
@@ -53,7 +53,7 @@ def test_a_click_loads_and_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
 
 
 def test_arrow_keys_and_enter_choose(qtbot: QtBot, stage: Stage) -> None:
-    with_two(stage)
+    show_two_models(stage)
     stage.window.open_picker()
     picker = stage.window.picker
     picker.list.setCurrentIndex(picker.files.index(0))
@@ -63,8 +63,8 @@ def test_arrow_keys_and_enter_choose(qtbot: QtBot, stage: Stage) -> None:
     stage.wait_for_animations()
 
 
-def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: Stage) -> None:
-    with_two(stage)
+def test_escape_closes_the_card_and_restores_focus(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
     stage.window.activateWindow()
     stage.window.composer.setFocus()
     stage.window.open_picker()
@@ -74,8 +74,8 @@ def test_escape_closes_the_card_and_gives_the_focus_back(qtbot: QtBot, stage: St
     stage.wait_for_animations()
 
 
-def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
-    with_two(stage)
+def test_tab_cycles_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
     stage.window.activateWindow()
     stage.window.open_picker()
     picker = stage.window.picker
@@ -89,8 +89,8 @@ def test_tab_goes_round_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
     stage.wait_for_animations()
 
 
-def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
-    with_two(stage)
+def test_click_outside_closes_the_card(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
     stage.window.open_picker()
     card = stage.window.picker_card
     qtbot.mouseClick(card, Qt.MouseButton.LeftButton, pos=card.rect().bottomRight())
@@ -98,7 +98,7 @@ def test_a_click_beside_the_card_closes_it(qtbot: QtBot, stage: Stage) -> None:
     stage.wait_for_animations()
 
 
-def test_a_load_shows_its_progress_and_can_be_given_up(qtbot: QtBot, stage: Stage) -> None:
+def test_load_shows_progress_and_can_be_cancelled(qtbot: QtBot, stage: Stage) -> None:
     stage.start(MODEL)
     stage.window.open_picker()
     stage.engine.progress(0.25)
@@ -113,7 +113,7 @@ def test_a_load_shows_its_progress_and_can_be_given_up(qtbot: QtBot, stage: Stag
     stage.wait_for_animations()
 
 
-def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
+def test_failed_load_shows_error_and_remedy(stage: Stage) -> None:
     stage.start(MODEL)
     stage.engine.fail_load("The file is cut short.", "Download it again.")
     stage.drain()
@@ -122,7 +122,7 @@ def test_a_failed_load_is_a_line_with_its_remedy(stage: Stage) -> None:
     assert stage.window.banners.shown["model"].words.text().startswith("The file is cut short.")
 
 
-def test_a_model_from_elsewhere_is_listed_while_it_is_loaded(stage: Stage) -> None:
+def test_loaded_model_outside_the_folders_is_listed(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.state.set_installed([ModelFile(OTHER, "Other", 1)])
     files = stage.window.picker.files
@@ -133,7 +133,7 @@ def test_a_model_from_elsewhere_is_listed_while_it_is_loaded(stage: Stage) -> No
 
 
 def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
-    with_two(stage)
+    show_two_models(stage)
     stage.window.resize(420, 360)
     stage.window.open_picker()
     flush()

@@ -1,4 +1,4 @@
-"""The line over the composer says what an opened conversation takes, and nothing when that is nothing."""
+"""Resume line: text for each restore state, its timers, tooltip and constant height."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def timer(line: ResumeLine, interval: int) -> QTimer:
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED), REFUSED),
         (Resume(1, DONE, 40, 40, 40, 0.1), ""),
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1), ""),
-        (Resume(1, DONE, 0, 4096, 4096), ""),  # the engine still had it
+        (Resume(1, DONE, 0, 4096, 4096), ""),  # still cached in the engine
         (Resume(1, DONE, 0, 5000, 4096), ""),
     ],
 )
-def test_it_says_what_matters_and_no_more(resume: Resume, words: str) -> None:
+def test_sentence_for_each_resume_state(resume: Resume, words: str) -> None:
     assert sentence(resume) == words
 
 
-def test_the_exact_figures_are_in_the_tooltip(line: tuple[ResumeLine, SessionState]) -> None:
+def test_exact_counts_are_in_the_tooltip(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
     state.set_resume(Resume(1, DONE, 3000, 3010, 4096, 0.2137, 3.44))
     tip = widget.words.toolTip()
@@ -84,7 +84,7 @@ def test_the_exact_figures_are_in_the_tooltip(line: tuple[ResumeLine, SessionSta
         assert figure in tip
 
 
-def test_a_quick_restore_is_not_announced(line: tuple[ResumeLine, SessionState]) -> None:
+def test_quick_restore_shows_no_progress(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
     state.set_resume(Resume(1))
     assert widget.text == ""
@@ -94,14 +94,16 @@ def test_a_quick_restore_is_not_announced(line: tuple[ResumeLine, SessionState])
     assert widget.text.startswith("Ready")
 
 
-def test_a_slow_one_is(line: tuple[ResumeLine, SessionState]) -> None:
+def test_slow_restore_shows_progress(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
     state.set_resume(Resume(1))
     timer(widget, SLOW_MILLISECONDS).setInterval(1)
     until(lambda: widget.text == "Restoring…")
 
 
-def test_good_news_goes_by_itself(line: tuple[ResumeLine, SessionState]) -> None:
+def test_complete_restore_is_hidden_after_some_seconds(
+    line: tuple[ResumeLine, SessionState],
+) -> None:
     widget, state = line
     state.set_resume(Resume(1, DONE, 4096, 4096, 4096, 0.2))
     timer(widget, SHOWN_MILLISECONDS).setInterval(1)
@@ -116,7 +118,7 @@ def test_good_news_goes_by_itself(line: tuple[ResumeLine, SessionState]) -> None
         Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
     ],
 )
-def test_what_the_next_message_takes_stays(
+def test_pending_prefill_stays_visible(
     line: tuple[ResumeLine, SessionState], resume: Resume
 ) -> None:
     widget, state = line
@@ -126,7 +128,7 @@ def test_what_the_next_message_takes_stays(
     assert widget.text == ""
 
 
-def test_words_that_come_and_go_move_nothing(line: tuple[ResumeLine, SessionState]) -> None:
+def test_height_is_constant_when_text_appears(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
     empty = widget.sizeHint().height(), widget.minimumSizeHint().height()
     state.set_resume(Resume(1, DONE, 4096, 4096, 4096, 0.2))
@@ -135,7 +137,7 @@ def test_words_that_come_and_go_move_nothing(line: tuple[ResumeLine, SessionStat
     assert max(widget.minimumHeight(), empty[0]) == 24
 
 
-def test_a_refusal_wraps_where_it_is_narrow(line: tuple[ResumeLine, SessionState]) -> None:
+def test_refusal_wraps_in_a_narrow_window(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
     state.set_resume(Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED))
     assert widget.words.heightForWidth(340) > widget.words.heightForWidth(900)

@@ -1,4 +1,4 @@
-"""The sidebar: groups of days, keys, renaming, deleting, searching; thousands of rows."""
+"""Sidebar: date headings, keys, renaming, deleting, searching, and painting thousands of rows."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def rows(sidebar: Sidebar) -> list[str]:
     return [str(sidebar.model.index(row).data()) for row in range(sidebar.model.rowCount())]
 
 
-def begin(stage: Stage, *titles: str) -> None:
-    """Start, and have one saved conversation of each title."""
+def save_conversations(stage: Stage, *titles: str) -> None:
+    """Start the app and save one conversation per title."""
     stage.start()
     for title in titles:
         stage.controller.new_conversation()
@@ -60,18 +60,18 @@ def select(sidebar: Sidebar, *numbers: int) -> None:
     ("day", "heading"),
     [
         (date(2026, 3, 10), "Today"),
-        (date(2026, 3, 11), "Today"),  # the clock went back
+        (date(2026, 3, 11), "Today"),  # in the future: the clock was set back
         (date(2026, 3, 9), "Yesterday"),
         (date(2026, 3, 8), "Previous 7 days"),
         (date(2026, 3, 3), "Previous 7 days"),
         (date(2026, 3, 2), "Older"),
     ],
 )
-def test_a_day_belongs_under_its_heading(day: date, heading: str) -> None:
+def test_heading_for_each_day(day: date, heading: str) -> None:
     assert heading_for(day, date(2026, 3, 10)) == heading
 
 
-def test_conversations_stand_under_their_days(sidebar: Sidebar) -> None:
+def test_conversations_are_grouped_by_day(sidebar: Sidebar) -> None:
     assert rows(sidebar) == ["Today", "One", "Two", "Older", "Three"]
 
 
@@ -99,7 +99,7 @@ def test_enter_opens(qtbot: QtBot, sidebar: Sidebar) -> None:
     assert opened.args == [3]
 
 
-def test_a_click_on_the_bin_deletes_and_does_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_click_on_the_delete_icon_deletes_without_opening(qtbot: QtBot, sidebar: Sidebar) -> None:
     place = bin_rect(sidebar.list.visualRect(sidebar.model.find(2))).center()
     with (
         qtbot.assertNotEmitted(sidebar.opened),
@@ -109,7 +109,7 @@ def test_a_click_on_the_bin_deletes_and_does_not_open(qtbot: QtBot, sidebar: Sid
     assert deleted.args == [[2]]
 
 
-def test_delete_takes_all_that_are_selected(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_delete_key_deletes_all_selected(qtbot: QtBot, sidebar: Sidebar) -> None:
     sidebar.list.setFocus()
     select(sidebar, 1, 3)
     with qtbot.waitSignal(sidebar.delete_requested, timeout=1000) as deleted:
@@ -133,7 +133,7 @@ def test_f2_renames_in_place(
 
 
 def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, stage: Stage) -> None:
-    begin(stage, "One", "Two")
+    save_conversations(stage, "One", "Two")
     view = stage.window.sidebar.list
     first = stage.state.conversations[1]
     place = view.visualRect(stage.window.sidebar.model.find(first.id)).center()
@@ -146,14 +146,14 @@ def test_a_double_click_renames_although_the_first_click_opens(qtbot: QtBot, sta
     assert stage.window.sidebar.renaming
 
 
-def test_an_unchanged_name_is_no_rename(sidebar: Sidebar, qtbot: QtBot) -> None:
+def test_unchanged_title_emits_no_rename(sidebar: Sidebar, qtbot: QtBot) -> None:
     with qtbot.assertNotEmitted(sidebar.renamed):
         sidebar.model.setData(sidebar.model.find(2), "Two")
         sidebar.model.setData(sidebar.model.find(2), "   ")
         sidebar.model.setData(sidebar.model.index(0), "Tomorrow")
 
 
-def test_a_list_that_changes_keeps_the_selection(stage: Stage, sidebar: Sidebar) -> None:
+def test_list_refresh_keeps_the_selection(stage: Stage, sidebar: Sidebar) -> None:
     select(sidebar, 1, 3)
     stage.state.set_conversations([conversation(4, "New"), *(c for c in stage.state.conversations)])
     assert sidebar.list.selected() == [1, 3]
@@ -174,7 +174,7 @@ def test_the_shown_conversation_is_the_current_row(stage: Stage, sidebar: Sideba
         ("👩\u200d🚀 مرحبا 你好", "👩\u200d🚀 مرحبا 你好"),
     ],
 )
-def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: str) -> None:
+def test_title_is_reduced_to_one_printable_line(stage: Stage, text: str, title: str) -> None:
     stage.ready(MODEL)
     stage.controller.send(text)
     stage.wait_until_idle()
@@ -183,7 +183,7 @@ def test_a_title_holds_only_what_a_row_can_show(stage: Stage, text: str, title: 
     assert [c.title for c in stage.state.conversations] == [f"{title} again"]
 
 
-def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
+def test_tab_skips_an_empty_list(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
     assert not stage.window.sidebar.list.focusPolicy() & Qt.FocusPolicy.TabFocus
     stage.controller.send("A first message")
@@ -192,8 +192,8 @@ def test_tab_passes_an_empty_list_by(qtbot: QtBot, stage: Stage) -> None:
     assert policy & Qt.FocusPolicy.TabFocus == Qt.FocusPolicy.TabFocus
 
 
-def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -> None:
-    begin(stage, "One", "Two")
+def test_undo_restores_deleted_conversations(qtbot: QtBot, stage: Stage) -> None:
+    save_conversations(stage, "One", "Two")
     sidebar = stage.window.sidebar
     assert sidebar.undo.isHidden()
     sidebar.delete_requested.emit([c.id for c in stage.state.conversations])
@@ -206,10 +206,10 @@ def test_undo_shows_after_deleting_and_brings_back(qtbot: QtBot, stage: Stage) -
     stage.wait_for_animations()
 
 
-def test_of_many_searches_the_store_carries_out_the_newest(
+def test_store_runs_only_the_newest_of_queued_searches(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(stage, "Green tea", "Black tea", "Coffee")
+    save_conversations(stage, "Green tea", "Black tea", "Coffee")
     asked: list[str] = []
     real = Store.conversations
 
@@ -234,8 +234,8 @@ def test_of_many_searches_the_store_carries_out_the_newest(
     assert [c.title for c in stage.state.found] == ["Green tea"]
 
 
-def test_typing_fast_asks_the_store_once(qtbot: QtBot, stage: Stage) -> None:
-    begin(stage, "Green tea")
+def test_fast_typing_runs_one_search(qtbot: QtBot, stage: Stage) -> None:
+    save_conversations(stage, "Green tea")
     queries: list[str] = []
     stage.window.sidebar.searched.connect(queries.append)
     stage.window.sidebar.start_search()
@@ -246,7 +246,7 @@ def test_typing_fast_asks_the_store_once(qtbot: QtBot, stage: Stage) -> None:
 
 
 def test_typing_a_search_filters_and_enter_opens_the_first(qtbot: QtBot, stage: Stage) -> None:
-    begin(stage, "About tea", "About rice")
+    save_conversations(stage, "About tea", "About rice")
     sidebar = stage.window.sidebar
     sidebar.start_search()
     qtbot.keyClicks(sidebar.search, "tea")
@@ -277,7 +277,7 @@ def test_a_conversation_being_answered_has_a_dot(stage: Stage) -> None:
     assert model.find(stage.state.current).data(BUSY_ROLE) is False
 
 
-def test_thousands_of_conversations_cost_only_what_is_seen(stage: Stage) -> None:
+def test_only_visible_rows_of_thousands_are_painted(stage: Stage) -> None:
     stage.start()
     sidebar = stage.window.sidebar
     stage.state.set_conversations([conversation(n, f"Number {n}", n / 50) for n in range(1, 5001)])
@@ -294,7 +294,7 @@ def test_thousands_of_conversations_cost_only_what_is_seen(stage: Stage) -> None
     assert 0 < len(painted) < 60
 
 
-def test_tab_goes_as_the_eye_does(stage: Stage, sidebar: Sidebar) -> None:
+def test_tab_order_is_the_visual_order(stage: Stage, sidebar: Sidebar) -> None:
     order = [sidebar.new_button, sidebar.hide_button, sidebar.search, sidebar.list]
     found, widget = [], sidebar.nextInFocusChain()
     while len(found) < len(order):

@@ -1,4 +1,4 @@
-"""The quiet row: what it says while loading, reading, writing and resting."""
+"""Status line: its text while loading, during prefill and generation, and when idle."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def line(stage: Stage) -> StatusLine:
     return stage.window.chat.status_line
 
 
-def test_without_a_model_it_says_so(stage: Stage) -> None:
+def test_without_a_model_the_line_says_so(stage: Stage) -> None:
     stage.start()
     assert words(stage) == "No model is loaded"
     assert line(stage).meter.isHidden()
 
 
-def test_a_load_is_a_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
+def test_load_shows_a_progress_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
     stage.start(MODEL)
     stage.engine.progress(0.42)
     stage.drain()
@@ -42,14 +42,14 @@ def test_a_load_is_a_bar_with_cancel(qtbot: QtBot, stage: Stage) -> None:
     assert words(stage) == "No model is loaded"
 
 
-def test_at_rest_it_names_model_and_kernels(stage: Stage) -> None:
+def test_idle_line_names_model_and_kernels(stage: Stage) -> None:
     stage.ready(MODEL)
     assert words(stage) == "Small Model 135M · reference"
     assert line(stage).context.text() == "0 of 8,192"
     assert "712 MB" in line(stage).words.toolTip()
 
 
-def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
+def test_prefill_shows_its_progress(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("A long story")
     stage.engine.report_prompt_progress(512, 2048)
@@ -57,7 +57,7 @@ def test_a_long_prompt_shows_how_far_it_is_read(stage: Stage) -> None:
     assert words(stage).endswith("reading 512 of 2,048")
 
 
-def test_tokens_that_show_nothing_are_counted(stage: Stage) -> None:
+def test_hidden_tokens_are_counted(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.report_prompt_progress(33, 33)
@@ -82,7 +82,7 @@ def test_tokens_that_show_nothing_are_counted(stage: Stage) -> None:
     assert "writing" not in words(stage)
 
 
-def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> None:
+def test_finished_answer_shows_speed_and_context_use(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.write("one two three", tokens=1160)
@@ -95,7 +95,7 @@ def test_an_answer_ends_with_its_speed_and_the_context_used(stage: Stage) -> Non
     assert line(stage).meter.share == pytest.approx(1204 / 8192)
 
 
-def test_another_conversation_has_its_own_context(stage: Stage) -> None:
+def test_context_use_is_per_conversation(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.write("Hi")
@@ -106,7 +106,7 @@ def test_another_conversation_has_its_own_context(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("reason", list(SlowReason))
-def test_what_is_slow_is_said_and_why(reason: SlowReason, stage: Stage) -> None:
+def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage) -> None:
     stage.ready(MODEL)
     loaded = stage.state.model.loaded
     assert loaded is not None
@@ -120,7 +120,7 @@ def test_what_is_slow_is_said_and_why(reason: SlowReason, stage: Stage) -> None:
     assert why.endswith(".")
 
 
-def test_adapters_that_make_a_model_slow_are_named_while_they_are_in_use(stage: Stage) -> None:
+def test_adapters_that_reduce_speed_are_named_while_in_use(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.adapters.add(Path("/adapters/words.gguf"))
     changed = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
@@ -134,7 +134,7 @@ def test_adapters_that_make_a_model_slow_are_named_while_they_are_in_use(stage: 
     assert "reduced speed" not in words(stage)
 
 
-def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
+def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.resize(1080, 700)
     stage.window.adapters.open()
@@ -149,7 +149,7 @@ def test_what_is_new_is_shown_where_it_is_tight(stage: Stage) -> None:
     assert line(stage).words.shown.endswith("reading 1,234 of 5,678")
 
 
-def test_the_speed_of_a_model_is_not_shown_beside_the_next(stage: Stage) -> None:
+def test_speed_is_cleared_for_the_next_model(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.write("Hi")
@@ -166,7 +166,7 @@ def test_the_speed_of_a_model_is_not_shown_beside_the_next(stage: Stage) -> None
     assert words(stage) == "Small Model 135M · reference"
 
 
-def test_the_speed_stays_with_the_model_that_a_failed_load_leaves(stage: Stage) -> None:
+def test_failed_load_keeps_the_speed_of_the_loaded_model(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.write("Hi")

@@ -1,4 +1,4 @@
-"""The rows of the page of models: keys, screen readers, hundreds of them, narrow windows."""
+"""Virtualised model list: keyboard, accessibility, hundreds of rows, narrow windows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(qtbot: QtBot) -> Iterator[Shown]:
 # --- keyboard and screen readers ----------------------------------------------------------------
 
 
-def test_tab_reaches_every_control_of_every_row_and_goes_on(qtbot: QtBot, shown: Shown) -> None:
+def test_tab_visits_every_control_then_leaves_the_list(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_full)
     after = QWidget(shown.page)
     after.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -59,7 +59,7 @@ def test_tab_reaches_every_control_of_every_row_and_goes_on(qtbot: QtBot, shown:
     assert back == seen[::-1]
 
 
-def test_arrow_keys_go_from_row_to_row_and_enter_acts(qtbot: QtBot, shown: Shown) -> None:
+def test_arrow_keys_move_between_rows_and_enter_activates(qtbot: QtBot, shown: Shown) -> None:
     shown.library.set_installed(many(40))
     flush()
     shown.page.search.setFocus()
@@ -85,7 +85,7 @@ def test_arrow_keys_go_from_row_to_row_and_enter_acts(qtbot: QtBot, shown: Shown
     assert shown.page.list.viewport().rect().intersects(row.geometry())
 
 
-def test_the_focused_row_can_be_seen(qtbot: QtBot, shown: Shown) -> None:
+def test_focused_row_is_scrolled_into_view(qtbot: QtBot, shown: Shown) -> None:
     shown.library.set_installed(many(60))
     flush()
     shown.page.list.setFocus(Qt.FocusReason.TabFocusReason)
@@ -96,7 +96,7 @@ def test_the_focused_row_can_be_seen(qtbot: QtBot, shown: Shown) -> None:
         assert shown.page.list.viewport().rect().contains(row.geometry().center())
 
 
-def test_focus_stays_in_its_place_when_a_row_goes_or_its_action_does(
+def test_focus_moves_to_a_neighbour_when_its_row_or_action_is_removed(
     qtbot: QtBot, shown: Shown
 ) -> None:
     rows = many(6)
@@ -112,7 +112,7 @@ def test_focus_stays_in_its_place_when_a_row_goes_or_its_action_does(
     assert QApplication.focusWidget().accessibleName() == "More for Model 3"
 
 
-def test_a_row_says_everything_to_a_screen_reader(shown: Shown) -> None:
+def test_accessible_text_of_a_row_is_complete(shown: Shown) -> None:
     show(shown, scenes.library_full)
     row = shown.row("Bonsai 8B")
     access = QAccessible.queryAccessibleInterface(row)
@@ -134,7 +134,7 @@ def test_a_row_says_everything_to_a_screen_reader(shown: Shown) -> None:
 # --- hundreds of rows, narrow windows -----------------------------------------------------------
 
 
-def test_five_hundred_models_cost_widgets_only_for_those_that_can_be_seen(
+def test_only_visible_rows_of_500_have_widgets(
     shown: Shown,
 ) -> None:
     asked: list[tuple[Path, ...]] = []
@@ -154,7 +154,7 @@ def test_five_hundred_models_cost_widgets_only_for_those_that_can_be_seen(
     assert "Folders" in shown.texts()
 
 
-def test_what_can_be_seen_stays_when_rows_come_above_it(shown: Shown) -> None:
+def test_rows_added_above_keep_the_scroll_anchor(shown: Shown) -> None:
     shown.library.set_installed(many(100))
     flush()
     shown.page.list.verticalScrollBar().setValue(2000)
@@ -172,7 +172,7 @@ def test_what_can_be_seen_stays_when_rows_come_above_it(shown: Shown) -> None:
     "scene",
     [scenes.library_downloading, scenes.library_failed, scenes.library_names, scenes.library_hub],
 )
-def test_nothing_is_cut_off_or_overlaps_at_any_width(
+def test_no_text_is_clipped_or_overlaps_at_any_width(
     shown: Shown, width: int, scene: scenes.LoadedScene
 ) -> None:
     shown.page.resize(width, 3000)
@@ -194,7 +194,7 @@ def test_nothing_is_cut_off_or_overlaps_at_any_width(
                     )  # fmt: skip
 
 
-def test_the_palette_reaches_rows_made_later(shown: Shown) -> None:
+def test_palette_applies_to_rows_created_later(shown: Shown) -> None:
     show(shown, scenes.library_full)
     shown.page.apply_palette(DARK)
     shown.library.set_installed(many(30))

@@ -1,4 +1,4 @@
-"""The page of models: what each row says and offers, search, dropping, one model's settings."""
+"""Model library page: rows and their actions, search, file drops, one model's settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(qtbot: QtBot) -> Iterator[Shown]:
 # --- on this machine ----------------------------------------------------------------------------
 
 
-def test_a_whole_model_can_be_used(qtbot: QtBot, shown: Shown) -> None:
+def test_valid_model_can_be_used(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_full)
     with qtbot.waitSignal(shown.page.use_requested) as used:
         qtbot.mouseClick(shown.row("Bonsai 8B").action, Qt.MouseButton.LeftButton)
@@ -42,7 +42,7 @@ def test_a_whole_model_can_be_used(qtbot: QtBot, shown: Shown) -> None:
 
 
 @pytest.mark.parametrize("state", [FileState.UNKNOWN, FileState.BAD, FileState.MISSING])
-def test_nothing_else_can(shown: Shown, state: FileState) -> None:
+def test_other_files_cannot_be_used(shown: Shown, state: FileState) -> None:
     bad = replace(BONSAI, state=state, problem="It is damaged.", remedy="Get another copy.")
     shown.library.set_installed([bad])
     flush()
@@ -52,7 +52,7 @@ def test_nothing_else_can(shown: Shown, state: FileState) -> None:
     assert all(entry.verb is not Verb.USE for entry in row.view.menu)
 
 
-def test_a_damaged_file_says_what_is_wrong_and_what_to_do(shown: Shown) -> None:
+def test_damaged_file_shows_error_and_remedy(shown: Shown) -> None:
     show(shown, scenes.library_failed)
     note = shown.row("half").note.text()
     assert "blk.7.ffn_up.weight" in note
@@ -73,7 +73,7 @@ def test_memory_is_predicted_then_measured(shown: Shown) -> None:
     ("needed", "words"),
     [(3.0e9, "fits in memory"), (5.2e9, "tight"), (9.0e9, "too large for this machine")],
 )
-def test_whether_a_model_fits_is_said_in_words(shown: Shown, needed: float, words: str) -> None:
+def test_memory_fit_is_shown_in_words(shown: Shown, needed: float, words: str) -> None:
     row = replace(BONSAI, memory=Memory(int(needed), 6_200_000_000, 4096))
     shown.library.set_installed([row])
     flush()
@@ -92,7 +92,7 @@ def test_the_model_in_use_can_be_unloaded_from_its_menu(qtbot: QtBot, shown: Sho
     menu.deleteLater()
 
 
-def test_a_load_shows_how_far_it_is_and_can_be_cancelled(qtbot: QtBot, shown: Shown) -> None:
+def test_load_shows_progress_and_can_be_cancelled(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_loading)
     row = shown.row("Bonsai 8B")
     assert row.progress.share == pytest.approx(0.37, abs=0.01)
@@ -101,7 +101,7 @@ def test_a_load_shows_how_far_it_is_and_can_be_cancelled(qtbot: QtBot, shown: Sh
         qtbot.mouseClick(row.action, Qt.MouseButton.LeftButton)
 
 
-def test_a_load_that_failed_says_why_in_its_row(shown: Shown) -> None:
+def test_failed_load_shows_the_error_in_its_row(shown: Shown) -> None:
     show(shown, scenes.library_full)
     shown.state.set_model(
         ModelStatus(
@@ -112,7 +112,7 @@ def test_a_load_that_failed_says_why_in_its_row(shown: Shown) -> None:
     assert shown.row("Bonsai 8B").note.text() == "It broke. Try again."
 
 
-def test_deleting_names_what_happens_to_which_file(shown: Shown) -> None:
+def test_delete_actions_depend_on_where_the_file_is(shown: Shown) -> None:
     file = replace(BONSAI, path=Path("/elsewhere/b.gguf"), name="Linked", place=Place.FILE)
     bundled = replace(BONSAI, path=Path("/app/b.gguf"), name="Bundled", place=Place.BUNDLED)
     shown.library.set_installed([BONSAI, QWEN, file, bundled])
@@ -174,9 +174,7 @@ def test_downloads_are_paused_resumed_cancelled_and_tried_again(qtbot: QtBot, sh
         qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
 
 
-def test_the_catalog_offers_what_this_version_runs_and_says_what_it_does_not(
-    qtbot: QtBot, shown: Shown
-) -> None:
+def test_catalog_offers_supported_models_and_explains_others(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_empty)
     runs = shown.row("Bonsai 1.7B")
     assert runs.link.text() == "Apache-2.0"
@@ -195,14 +193,14 @@ def test_the_catalog_offers_what_this_version_runs_and_says_what_it_does_not(
 # --- search -------------------------------------------------------------------------------------
 
 
-def test_typing_filters_what_is_here_and_sends_nothing(qtbot: QtBot, shown: Shown) -> None:
+def test_typing_filters_local_rows_without_a_request(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_full)
     sent: list[str] = []
     shown.page.searched.connect(sent.append)
     qtbot.keyClicks(shown.page.search, "qwen 8B")
     flush()
     names = [text for text in shown.texts() if text in (SMOL.name, "Qwen3 8B", "Bonsai 8B")]
-    assert names == ["Qwen3 8B", "Qwen3 8B"]  # here, and in the catalog
+    assert names == ["Qwen3 8B", "Qwen3 8B"]  # installed, and in the catalog
     assert "Nothing is sent before you ask." in shown.texts()
     assert sent == []
 
@@ -211,7 +209,7 @@ def test_typing_filters_what_is_here_and_sends_nothing(qtbot: QtBot, shown: Show
     ("text", "link"),
     [("qwen3", False), ("owner/name", True), ("https://hf.co/owner/name", True)],
 )
-def test_enter_asks_the_hub(qtbot: QtBot, shown: Shown, text: str, link: bool) -> None:
+def test_enter_searches_hugging_face(qtbot: QtBot, shown: Shown, text: str, link: bool) -> None:
     page = shown.page
     qtbot.keyClicks(page.search, f" {text} ")
     with qtbot.waitSignal(page.link_submitted if link else page.searched) as asked:
@@ -239,7 +237,7 @@ def test_results_open_to_their_files(qtbot: QtBot, shown: Shown) -> None:
     assert any("sign in" in text for text in shown.texts())
 
 
-def test_offline_is_one_line_and_the_rest_works(shown: Shown) -> None:
+def test_offline_shows_one_line_and_local_rows_work(shown: Shown) -> None:
     show(shown, scenes.library_offline)
     assert any(text.startswith("huggingface.co cannot be reached.") for text in shown.texts())
     assert shown.row("Qwen3 8B").action.isVisible()
@@ -261,7 +259,7 @@ def test_typing_anywhere_on_the_page_searches(qtbot: QtBot, shown: Shown) -> Non
     assert shown.page.search.hasFocus()
 
 
-# --- dropping, news, settings of one model ------------------------------------------------------
+# --- drops, message line, settings of one model -------------------------------------------------
 
 
 def drop(page: LibraryPage, *paths: Path) -> bool:
@@ -296,7 +294,7 @@ def test_a_dropped_folder_is_added_and_other_files_are_refused(
     assert dropped == [(tmp_path,)]
 
 
-def test_news_is_one_line_with_its_action(qtbot: QtBot, shown: Shown) -> None:
+def test_message_line_shows_its_action(qtbot: QtBot, shown: Shown) -> None:
     shown.library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", "", "Undo"))
     assert shown.page.news.isVisible()
     with qtbot.waitSignal(shown.page.line_acted):
@@ -307,9 +305,7 @@ def test_news_is_one_line_with_its_action(qtbot: QtBot, shown: Shown) -> None:
     assert not shown.page.news.isVisible()
 
 
-def test_the_card_tells_what_is_typed_and_keeps_nonsense_to_itself(
-    qtbot: QtBot, shown: Shown
-) -> None:
+def test_card_emits_valid_input_and_marks_invalid_input(qtbot: QtBot, shown: Shown) -> None:
     show(shown, scenes.library_defaults)
     card = shown.page.card
     assert card.fields["context"].text() == "16,384"

@@ -1,4 +1,4 @@
-"""The settings page shows the whole table, changes what is asked, and refuses what does not fit."""
+"""Settings page: one row per setting, committed changes, rejected input, reset, licences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = [name for name, setting in SETTINGS.items() if setting.label]
 
 
 class Page:
-    """The page, and what it said."""
+    """The settings page with the changes it emitted."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -37,7 +37,7 @@ class Page:
         self.preferences.changed.connect(self._change)
 
     def _change(self, name: str, value: object) -> None:
-        """As the app does: what is changed holds at once, and is shown again."""
+        """Apply a change and show the settings again, as the app does."""
         self.said.append((name, value))
         self.settings = replace(self.settings, **{name: value})
         self.preferences.show_settings(self.settings)
@@ -99,7 +99,7 @@ def test_every_setting_with_a_label_has_one_row_in_its_section(page: Page) -> No
         assert tops[group] < top < tops[order[order.index(group) + 1]]
 
 
-def test_each_row_says_what_it_is_in_words_and_to_a_screen_reader(page: Page) -> None:
+def test_each_row_has_visible_and_accessible_text(page: Page) -> None:
     for name, row in page.preferences.rows.items():
         setting = SETTINGS[name]
         assert row.title.text() == setting.label
@@ -108,14 +108,14 @@ def test_each_row_says_what_it_is_in_words_and_to_a_screen_reader(page: Page) ->
         assert any(setting.label in each.accessibleName() for each in named)
 
 
-def test_a_setting_that_counts_from_the_next_load_says_so(page: Page) -> None:
+def test_setting_used_at_load_says_so(page: Page) -> None:
     late = [
         n for n, row in page.preferences.rows.items() if "when a model is loaded" in row.help.text()
     ]
     assert late == [name for name in SHOWN if SETTINGS[name].at_load] != []
 
 
-def test_a_choice_is_said_at_once(page: Page, qtbot: QtBot) -> None:
+def test_choice_is_emitted_at_once(page: Page, qtbot: QtBot) -> None:
     field = page.row("theme").field
     assert isinstance(field, Segments)
     assert [b.text() for b in field.buttons.values()] == list(SETTINGS["theme"].words)
@@ -147,7 +147,7 @@ def test_arrow_keys_go_from_choice_to_choice(page: Page, qtbot: QtBot) -> None:
         ("proxy", "proxy.example:3128", "proxy.example:3128"),
     ],
 )
-def test_what_is_typed_holds_when_it_is_done(
+def test_typed_value_is_committed_when_finished(
     page: Page, qtbot: QtBot, name: str, typed: str, value: object
 ) -> None:
     page.type(qtbot, name, typed, leave=False)
@@ -173,7 +173,7 @@ def test_what_is_typed_holds_when_it_is_done(
         ("proxy", "socks5://here:1", "Write it as http://host:port."),
     ],
 )
-def test_what_does_not_fit_is_refused_in_its_place(
+def test_invalid_input_is_rejected_with_an_error_in_its_row(
     page: Page, qtbot: QtBot, name: str, typed: str, sentence: str
 ) -> None:
     page.type(qtbot, name, typed)
@@ -184,13 +184,13 @@ def test_what_does_not_fit_is_refused_in_its_place(
     assert page.line(name).text() == typed, "what was typed is there to be mended"
 
 
-def test_a_sentence_about_a_mistake_goes_with_the_mistake(page: Page, qtbot: QtBot) -> None:
+def test_error_disappears_when_the_input_is_corrected(page: Page, qtbot: QtBot) -> None:
     page.type(qtbot, "temperature", "7")
     page.type(qtbot, "temperature", "0.7", leave=False)
     assert page.row("temperature").problem.isHidden()
 
 
-def test_escape_takes_back_what_was_typed_and_only_then_leaves(page: Page, qtbot: QtBot) -> None:
+def test_escape_reverts_typing_first_then_closes_the_page(page: Page, qtbot: QtBot) -> None:
     left: list[bool] = []
     page.preferences.closed.connect(lambda: left.append(True))
     page.type(qtbot, "temperature", "7", leave=False)
@@ -210,7 +210,7 @@ def test_arrow_keys_step_within_the_range(page: Page, qtbot: QtBot) -> None:
     assert page.said[-1] == ("temperature", 0.65)
 
 
-def test_a_value_that_was_not_changed_is_not_said(page: Page, qtbot: QtBot) -> None:
+def test_unchanged_value_is_not_emitted(page: Page, qtbot: QtBot) -> None:
     page.type(qtbot, "temperature", "0.70")
     page.line("top_k").setFocus()
     page.line("top_p").setFocus()
@@ -218,7 +218,7 @@ def test_a_value_that_was_not_changed_is_not_said(page: Page, qtbot: QtBot) -> N
     assert page.line("temperature").text() == "0.7"
 
 
-def test_the_way_back_is_there_where_a_value_was_changed(page: Page, qtbot: QtBot) -> None:
+def test_reset_button_shows_for_changed_values(page: Page, qtbot: QtBot) -> None:
     row = page.row("temperature")
     assert row.reset.isHidden()
     height = row.sizeHint().height()
@@ -231,7 +231,7 @@ def test_the_way_back_is_there_where_a_value_was_changed(page: Page, qtbot: QtBo
     assert page.line("temperature").text() == "0.7"
 
 
-def test_everything_can_go_back_to_its_default(qtbot: QtBot) -> None:
+def test_every_setting_can_be_reset_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
         theme="dark", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
         repeat_penalty=1.0, max_tokens=5, thinking="off", context=512, cache="f16", threads=2,
@@ -245,7 +245,7 @@ def test_everything_can_go_back_to_its_default(qtbot: QtBot) -> None:
     assert asdict(page.settings) == asdict(Settings())
 
 
-def test_instructions_are_kept_while_they_are_written(page: Page, qtbot: QtBot) -> None:
+def test_instructions_are_saved_while_typing(page: Page, qtbot: QtBot) -> None:
     editor = page.editor("system_prompt")
     editor.setFocus()
     qtbot.keyClicks(editor, "Answer in")
@@ -256,14 +256,14 @@ def test_instructions_are_kept_while_they_are_written(page: Page, qtbot: QtBot) 
     assert page.said[-1] == ("system_prompt", "Answer in verse")
 
 
-def test_leaving_the_page_keeps_what_was_just_written(page: Page, qtbot: QtBot) -> None:
+def test_leaving_the_page_saves_typed_text(page: Page, qtbot: QtBot) -> None:
     editor = page.editor("system_prompt")
     qtbot.keyClicks(editor, "x")
     page.preferences.hide()
     assert page.said == [("system_prompt", "x")]
 
 
-def test_a_very_long_line_of_instructions_comes_out_as_it_went_in(page: Page) -> None:
+def test_very_long_line_of_instructions_is_returned_unchanged(page: Page) -> None:
     text = "word " * 40_000
     field = page.row("system_prompt").field
     assert isinstance(field, TextField)
@@ -282,13 +282,13 @@ def test_settings_changed_elsewhere_are_shown(page: Page) -> None:
     assert page.said == []
 
 
-def test_what_is_being_typed_stays_while_another_setting_changes(page: Page, qtbot: QtBot) -> None:
+def test_typing_survives_a_change_of_another_setting(page: Page, qtbot: QtBot) -> None:
     page.type(qtbot, "temperature", "1.", leave=False)
     page.preferences.show_settings(replace(Settings(), top_k=3))
     assert page.line("temperature").text() == "1."
 
 
-def test_what_was_left_wrong_is_gone_when_the_page_comes_again(page: Page, qtbot: QtBot) -> None:
+def test_invalid_input_is_discarded_when_the_page_is_shown_again(page: Page, qtbot: QtBot) -> None:
     page.type(qtbot, "proxy", "socks5://x:1")
     page.preferences.hide()
     page.preferences.show()
@@ -296,9 +296,7 @@ def test_what_was_left_wrong_is_gone_when_the_page_comes_again(page: Page, qtbot
     assert page.row("proxy").problem.isHidden()
 
 
-def test_it_offers_to_load_the_model_with_what_it_does_not_have_yet(
-    page: Page, qtbot: QtBot
-) -> None:
+def test_reload_is_offered_after_a_change_of_a_load_setting(page: Page, qtbot: QtBot) -> None:
     asked: list[bool] = []
     page.preferences.reload_requested.connect(lambda: asked.append(True))
     page.type(qtbot, "threads", "2")
@@ -314,7 +312,7 @@ def test_it_offers_to_load_the_model_with_what_it_does_not_have_yet(
     assert page.preferences.reload_line.isHidden()
 
 
-def test_saved_reading_shows_its_size_and_can_be_deleted(page: Page) -> None:
+def test_snapshot_size_is_shown_and_snapshots_can_be_deleted(page: Page) -> None:
     asked: list[bool] = []
     page.preferences.delete_requested.connect(lambda: asked.append(True))
     saved, button = page.preferences.storage.saved, page.preferences.storage.saved.button
@@ -331,7 +329,7 @@ def test_saved_reading_shows_its_size_and_can_be_deleted(page: Page) -> None:
     assert saved.problem.text() == "It failed. Try again."
 
 
-def test_places_can_be_shown_where_they_lie(page: Page, private_home: Path) -> None:
+def test_storage_paths_can_be_shown_in_the_file_manager(page: Page, private_home: Path) -> None:
     asked: list[Path] = []
     page.preferences.folder_requested.connect(asked.append)
     for place in page.preferences.storage.places:
@@ -341,7 +339,7 @@ def test_places_can_be_shown_where_they_lie(page: Page, private_home: Path) -> N
     assert all(path.is_relative_to(private_home) for path in asked)
 
 
-def test_every_server_that_may_be_asked_is_named(page: Page) -> None:
+def test_every_contacted_server_is_named(page: Page) -> None:
     assert "huggingface.co" in page.preferences.about.contacts.text()
     named = contacts(Settings(hub_endpoint="https://mirror.example/a", proxy="http://gate:3128"))
     assert [host for host, _ in named] == ["mirror.example", "the file servers it names", "gate"]
@@ -366,7 +364,7 @@ def test_the_licences_can_be_read(page: Page, qtbot: QtBot) -> None:
     assert about.licences.hasFocus()
 
 
-def test_licences_are_listed_by_the_part_they_are_for(tmp_path: Path) -> None:
+def test_licences_are_listed_by_component(tmp_path: Path) -> None:
     names = (
         "Inter-OFL.txt",
         "index.txt",
@@ -385,7 +383,7 @@ def test_licences_are_listed_by_the_part_they_are_for(tmp_path: Path) -> None:
     assert licences(tmp_path / "missing") == []
 
 
-def test_a_licence_that_cannot_be_read_says_so(qtbot: QtBot, tmp_path: Path) -> None:
+def test_unreadable_licence_shows_the_error(qtbot: QtBot, tmp_path: Path) -> None:
     view = LicenceView([Licence("gone", tmp_path / "gone")])
     qtbot.addWidget(view)
     view.open()
@@ -394,7 +392,7 @@ def test_a_licence_that_cannot_be_read_says_so(qtbot: QtBot, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("width", [420, 560, 816, 1600])
 @pytest.mark.parametrize("name", PALETTES)
-def test_nothing_is_cut_off_at_any_width(page: Page, theme: Theme, width: int, name: str) -> None:
+def test_no_text_is_clipped_at_any_width(page: Page, theme: Theme, width: int, name: str) -> None:
     theme.choose(name)
     page.preferences.apply_palette(theme.palette)
     page.preferences.resize(width, 700)
@@ -414,7 +412,7 @@ def test_nothing_is_cut_off_at_any_width(page: Page, theme: Theme, width: int, n
             assert field.line.height() >= 28
 
 
-def test_tab_reaches_every_field_and_brings_it_into_view(page: Page, qtbot: QtBot) -> None:
+def test_tab_visits_every_field_and_scrolls_to_it(page: Page, qtbot: QtBot) -> None:
     preferences = page.preferences
     preferences.activateWindow()
     preferences.setFocus()
@@ -441,7 +439,7 @@ def test_every_button_has_a_name(page: Page) -> None:
             assert button.sizeHint().height() >= 24
 
 
-def test_typing_on_the_page_reaches_nothing_else(page: Page) -> None:
+def test_typing_on_the_page_does_not_reach_the_composer(page: Page) -> None:
     key = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_A, Qt.KeyboardModifier.NoModifier, "a")
     QApplication.sendEvent(page.preferences, key)
     assert key.isAccepted()

@@ -1,4 +1,4 @@
-"""Every drawing renders in the colour asked for; none lies about unused."""
+"""Icons: rendering in the requested colour, margins, stroke width; no icon is unused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_icon_is_drawn_in_its_colour(qapp: QApplication, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_icon_keeps_clear_of_its_edges(qapp: QApplication, name: str) -> None:
+def test_icon_has_a_margin(qapp: QApplication, name: str) -> None:
     image = icons.pixmap(name, "#000000", 24).toImage()
     edge = [
         image.pixelColor(x, y).alpha()
@@ -57,12 +57,12 @@ def test_no_icon_is_unused(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_drawings_hold_no_script_and_no_reference(file: Path) -> None:
+def test_drawings_contain_no_script_and_no_reference(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"<script|href|url\(|<image", text)
 
 
-def test_icons_of_the_set_share_one_pen() -> None:
+def test_icons_have_the_same_stroke_width() -> None:
     for name in NAMES:
         text = icons.source(f"icons/{name}.svg")
         assert 'viewBox="0 0 24 24"' in text
@@ -82,7 +82,7 @@ def test_a_disabled_icon_is_fainter(qapp: QApplication) -> None:
     assert 0 < max(pixels(disabled)) < 0.5 * max(pixels(normal))
 
 
-def test_the_application_icon_has_the_sizes_desktops_ask_for(qapp: QApplication) -> None:
+def test_application_icon_has_all_desktop_sizes(qapp: QApplication) -> None:
     sizes = {size.width() for size in icons.application_icon().availableSizes()}
     assert sizes >= {16, 24, 32, 48, 64, 128, 256}
 

@@ -1,4 +1,4 @@
-"""The table of colours keeps its promises; the theme follows the desktop unless told otherwise."""
+"""Palettes: contrast ratios; theme: desktop colour scheme, the setting, fonts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def luminance(color: str) -> float:
 
 
 def contrast(first: str, second: str) -> float:
-    """By the WCAG formula."""
+    """The contrast ratio by the WCAG formula."""
     low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
-def test_every_text_is_readable_on_every_ground(palette: Palette) -> None:
+def test_text_contrast_on_every_background(palette: Palette) -> None:
     for text in TEXTS:
         for ground in GROUNDS:
             value = contrast(getattr(palette, text), getattr(palette, ground))
@@ -42,26 +42,26 @@ def test_every_text_is_readable_on_every_ground(palette: Palette) -> None:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=lambda p: p.name)
-def test_faint_text_is_readable_where_it_is_allowed(palette: Palette) -> None:
+def test_faint_text_contrast_where_it_is_allowed(palette: Palette) -> None:
     allowed = ("background", "surface") if palette is LIGHT else GROUNDS
     for ground in allowed:
         assert contrast(palette.faint, getattr(palette, ground)) >= 4.5
 
 
-def test_the_table_holds_the_contrasts_it_was_drawn_with() -> None:
+def test_palette_contrast_ratios_are_pinned() -> None:
     assert contrast(LIGHT.text, LIGHT.background) == pytest.approx(15.9, abs=0.06)
     assert contrast(LIGHT.accent, LIGHT.surface) == pytest.approx(6.4, abs=0.06)
     assert contrast(DARK.text, DARK.sunken) == pytest.approx(15.3, abs=0.06)
     assert contrast(DARK.on_accent, DARK.accent) == pytest.approx(8.4, abs=0.06)
 
 
-def test_a_desktop_that_does_not_say_is_light() -> None:
+def test_unknown_colour_scheme_is_light() -> None:
     assert palette_for("system", Qt.ColorScheme.Unknown) is LIGHT
     assert palette_for("system", Qt.ColorScheme.Light) is LIGHT
     assert palette_for("system", Qt.ColorScheme.Dark) is DARK
 
 
-def test_a_desktop_that_asks_for_contrast_gets_it() -> None:
+def test_contrast_preference_selects_the_high_contrast_palette() -> None:
     assert palette_for("system", Qt.ColorScheme.Light, contrast=True) is HIGH_CONTRAST
     assert palette_for("light", Qt.ColorScheme.Light, contrast=True) is LIGHT
 
@@ -89,7 +89,7 @@ def test_the_bundled_fonts_are_used(qapp: QApplication) -> None:
     assert QFontInfo(theme.code_font(13)).family() == "JetBrains Mono"
 
 
-def test_figures_have_one_width(qapp: QApplication) -> None:
+def test_tabular_figures_have_one_width(qapp: QApplication) -> None:
     from PySide6.QtGui import QFontMetricsF
 
     plain, even = QFontMetricsF(theme.font(12)), QFontMetricsF(theme.figures(12))
@@ -97,18 +97,18 @@ def test_figures_have_one_width(qapp: QApplication) -> None:
     assert even.horizontalAdvance("1") == even.horizontalAdvance("0")
 
 
-def test_drawings_take_the_colours_of_the_theme() -> None:
+def test_drawings_are_recoloured_by_the_theme() -> None:
     drawing = f'<path stroke="{LIGHT.accent}" fill="{LIGHT.accent_soft}"/>'
     assert palette.recolored(drawing, DARK) == (
         f'<path stroke="{DARK.accent}" fill="{DARK.accent_soft}"/>'
     )
-    # One pass: white text on black must not turn the black that was white before.
+    # One pass: a colour that was just replaced must not be replaced again.
     swapped = replace(LIGHT, surface=LIGHT.text, text=LIGHT.surface)
     both = f"{LIGHT.surface} {LIGHT.text}"
     assert palette.recolored(both, swapped) == f"{LIGHT.text} {LIGHT.surface}"
 
 
-def test_mixing_goes_from_the_first_to_the_second() -> None:
+def test_mix_interpolates_from_first_to_second() -> None:
     assert palette.mix("#000000", "#FFFFFF", 0) == "#000000"
     assert palette.mix("#000000", "#FFFFFF", 0.5) == "#808080"
     assert palette.mix("#000000", "#FFFFFF", 1) == "#FFFFFF"

@@ -1,4 +1,4 @@
-"""The leaf on answers that used adapters: which, how strongly, and the same again without."""
+"""Adapter icon of an answer: names and strengths, and regenerating without adapters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transcript_driver import click, message, open_transcript, tool_point
 MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"), AdapterMark("formal-german", 1.0, "77aa"))
 
 
-def test_a_leaf_marks_an_answer_that_used_adapters_and_tells_which(qtbot: QtBot) -> None:
+def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> None:
     plain = message(1, "Plain.")
     marked = replace(message(2, "Arr."), adapters=MARKS)
     assert [tool.name for tool in tools_for(plain, busy=False)] == ["copy", "regenerate"]
@@ -37,7 +37,7 @@ def test_a_leaf_marks_an_answer_that_used_adapters_and_tells_which(qtbot: QtBot)
         assert reader.child(0).text(QAccessible.Text.Description) == ""
 
 
-def test_an_answer_with_adapters_can_be_given_again_without(qtbot: QtBot) -> None:
+def test_answer_with_adapters_can_be_regenerated_without(qtbot: QtBot) -> None:
     with open_transcript(qtbot) as view:
         view.set_messages([replace(message(2, "Arr."), adapters=MARKS)])
         flush()
@@ -57,5 +57,5 @@ def test_an_answer_with_adapters_can_be_given_again_without(qtbot: QtBot) -> Non
         ),
     ],
 )
-def test_marks_in_words(marks: tuple[AdapterMark, ...], words: str) -> None:
+def test_adapters_in_words(marks: tuple[AdapterMark, ...], words: str) -> None:
     assert adapters_in_words(marks) == words

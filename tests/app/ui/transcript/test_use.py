@@ -1,4 +1,4 @@
-"""The transcript in use: selecting, copying, tools, editing, the keyboard."""
+"""Transcript interaction: selection, copying, tools, editing, keyboard and accessibility."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_dragging_selects_across_messages_and_shift_click_extends(
     assert view.selection.text(view.stack.views) == f"Question\n\n{CODE}\n\nLast"
 
 
-def test_text_beyond_the_basic_plane_is_cut_where_it_looks_cut(
+def test_selection_of_surrogate_pairs_copies_whole_characters(
     view: Transcript, qtbot: QtBot
 ) -> None:
     view.set_messages([message(1, "🌳🌳 tree")])
@@ -98,7 +98,7 @@ def test_text_beyond_the_basic_plane_is_cut_where_it_looks_cut(
     assert clipboard() == "🌳 tr"
 
 
-def test_copy_on_a_code_block_takes_the_code_without_fences(view: Transcript, qtbot: QtBot) -> None:
+def test_copy_of_a_code_block_leaves_out_the_fences(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, CODE)])
     code = view.stack.views[0].parts[1].view
     assert isinstance(code, CodeView)
@@ -109,7 +109,7 @@ def test_copy_on_a_code_block_takes_the_code_without_fences(view: Transcript, qt
     qtbot.waitUntil(lambda: not code.copied, timeout=5000)
 
 
-def test_a_selection_survives_what_streams_in_below_it(view: Transcript, qtbot: QtBot) -> None:
+def test_selection_survives_text_streamed_below_it(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Keep this"), streaming(2)])
     view.selection.set((0, 0, 0), (0, 0, 4))
     stream_text(view, qtbot, 2, CODE)
@@ -138,7 +138,7 @@ def test_each_state_offers_its_tools() -> None:
     ]
 
 
-def test_tools_ask_for_what_they_say(view: Transcript, qtbot: QtBot) -> None:
+def test_tools_emit_their_requests(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages(
         [
             message(1, "Ask", own=True, sibling=1, siblings=2),
@@ -158,9 +158,7 @@ def test_tools_ask_for_what_they_say(view: Transcript, qtbot: QtBot) -> None:
     assert clipboard() == "Said"
 
 
-def test_tools_of_other_messages_come_with_the_mouse_and_move_nothing(
-    view: Transcript, qtbot: QtBot
-) -> None:
+def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
     assert view.tools.shown(0) == ([], [])
     heights = [shown.height for shown in view.stack.views]
@@ -169,7 +167,7 @@ def test_tools_of_other_messages_come_with_the_mouse_and_move_nothing(
     assert [shown.height for shown in view.stack.views] == heights
 
 
-def test_a_failed_answer_says_why_in_its_place(view: Transcript, qtbot: QtBot) -> None:
+def test_failed_answer_shows_its_error(view: Transcript, qtbot: QtBot) -> None:
     error = "The prompt is too long. Shorten it."
     view.set_messages([streaming(1)])
     view.update_message(message(1, "", state=MessageState.FAILED, error=error))
@@ -179,7 +177,7 @@ def test_a_failed_answer_says_why_in_its_place(view: Transcript, qtbot: QtBot) -
     assert shown.tools_top > shown.error.height
 
 
-def test_a_link_is_followed_on_a_click_but_not_after_a_drag(view: Transcript, qtbot: QtBot) -> None:
+def test_link_opens_on_click_but_not_after_a_drag(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "[a long enough link](https://a.b) end")])
     inside, end = part_point(view, 0, 0, 20, 10), part_point(view, 0, 0, 60, 10)
     with qtbot.assertNotEmitted(view.link_activated):
@@ -193,8 +191,10 @@ def test_a_link_is_followed_on_a_click_but_not_after_a_drag(view: Transcript, qt
     assert view.viewport().cursor().shape() is Qt.CursorShape.IBeamCursor
 
 
-def test_thoughts_are_one_line_until_it_is_clicked(view: Transcript, qtbot: QtBot) -> None:
-    view.set_messages([message(1, f"<think>{'Hm. ' * 25}</think>{'Yes. ' * 17}")])  # half of it
+def test_thoughts_are_folded_until_clicked(view: Transcript, qtbot: QtBot) -> None:
+    view.set_messages(
+        [message(1, f"<think>{'Hm. ' * 25}</think>{'Yes. ' * 17}")]
+    )  # half of the characters are thoughts
     shown = view.stack.views[0]
     assert [part.thought for part in shown.parts] == [False]
     assert shown.thought_words() == "Thought for 3 s"
@@ -205,7 +205,7 @@ def test_thoughts_are_one_line_until_it_is_clicked(view: Transcript, qtbot: QtBo
     assert [part.thought for part in shown.parts] == [False]
 
 
-def test_thinking_is_shown_while_it_lasts(view: Transcript, qtbot: QtBot) -> None:
+def test_thinking_indicator_is_shown_while_thinking(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
     stream_text(view, qtbot, 1, "<think>\nLet me")
     assert view.stack.views[0].thought_words() == "Thinking…"
@@ -226,7 +226,9 @@ def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
     return field
 
 
-def test_enter_sends_an_edit_and_shift_enter_begins_a_line(view: Transcript, qtbot: QtBot) -> None:
+def test_enter_submits_an_edit_and_shift_enter_inserts_a_line_break(
+    view: Transcript, qtbot: QtBot
+) -> None:
     field = open_editor(view, qtbot)
     assert field.toPlainText() == "Ask"
     qtbot.keyClicks(field, " more")
@@ -238,7 +240,7 @@ def test_enter_sends_an_edit_and_shift_enter_begins_a_line(view: Transcript, qtb
     assert not view.stack.views[0].hidden_for_edit
 
 
-def test_escape_leaves_the_message_as_it_was(view: Transcript, qtbot: QtBot) -> None:
+def test_escape_cancels_an_edit(view: Transcript, qtbot: QtBot) -> None:
     field = open_editor(view, qtbot)
     before = view.stack.views[1].message.text
     with qtbot.assertNotEmitted(view.edit_submitted):
@@ -261,14 +263,14 @@ def test_enter_while_an_input_method_composes_does_not_send(view: Transcript, qt
         qtbot.keyClick(field, Qt.Key.Key_Return)
 
 
-def test_the_message_makes_room_for_a_growing_edit(view: Transcript, qtbot: QtBot) -> None:
+def test_message_height_follows_the_editor(view: Transcript, qtbot: QtBot) -> None:
     field = open_editor(view, qtbot)
     top = view.stack.top(1)
     field.setPlainText("line\n" * 6)
     assert view.stack.top(1) > top
 
 
-def test_nothing_can_be_edited_while_an_answer_is_made(view: Transcript, qtbot: QtBot) -> None:
+def test_editing_is_disabled_during_an_answer(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Ask", own=True)])
     view.set_busy(True)
     view.edit_message(1)
@@ -278,9 +280,7 @@ def test_nothing_can_be_edited_while_an_answer_is_made(view: Transcript, qtbot: 
 # --- keyboard and screen readers ----------------------------------------------------------------
 
 
-def test_the_keyboard_goes_from_message_to_message_and_along_the_tools(
-    view: Transcript, qtbot: QtBot
-) -> None:
+def test_keys_move_between_messages_and_tools(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
     view.keys.enter(backwards=False)
     assert view.places.focused == 1
@@ -297,7 +297,7 @@ def test_the_keyboard_goes_from_message_to_message_and_along_the_tools(
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_PageUp, Qt.Key.Key_Home, Qt.Key.Key_Up])
-def test_keys_that_scroll_let_go_of_the_end(view: Transcript, qtbot: QtBot, key: Qt.Key) -> None:
+def test_scroll_keys_stop_following_the_end(view: Transcript, qtbot: QtBot, key: Qt.Key) -> None:
     view.set_messages([message(1, LONG + LONG)])
     qtbot.keyClick(view, key)
     assert view.places.offset() < view.verticalScrollBar().maximum()
@@ -305,7 +305,7 @@ def test_keys_that_scroll_let_go_of_the_end(view: Transcript, qtbot: QtBot, key:
     assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
-def test_screen_readers_find_each_message(view: Transcript) -> None:
+def test_each_message_has_an_accessible_interface(view: Transcript) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Sa", state=MessageState.STOPPED)])
     access = QAccessible.queryAccessibleInterface(view)
     assert access is not None
@@ -327,7 +327,7 @@ def test_the_editor_shows_all_of_a_long_message(view: Transcript, qtbot: QtBot) 
 
 
 def accent_columns(view: Transcript) -> list[int]:
-    """Where along the width the green of the streaming dot is, in pixels."""
+    """The x coordinates of the pixels in the streaming dot's colour."""
     image = view.viewport().grab().toImage()
 
     def green(color: QColor) -> bool:
@@ -340,10 +340,8 @@ def accent_columns(view: Transcript) -> list[int]:
     ]
 
 
-def test_the_streaming_dot_stands_behind_the_text_in_its_own_direction(
-    view: Transcript, qtbot: QtBot
-) -> None:
-    """In Arabic the end of a line is on its left; the dot stood on the last letter."""
+def test_streaming_dot_follows_the_text_direction(view: Transcript, qtbot: QtBot) -> None:
+    """In Arabic a line ends at its left; the dot was painted on the last letter."""
     for number, text in ((1, "The sky is blue"), (2, "السماء زرقاء")):
         view.set_messages([streaming(number)])
         stream_text(view, qtbot, number, text)

@@ -1,4 +1,4 @@
-"""The transcript keeps its place, grows at its end, and shows what it is given."""
+"""Transcript layout: following the end, scroll anchor, streaming, worst cases, themes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def view(qtbot: QtBot) -> Iterator[Transcript]:
 # --- following ----------------------------------------------------------------------------------
 
 
-def test_the_end_stays_in_sight_while_an_answer_streams(view: Transcript, qtbot: QtBot) -> None:
+def test_view_follows_the_end_while_streaming(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, "Hello", own=True), streaming(2)])
     stream_text(view, qtbot, 2, LONG)
     bar = view.verticalScrollBar()
@@ -47,9 +47,7 @@ def test_the_end_stays_in_sight_while_an_answer_streams(view: Transcript, qtbot:
     assert view.at_end
 
 
-def test_the_wheel_lets_go_of_the_end_and_the_text_stays_still(
-    view: Transcript, qtbot: QtBot
-) -> None:
+def test_wheel_stops_following_and_keeps_the_anchor(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG, own=True), streaming(2)])
     stream_text(view, qtbot, 2, LONG)
     with qtbot.waitSignal(view.at_end_changed, check_params_cb=lambda end: not end):
@@ -70,14 +68,14 @@ def test_jumping_to_the_end_follows_again(view: Transcript, qtbot: QtBot) -> Non
     assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
-def test_an_own_message_brings_the_end_into_sight(view: Transcript, qtbot: QtBot) -> None:
+def test_new_user_message_scrolls_to_the_end(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG)])
     view.places.scroll_to(0)
     view.append_message(message(2, "Next question", own=True))
     assert view.places.offset() == view.verticalScrollBar().maximum()
 
 
-def test_a_selection_lets_go_of_the_end(view: Transcript, qtbot: QtBot) -> None:
+def test_selecting_stops_following(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG), streaming(2)])
     stream_text(view, qtbot, 2, "Some words here")
     view.jump_to_end()
@@ -88,7 +86,7 @@ def test_a_selection_lets_go_of_the_end(view: Transcript, qtbot: QtBot) -> None:
     assert view.places.offset() == before
 
 
-def test_laying_out_the_rest_does_not_move_what_is_read(view: Transcript, qtbot: QtBot) -> None:
+def test_idle_layout_keeps_the_scroll_anchor(view: Transcript, qtbot: QtBot) -> None:
     texts = [LONG[: 200 + n * 137 % 1500] + CODE for n in range(120)]
     view.set_messages([message(n, text, own=n % 2 == 0) for n, text in enumerate(texts, 1)])
     view.places.scroll_to(view.places.offset() - 700)
@@ -100,7 +98,7 @@ def test_laying_out_the_rest_does_not_move_what_is_read(view: Transcript, qtbot:
     assert view.places.message_top(index) + view.stack.views[index].parts[part].y == y
 
 
-def test_a_new_width_keeps_the_block_that_is_read(view: Transcript, qtbot: QtBot) -> None:
+def test_resize_keeps_the_scroll_anchor(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 6)])
     wait_for_layout(view, qtbot)
     view.places.scroll_to(view.places.offset() - 3000)
@@ -113,7 +111,7 @@ def test_a_new_width_keeps_the_block_that_is_read(view: Transcript, qtbot: QtBot
     assert abs(place - y) <= 1
 
 
-def test_scrolling_up_through_unread_messages_meets_each_paragraph(
+def test_scrolling_up_through_unbuilt_messages_shows_each_paragraph(
     view: Transcript, qtbot: QtBot
 ) -> None:
     view.set_messages([message(n, f"Start {n}.\n\n" + LONG) for n in range(1, 40)])
@@ -126,7 +124,7 @@ def test_scrolling_up_through_unread_messages_meets_each_paragraph(
     wait_for_layout(view, qtbot)
 
 
-def test_opening_lays_out_only_what_is_seen(view: Transcript, qtbot: QtBot) -> None:
+def test_opening_lays_out_only_visible_messages(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(n, LONG) for n in range(1, 200)])
     built = sum(shown.built for shown in view.stack.views)
     assert 1 <= built <= 3
@@ -137,7 +135,7 @@ def test_opening_lays_out_only_what_is_seen(view: Transcript, qtbot: QtBot) -> N
 # --- streaming ----------------------------------------------------------------------------------
 
 
-def test_a_streamed_answer_looks_like_the_same_answer_opened(
+def test_streamed_answer_renders_like_the_same_answer_opened(
     view: Transcript, qtbot: QtBot
 ) -> None:
     text = f"# T\n\n{CODE}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n1. one\n2. two\n\n> said"
@@ -158,7 +156,7 @@ def test_a_streamed_answer_looks_like_the_same_answer_opened(
     assert streamed.height == opened.height
 
 
-def test_finished_blocks_are_not_made_again(view: Transcript, qtbot: QtBot) -> None:
+def test_finished_blocks_are_not_rebuilt(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
     stream_text(view, qtbot, 1, LONG)
     before = [part.view for part in view.stack.views[0].parts][:-1]
@@ -167,7 +165,7 @@ def test_finished_blocks_are_not_made_again(view: Transcript, qtbot: QtBot) -> N
     assert after[: len(before)] == before
 
 
-def test_a_growing_code_block_and_table_keep_their_views(view: Transcript, qtbot: QtBot) -> None:
+def test_growing_code_block_and_table_are_updated_in_place(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
     stream_text(view, qtbot, 1, "```python\na = 1\nb")
     code = view.stack.views[0].parts[0].view
@@ -182,7 +180,7 @@ def test_a_growing_code_block_and_table_keep_their_views(view: Transcript, qtbot
     assert table.text(0, table.length) == "a\tb\n1\t2\n3\t4\n5\t6"
 
 
-def test_waiting_shows_until_text_comes(view: Transcript, qtbot: QtBot) -> None:
+def test_waiting_note_is_shown_until_text_arrives(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
     view.set_waiting(1, "Reading the prompt, 40 %")
     assert view.stack.views[0].note == "Reading the prompt, 40 %"
@@ -192,7 +190,7 @@ def test_waiting_shows_until_text_comes(view: Transcript, qtbot: QtBot) -> None:
     assert view.stack.views[0].height == height
 
 
-def test_text_for_a_message_that_is_gone_is_dropped(view: Transcript) -> None:
+def test_text_for_a_removed_message_is_ignored(view: Transcript) -> None:
     view.set_messages([streaming(1)])
     view.append_text(1, "a")
     view.append_text(1, "b")
@@ -214,7 +212,9 @@ WORST = {
 
 
 @pytest.mark.parametrize("name", WORST)
-def test_worst_cases_are_shown_whole(view: Transcript, qtbot: QtBot, name: str) -> None:
+def test_worst_case_messages_are_shown_completely(
+    view: Transcript, qtbot: QtBot, name: str
+) -> None:
     text = WORST[name]
     view.set_messages([streaming(1)])
     for at in range(0, len(text), 5000):
@@ -231,7 +231,9 @@ def test_worst_cases_are_shown_whole(view: Transcript, qtbot: QtBot, name: str) 
 # --- conversations ------------------------------------------------------------------------------
 
 
-def test_another_version_of_an_answer_keeps_the_place(view: Transcript, qtbot: QtBot) -> None:
+def test_switching_answer_versions_keeps_the_scroll_position(
+    view: Transcript, qtbot: QtBot
+) -> None:
     first = [message(1, LONG, own=True), message(2, "One", siblings=2)]
     view.set_messages(first)
     view.places.scroll_to(view.places.offset() - 200)
@@ -241,7 +243,7 @@ def test_another_version_of_an_answer_keeps_the_place(view: Transcript, qtbot: Q
     assert view.stack.views[1].message.text == "Two"
 
 
-def test_a_continued_answer_goes_on_where_it_stopped(view: Transcript, qtbot: QtBot) -> None:
+def test_continued_answer_appends_to_its_text(view: Transcript, qtbot: QtBot) -> None:
     stopped = message(1, "One **two", state=MessageState.STOPPED)
     view.set_messages([stopped])
     view.update_message(replace(stopped, state=MessageState.STREAMING))
@@ -263,14 +265,14 @@ def test_removing_a_message_closes_the_gap(view: Transcript) -> None:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda palette: palette.name)
-def test_code_colours_can_be_read(view: Transcript, palette: object) -> None:
+def test_code_colours_have_readable_contrast(view: Transcript, palette: object) -> None:
     style = ReadingStyle(palette)  # type: ignore[arg-type]
     for role, look in style.syntax.items():
         assert contrast(look.foreground().color(), style.sunken) >= 4.5, role
         assert contrast(look.foreground().color(), style.selection) >= 3, role
 
 
-def test_a_new_theme_repaints_everything_in_place(view: Transcript, qtbot: QtBot) -> None:
+def test_theme_change_repaints_without_scrolling(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LONG, own=True), message(2, CODE)])
     wait_for_layout(view, qtbot)
     before = view.places.offset(), view.stack.height
@@ -281,7 +283,7 @@ def test_a_new_theme_repaints_everything_in_place(view: Transcript, qtbot: QtBot
     assert QColor(image.pixel(3, 3)) == QColor(DARK.background)
 
 
-def test_right_to_left_text_stands_at_the_right(view: Transcript) -> None:
+def test_right_to_left_text_is_right_aligned(view: Transcript) -> None:
     view.set_messages([message(1, "مرحبا\n\n- عنصر\n\nplain")])
     hebrew, item, plain = view.stack.views[0].parts
     assert hebrew.view.right_to_left
@@ -295,7 +297,7 @@ def test_right_to_left_text_stands_at_the_right(view: Transcript) -> None:
     assert min(inked) > view.width() // 2
 
 
-def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot: QtBot) -> None:
+def test_complete_code_block_is_highlighted_exactly(view: Transcript, qtbot: QtBot) -> None:
     body = '"""A text\nthat goes on\n"""\n' + "".join(f"x{n} = {n}\n" for n in range(400))
     view.set_messages([message(1, f"```python\n{body}```")])
     code = view.stack.views[0].parts[0].view
@@ -306,7 +308,7 @@ def test_code_gets_its_exact_colours_when_it_is_complete(view: Transcript, qtbot
     assert code.roles(1) == [(0, len("that goes on"), "string")]
 
 
-def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcript) -> None:
+def test_wide_table_scrolls_horizontally_without_breaking_words(view: Transcript) -> None:
     head = "| " + " | ".join(f"Heading{n}" for n in range(12)) + " |\n|" + "---|" * 12 + "\n"
     row = "| " + " | ".join(f"several words in cell {n}" for n in range(12)) + " |\n"
     view.set_messages([message(1, head + row)])
@@ -318,7 +320,9 @@ def test_a_table_too_wide_scrolls_in_its_place_and_breaks_no_word(view: Transcri
     assert table.hit(table.horizontal_scroll.viewport_width - 30, 10) > table.hit(30, 10)
 
 
-def test_the_top_is_the_top_when_scrolling_there_at_once(view: Transcript, qtbot: QtBot) -> None:
+def test_scrolling_to_the_top_at_once_shows_the_first_message(
+    view: Transcript, qtbot: QtBot
+) -> None:
     view.set_messages([message(n, LONG, own=n % 2 == 1) for n in range(1, 40)])
     view.places.scroll_to(0)
     wait_for_layout(view, qtbot)

@@ -1,4 +1,4 @@
-"""The sheet that says what a drop would do."""
+"""Drop overlay: the file name is elided, the sentence is not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stage import Stage
     "name", ["very-long-model-name-" * 12 + "Q4_0.gguf", "模型" * 90 + ".gguf"]
 )
 @pytest.mark.parametrize("width", [420, 1080])
-def test_a_long_name_leaves_the_sentence_whole(stage: Stage, name: str, width: int) -> None:
+def test_long_name_is_elided_and_the_sentence_is_not(stage: Stage, name: str, width: int) -> None:
     stage.start()
     stage.window.resize(width, 700)
     stage.wait_until_idle()
@@ -27,7 +27,7 @@ def test_a_long_name_leaves_the_sentence_whole(stage: Stage, name: str, width: i
     assert area.sentence().endswith(".gguf")
 
 
-def test_a_short_name_is_whole(stage: Stage) -> None:
+def test_short_name_is_not_elided(stage: Stage) -> None:
     stage.start()
     stage.window.drop_area.show_for(Path("/somewhere/Bonsai-1.7B.gguf"))
     assert stage.window.drop_area.sentence() == "Drop to open Bonsai-1.7B.gguf"
