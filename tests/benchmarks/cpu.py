@@ -287,7 +287,7 @@ def processor() -> str:
 
 def _memory_text(found: dict[str, float]) -> str:
     lines = [f"{MEMORY_ROW.words}.\n", "| | |", "|---|---:|"]
-    lines += [f"| {what} | {value} |" for what, value in load_runs.words(found)]
+    lines += [f"| {what} | {value} |" for what, value in load_runs.table_rows(found)]
     return "\n".join(lines)
 
 

@@ -1,9 +1,9 @@
-"""Runs the app under a screen reader's bus: counts crashes at quitting, and checks the whole tree.
+"""Accessibility check over AT-SPI: counts crashes at quitting, and checks the accessible tree.
 
-`python -m tests.drivers.access_check [--quits 20]` from the repository's root. It starts its own X server,
-session bus and AT-SPI bus with `--screen-reader=1`, so it needs Xvfb, dbus-daemon, xdotool,
-at-spi2-core, and a Python with the Atspi bindings (`gi`), which then runs this file with `--walk`.
-Exits 1 when a quit crashed or a control has no name, no role or no action.
+`python -m tests.drivers.access_check [--quits 20]` from the repository's root. It starts an X
+server, a session bus and an AT-SPI bus with `--screen-reader=1`, so it needs Xvfb, dbus-daemon,
+xdotool, at-spi2-core, and a Python with the Atspi bindings (`gi`), which runs this file with
+`--walk`. Exits 1 when the app crashed or a control has no accessible name, role or action.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LAUNCHERS = [
     Path(folder) / "at-spi-bus-launcher" for folder in ("/usr/libexec", "/usr/lib/at-spi2-core")
 ]
 PROGRAMS = ("Xvfb", "dbus-daemon", "xdotool")
-SECONDS = 60.0  # for the window to come, or the app to end
-STAYS = "Conversation"  # the list whose items count also where they are scrolled out of sight
+TIMEOUT_SECONDS = 60.0  # for the window to appear, or the app to exit
+CONVERSATION = "Conversation"  # the list whose items are checked also when scrolled out of view
 
 QUESTION = "What is gravity?"
 ANSWER = (
@@ -37,7 +37,7 @@ ANSWER = (
     "```python\nprint(9.81)\n```\n"
 )
 LINKS = ["read on", "write", "cell"]
-TOOLS = [  # of the question, of the answer that was stopped, and of the one below it
+TOOLS = [  # buttons of the question, of the stopped answer, and of the answer below it
     "Copy as Markdown",
     "Edit and send again",
     "Previous version",
@@ -51,11 +51,11 @@ TOOLS = [  # of the question, of the answer that was stopped, and of the one bel
 ]
 
 
-# --- the part that starts things ----------------------------------------------------------------
+# --- the app, its display and its buses ---------------------------------------------------------
 
 
 def missing() -> list[str]:
-    """The programs this needs and does not find."""
+    """The required programs that are not installed."""
     found = [name for name in PROGRAMS if shutil.which(name) is None]
     if not any(path.exists() for path in LAUNCHERS):
         found.append("at-spi-bus-launcher")
@@ -66,11 +66,11 @@ def missing() -> list[str]:
 
 @cache
 def reader() -> str | None:
-    """A Python that has the bindings of AT-SPI; the app's own need not."""
-    asked = "import gi; gi.require_version('Atspi', '2.0'); from gi.repository import Atspi"
+    """A Python with the AT-SPI bindings, which may differ from the one that runs the app."""
+    code = "import gi; gi.require_version('Atspi', '2.0'); from gi.repository import Atspi"
     for python in (sys.executable, "/usr/bin/python3"):
         if Path(python).exists():
-            done = subprocess.run([python, "-c", asked], capture_output=True, check=False)
+            done = subprocess.run([python, "-c", code], capture_output=True, check=False)
             if done.returncode == 0:
                 return python
     return None
@@ -80,7 +80,7 @@ def reader() -> str | None:
 def running(
     command: list[str], environment: dict[str, str], **pipes: object
 ) -> Iterator[subprocess.Popen[str]]:
-    """A helper process that ends with the block."""
+    """Run a process until the block ends."""
     process = subprocess.Popen(
         command, env=environment, text=True, stderr=subprocess.DEVNULL, **pipes
     )
@@ -93,7 +93,7 @@ def running(
 
 @contextmanager
 def desktop() -> Iterator[dict[str, str]]:
-    """The environment of an X server, a session bus and an AT-SPI bus, all fresh."""
+    """Start an X server, a session bus and an AT-SPI bus; yields the environment to use them."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="access-"))
         environment = {
@@ -101,21 +101,21 @@ def desktop() -> Iterator[dict[str, str]]:
             for name, value in os.environ.items()
             if name not in ("QT_QPA_PLATFORM", "WAYLAND_DISPLAY", "AT_SPI_BUS_ADDRESS")
         } | {"XDG_RUNTIME_DIR": folder}
-        out, into = os.pipe()
+        read_end, write_end = os.pipe()
         server = [
             "Xvfb",
             "-displayfd",
-            str(into),
+            str(write_end),
             "-screen",
             "0",
             "1400x1000x24",
             "-nolisten",
             "tcp",
         ]
-        stack.enter_context(running(server, environment, pass_fds=(into,)))
-        os.close(into)
-        with os.fdopen(out) as told:
-            environment["DISPLAY"] = f":{told.readline().strip()}"
+        stack.enter_context(running(server, environment, pass_fds=(write_end,)))
+        os.close(write_end)
+        with os.fdopen(read_end) as display:
+            environment["DISPLAY"] = f":{display.readline().strip()}"
         bus = ["dbus-daemon", "--session", "--nofork", "--print-address"]
         daemon = stack.enter_context(running(bus, environment, stdout=subprocess.PIPE))
         assert daemon.stdout is not None
@@ -126,53 +126,53 @@ def desktop() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def furnish(home: Path) -> None:
-    """Put a conversation there whose messages have every control there is."""
+def create_conversation(home: Path) -> None:
+    """Store a conversation whose messages show every kind of control."""
     from app.store.store import AdapterMark, MessageState, Store
     from engine import Role
 
     store = Store.open(home / "data" / "conversations.sqlite")
-    told = store.create_conversation("Gravity")
-    store.add_message(told.id, None, Role.USER, "Asked otherwise")
-    question = store.add_message(told.id, None, Role.USER, QUESTION)
+    conversation = store.create_conversation("Gravity").id
+    store.add_message(conversation, None, Role.USER, "Asked otherwise")
+    question = store.add_message(conversation, None, Role.USER, QUESTION)
     stopped = store.add_message(
-        told.id, question.id, Role.ASSISTANT, ANSWER, MessageState.STOPPED, model="Tiny"
+        conversation, question.id, Role.ASSISTANT, ANSWER, MessageState.STOPPED, model="Tiny"
     )
     store.mark_message(stopped.id, [AdapterMark("pirate-speech", 0.8, "5f3a")])
-    again = store.add_message(told.id, stopped.id, Role.USER, "And on the moon?")
-    store.add_message(told.id, again.id, Role.ASSISTANT, "A sixth of it.", model="Tiny")
+    second = store.add_message(conversation, stopped.id, Role.USER, "And on the moon?")
+    store.add_message(conversation, second.id, Role.ASSISTANT, "A sixth of it.", model="Tiny")
     store.close()
 
 
 def window_of(environment: dict[str, str]) -> str:
-    """The number X gave the app's window, once it is on the screen."""
+    """Wait for the app's window; returns its X window id."""
     search = ["xdotool", "search", "--onlyvisible", "--name", "Tokonoma"]
-    limit = time.monotonic() + SECONDS
+    limit = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < limit:
         done = subprocess.run(search, env=environment, capture_output=True, text=True, check=False)
         if done.stdout.split():
             return done.stdout.split()[0]
         time.sleep(0.2)
-    raise SystemExit("the window never came")
+    raise SystemExit("the window never appeared")
 
 
-def xdotool(environment: dict[str, str], *words: str) -> None:
-    """Press keys, or give the window the focus, as the user's hands would."""
-    subprocess.run(["xdotool", *words], env=environment, check=True, capture_output=True)
+def xdotool(environment: dict[str, str], *arguments: str) -> None:
+    """Send input to the app through the X server: keys, text, focus."""
+    subprocess.run(["xdotool", *arguments], env=environment, check=True, capture_output=True)
 
 
 def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str, object]]:
-    """Start the app, read its tree, quit by its key: the exit status, and what the reader found."""
+    """Start the app, check its tree, quit with Ctrl+Q; returns the exit status and the findings."""
     with tempfile.TemporaryDirectory(prefix="access-home-") as folder:
         home = Path(folder)
-        furnish(home)
+        create_conversation(home)
         here = environment | {"TOKONOMA_HOME": folder, "QT_QPA_PLATFORM": "xcb"}
         app = subprocess.Popen([sys.executable, "-m", "app"], cwd=ROOT, env=here)
         try:
             xdotool(environment, "windowfocus", "--sync", window_of(environment))
             xdotool(
                 environment, "key", "--clearmodifiers", "ctrl+k"
-            )  # the list opens by the keyboard
+            )  # opens the search of the conversation list
             xdotool(environment, "type", "gravity")
             xdotool(environment, "key", "Return")
             python = reader()
@@ -182,9 +182,9 @@ def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str,
                 walk, env=environment, capture_output=True, text=True, check=False
             )
             if read.returncode:
-                raise SystemExit(f"the reader failed:\n{read.stdout}{read.stderr}")
+                raise SystemExit(f"checking the tree failed:\n{read.stdout}{read.stderr}")
             xdotool(environment, "key", "--clearmodifiers", "ctrl+q")
-            status = app.wait(SECONDS)
+            status = app.wait(TIMEOUT_SECONDS)
         finally:
             app.kill()
             app.wait()
@@ -192,7 +192,7 @@ def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str,
 
 
 def check(quits: int) -> tuple[list[int], dict[str, object]]:
-    """The exit status of each run, and what the first found on all pages."""
+    """The exit status of each run, and the findings of the first, which checks all pages."""
     statuses: list[int] = []
     first: dict[str, object] = {}
     with desktop() as environment:
@@ -226,34 +226,34 @@ def main() -> int:
 
 
 def signal_name(status: int) -> str:
-    """What ended a process, in words."""
+    """The signal that ended a process, or its exit status, as text."""
     return signal.Signals(-status).name if status < 0 else str(status)
 
 
-# --- the part that reads, under the Python that has the bindings -----------------------------------
+# --- the tree, in the Python with the AT-SPI bindings -------------------------------------------
 
 
 def walk(*, pages: bool) -> int:
-    """Read the tree, page by page if asked, and print what was found as JSON."""
+    """Check the accessible tree, of all pages with `pages`, and print the findings as JSON."""
     import gi
 
     gi.require_version("Atspi", "2.0")
     from gi.repository import Atspi
 
     Atspi.init()
-    reading = Reading(Atspi)
-    reading.wait_for_conversation()
-    reading.read("conversation", whole=True)
-    reading.expect(LINKS, Atspi.Role.LINK)
-    reading.expect(TOOLS, Atspi.Role.PUSH_BUTTON)
+    checker = TreeChecker(Atspi)
+    checker.wait_for_conversation()
+    checker.check_page("conversation", whole=True)
+    checker.expect(LINKS, Atspi.Role.LINK)
+    checker.expect(TOOLS, Atspi.Role.PUSH_BUTTON)
     if pages:
-        reading.read_pages()
-    print(json.dumps(reading.found))
+        checker.check_pages()
+    print(json.dumps(checker.found))
     return 0
 
 
-class Reading:
-    """What a screen reader finds in the app, and what it misses."""
+class TreeChecker:
+    """Checks the app's accessible tree as a screen reader sees it; collects counts and problems."""
 
     def __init__(self, atspi: object) -> None:
         self._atspi = atspi
@@ -278,14 +278,14 @@ class Reading:
         }
         self._app = self._wait(self._find_app)
 
-    def _wait(self, ask):
-        limit = time.monotonic() + SECONDS
+    def _wait(self, find):
+        limit = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < limit:
-            answer = ask()
-            if answer is not None:
-                return answer
+            found = find()
+            if found is not None:
+                return found
             time.sleep(0.1)
-        raise SystemExit(f"never found: {ask.__qualname__}")
+        raise SystemExit(f"never found: {find.__qualname__}")
 
     def _find_app(self):
         desktop = self._atspi.get_desktop(0)
@@ -293,84 +293,84 @@ class Reading:
         return next((app for app in apps if app and app.get_name() == "Tokonoma"), None)
 
     def items(self, top=None, path=()):
-        """Every item below one, with the names above it."""
+        """Every item below `top`, with the names of its ancestors."""
         top = top or self._app
         for number in range(top.get_child_count()):
             item = top.get_child_at_index(number)
             if item is None:
-                self.found["problems"].append(f"{'/'.join(path)}: child {number} is not there")
+                self.found["problems"].append(f"{'/'.join(path)}: child {number} does not exist")
                 continue
             yield item, path
             yield from self.items(item, (*path, item.get_name() or item.get_role_name()))
 
     def showing(self, item):
-        """Whether an item is on the screen."""
+        """Whether an item has the state SHOWING."""
         return item.get_state_set().contains(self._atspi.StateType.SHOWING)
 
     def named(self, name, role=None):
-        """Items of a name that are on the screen, and, in the conversation, beyond it."""
+        """Items with this name that are showing, or are in the conversation."""
         return [
             item
             for item, path in self.items()
             if item.get_name() == name
             and (role is None or item.get_role() == role)
-            and (self.showing(item) or STAYS in path)
+            and (self.showing(item) or CONVERSATION in path)
         ]
 
     def press(self, item):
-        """Use an item by its first action."""
+        """Perform an item's first action."""
         if not item.do_action(0):
-            self.found["problems"].append(f"{item.get_name()}: its action was refused")
+            self.found["problems"].append(f"{item.get_name()}: its action failed")
 
     # --- checking -------------------------------------------------------------------------------
 
-    def read(self, page, *, whole=False):
-        """Check everything that can be seen now; of the conversation everything there is."""
+    def check_page(self, page, *, whole=False):
+        """Check all showing items; with `whole` also the rest of the conversation."""
         self.found["pages"].append(page)
         for item, path in self.items():
             self.found["items"] += 1
-            if self.showing(item) or (whole and STAYS in path):
+            if self.showing(item) or (whole and CONVERSATION in path):
                 self._check(item, f"{page}: {'/'.join(path[-3:])}")
 
     def _check(self, item, place):
         states, types = item.get_state_set(), self._atspi.StateType
         role = item.get_role()
-        said = f"{place}: {item.get_role_name()} {item.get_name()[:40]!r}"
+        label = f"{place}: {item.get_role_name()} {item.get_name()[:40]!r}"
         focusable = states.contains(types.FOCUSABLE)
         if role not in self._controls and not focusable:
             return
         self.found["controls"] += 1
         problems = self.found["problems"]
         if not item.get_name():
-            problems.append(f"{said} has no name")
+            problems.append(f"{label} has no name")
         if role in (self._atspi.Role.INVALID, self._atspi.Role.UNKNOWN, self._atspi.Role.FILLER):
-            problems.append(f"{said} has no role")
+            problems.append(f"{label} has no role")
         if role in self._pressed and states.contains(types.SENSITIVE):
             actions = [item.get_action_name(n) for n in range(item.get_n_actions())]
             if not any(name and name != "SetFocus" for name in actions):
-                problems.append(f"{said} has no action: {actions}")
+                problems.append(f"{label} has no action: {actions}")
 
     def expect(self, names, role):
-        """These have to be there; the first of each is found by the beginning of its name."""
-        there = [
+        """Report a problem for each name with which no item of this role begins."""
+        existing = [
             item.get_name()
             for item, path in self.items()
-            if item.get_role() == role and STAYS in path
+            if item.get_role() == role and CONVERSATION in path
         ]
         for name in names:
-            if not any(found.startswith(name) for found in there):
+            if not any(found.startswith(name) for found in existing):
                 self.found["problems"].append(
-                    f"the conversation has no {role.value_nick} {name!r}: {there}"
+                    f"the conversation has no {role.value_nick} {name!r}: {existing}"
                 )
 
-    # --- going about ----------------------------------------------------------------------------
+    # --- navigation -----------------------------------------------------------------------------
 
     def wait_for_conversation(self):
         """Wait until all of the conversation is laid out."""
         links = self._atspi.Role.LINK
         self._wait(lambda: True if self.named("cell", links) else None)
 
-    def read_pages(self):
+    def check_pages(self):
         """Open each page and panel by the action of its button, and check it."""
         for button, page in (
             ("Edit and send again", "editor"),
@@ -389,7 +389,7 @@ class Reading:
             self.press(found[0])
             time.sleep(0.7)
             if page:
-                self.read(page)
+                self.check_page(page)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Kills the whole app while an answer streams into its window, and counts what the next start shows.
+"""Crash test of the app: kills it while an answer streams, and measures the text lost on restart.
 
-`python -m tests.drivers.crash_app [--kills 10] [--model FILE]` from the repository's root, with the model
-that is installed or the one named. The window, the engine and the database are the real ones; the
-child only writes down what its window was given, and when. Exits 1 when more than the last half
-second is missing.
+`python -m tests.drivers.crash_app [--kills 10] [--model FILE]` from the repository's root, with the
+starter model or the given one. Window, engine and database are the real ones; the child process
+only logs the text its window received, and when. Exits 1 when more than the last 0.5 s is lost.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ Shown = list[tuple[float, str]]
 
 
 async def stream(controller: Controller, side: Path) -> str:
-    """The child's part of a session: ask, and tell `side` every piece the window shows."""
-    told = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    """In the child: ask the question, and log every piece of the answer to the file `side`."""
+    log = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     state = controller.state
 
-    def tell(message: int, text: str) -> None:
-        os.write(told, (json.dumps([time.monotonic(), text]) + "\n").encode())
+    def write(message: int, text: str) -> None:
+        os.write(log, (json.dumps([time.monotonic(), text]) + "\n").encode())
 
     def ask_once() -> None:
         if state.model.phase is ModelPhase.READY:
             state.model_changed.disconnect(ask_once)
             controller.send(QUESTION)
 
-    state.text_added.connect(tell)
+    state.text_added.connect(write)
     state.model_changed.connect(ask_once)
     await asyncio.Event().wait()
     return ""
 
 
 def kill_once(home: Path, side: Path, model: Path, chance: random.Random) -> tuple[Shown, float]:
-    """Start the app, kill it at a random moment of its answer; what it showed, and when it died."""
+    """Start the app and kill it at a random moment; returns the text shown and the kill time."""
     child = subprocess.Popen(
         [
             sys.executable,
@@ -69,7 +68,7 @@ def kill_once(home: Path, side: Path, model: Path, chance: random.Random) -> tup
     )
     while not (side.exists() and side.stat().st_size):
         if child.poll() is not None:
-            raise SystemExit(f"The app ended by itself with status {child.returncode}.")
+            raise SystemExit(f"The app exited before the kill, with status {child.returncode}.")
         time.sleep(0.005)
     time.sleep(chance.uniform(0.0, 4.0))
     child.kill()
@@ -80,7 +79,7 @@ def kill_once(home: Path, side: Path, model: Path, chance: random.Random) -> tup
 
 
 def missing_seconds(shown: Shown, kept: int, died: float) -> float:
-    """Age, at the kill, of the first shown character that is gone; 0 when none is."""
+    """Age, at the kill, of the first shown character that is lost; 0 when none is."""
     for when, text in shown:
         kept -= len(text)
         if kept < 0:

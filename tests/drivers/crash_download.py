@@ -1,7 +1,8 @@
-"""Kills a process half way through a download, or quits it, and counts what the next start fetches again.
+"""Crash test of downloads: kills or quits a downloading process, and checks that a restart resumes.
 
-`python -m tests.drivers.crash_download [--kills 10] [--quits 5] [--any 20] [--megabytes 32] [--seed 1]` from the
-repository's root; exits 1 unless every next start ends in a whole, verified file.
+`python -m tests.drivers.crash_download [--kills 10] [--quits 5] [--any 20] [--megabytes 32]
+[--seed 1]` from the repository's root; prints the bytes sent twice, and exits 1 unless every
+restart ends with a complete, verified file.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from tests.support.hostile_hub import Hub, model_bytes, running
 
 ROOT = Path(__file__).parents[2]
 MODEL = "maker/model/model-Q4_0.gguf"
-PATIENCE = 60.0  # seconds
+TIMEOUT_SECONDS = 60.0
 LIMITS = Limits(margin_bytes=0, retry_seconds=0.05, checkpoint_bytes=4 << 20)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one interruption came to."""
+    """Result of one interruption and restart."""
 
     how: str  # "kill" or "quit"
-    hashed: bool  # the hub names the file's SHA-256
+    hashed: bool  # the hub states the file's SHA-256
     size: int  # bytes of the file
-    sent: int  # by the hub when the process ended
-    kept: int  # on the disk after that
-    dropped: int  # of those, fetched again because nothing vouched for them
-    again: int  # sent by the hub beyond the file's size, all in all
-    whole: bool  # the file is complete, verified, and alone in its folder
+    sent: int  # bytes sent by the hub when the process ended
+    kept: int  # bytes on disk then
+    dropped: int  # bytes of these downloaded again, because no checkpoint covered them
+    again: int  # bytes sent by the hub beyond the file's size, in total
+    whole: bool  # the file is complete, verified, and the only one left
 
     def __str__(self) -> str:
         lost = f"{self.dropped:>9,} of them dropped, {self.again:>9,} sent twice"
@@ -49,26 +50,26 @@ class Outcome:
 
 
 def child(folder: Path, endpoint: str) -> int:
-    """A process as the app is one: takes up what is there, or starts; ends when told to or done."""
-    over = threading.Event()
+    """In the child: resume or start the download; exit when done, or on a line on stdin."""
+    ended = threading.Event()
     result: list[Phase] = []
 
     def changed(download: Download) -> None:
         if download.phase in (Phase.DONE, Phase.FAILED):
             result.append(download.phase)
-            over.set()
+            ended.set()
 
-    def listen() -> None:
+    def wait_for_line() -> None:
         sys.stdin.readline()
-        over.set()
+        ended.set()
 
     queue = Downloads(folder, changed, endpoint=endpoint, limits=LIMITS)
     queue.start(resume=True)
     if not queue.all():
         repository, _, file = MODEL.rpartition("/")
         queue.add(Source(repository, file=file))
-    threading.Thread(target=listen, daemon=True).start()
-    over.wait(PATIENCE)
+    threading.Thread(target=wait_for_line, daemon=True).start()
+    ended.wait(TIMEOUT_SECONDS)
     queue.close()
     return 0 if result == [Phase.DONE] else 3
 
@@ -86,49 +87,49 @@ def started(folder: Path, hub: Hub) -> subprocess.Popen[bytes]:
 
 
 def interrupt(how: str, size: int, share: float, hashed: bool = True) -> Outcome:
-    """Stop a download of `size` bytes when `share` of it has been sent, and start again."""
+    """Kill or quit a download of `size` bytes once `share` of it has been sent, and restart it."""
     with running() as hub, tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "models"
         stored = hub.put(MODEL, model_bytes(size), hashed=hashed)
         reached, ended = threading.Event(), threading.Event()
         hub.gate = _gate(int(size * share), reached, ended)
         first = started(folder, hub)
-        assert reached.wait(PATIENCE)
+        assert reached.wait(TIMEOUT_SECONDS)
         if how == "kill":
             first.kill()
         else:
             assert first.stdin is not None
             first.stdin.write(b"quit\n")
             first.stdin.flush()
-        first.wait(PATIENCE)
+        first.wait(TIMEOUT_SECONDS)
         assert first.stdin is not None
         first.stdin.close()
         ended.set()
         sent, file = hub.sent_bytes, folder / Path(MODEL).name
-        assert not file.exists(), "no name before the end"
+        assert not file.exists(), "the final name must not exist before the end"
         kept = part_of(file).stat().st_size if part_of(file).exists() else 0
         second = started(folder, hub)
-        code = second.wait(PATIENCE)
+        code = second.wait(TIMEOUT_SECONDS)
         assert second.stdin is not None
         second.stdin.close()
         names = sorted(path.name for path in folder.iterdir())
         whole = code == 0 and names == ["downloads.json", file.name]
         whole = whole and file.read_bytes() == stored.content
-        # What was on its way when the process ended is sent again whatever anyone does.
+        # Bytes in flight when the process ended have to be sent again.
         again = hub.sent_bytes - size
         return Outcome(how, hashed, size, sent, kept, kept + again - sent, again, whole)
 
 
 def kill_any_time(size: int, seconds: float) -> bool:
-    """Kill a download so long after its start, whatever it does; whether the next start ends well."""
+    """Kill a download `seconds` after its start; returns whether the restart completes the file."""
     with running() as hub, tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "models"
         stored = hub.put(MODEL, model_bytes(size))
-        for patience in (seconds, PATIENCE):
+        for limit in (seconds, TIMEOUT_SECONDS):
             process = started(folder, hub)
             assert process.stdin is not None
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(patience)
+                process.wait(limit)
             process.kill()
             process.wait()
             process.stdin.close()
@@ -138,16 +139,16 @@ def kill_any_time(size: int, seconds: float) -> bool:
 
 
 def _gate(stop: int, reached: threading.Event, ended: threading.Event) -> Callable[[int], None]:
-    """Holds the hub back at `stop` bytes until the process that asks has ended, and ends there.
+    """A `Hub.gate` that blocks after `stop` bytes until the client has ended, then disconnects.
 
-    What it wrote after that would fill the system's buffers, and count as sent to somebody.
+    Bytes sent after that would only fill socket buffers, yet count as sent.
     """
 
     def gate(sent: int) -> None:
         if sent >= stop and not ended.is_set():
             reached.set()
-            ended.wait(PATIENCE)
-            raise ConnectionResetError("the process that asked has ended")
+            ended.wait(TIMEOUT_SECONDS)
+            raise ConnectionResetError("the client process has ended")
 
     return gate
 

@@ -1,8 +1,8 @@
-"""Kills a process that saves sessions, again and again, and looks at what it leaves.
+"""Crash test of snapshots: kills a process while it saves, and checks the file and leftovers.
 
-`python tests/drivers/crash_snapshot.py [--kills 30] [--seed 1]` from the repository's root; exits 1 when a
-file is broken, or anything is left behind after the next start. Each kill comes at a random moment
-of a save that replaces an older file of the same name.
+`python tests/drivers/crash_snapshot.py [--kills 30] [--seed 1]` from the repository's root; exits 1
+when a snapshot is broken, or a temporary file is left after the next start. Each kill is at a
+random moment of a save that replaces an older file of the same name.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from engine.snapshot import file as snapshot_file
 from engine.snapshot.capture import capture, restore, write
 
 SHA = "c" * 64
-TOKENS = 900  # of the tiny model: some megabytes a file, so that a save has a middle
+TOKENS = 900  # of the tiny model: some megabytes per file, so that a save takes measurable time
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What one kill left."""
+    """Result of one kill."""
 
-    after_seconds: float  # from the word that a save begins
+    after_seconds: float  # since the start of the save
     outcome: str  # "old", "new", or why the file is broken
-    leftovers: int  # unfinished files
+    leftovers: int  # temporary files
     leftovers_after_start: int
 
 
 def filled(path: Path, first: int) -> Session:
-    """A session of the tiny model that holds tokens from `first` on."""
+    """A session of the tiny model with `TOKENS` tokens, starting at `first`."""
     session = load(path, cache=CacheType.F32).new_session()
     (*_, hidden) = session.prefill([3 + (first + at) % 200 for at in range(TOKENS)])
     session.logits_after(hidden)
     return session
 
 
-def save_for_ever(model: Path, file: Path) -> None:
-    """The child: saves a session that changes each time, and tells when it begins and ends."""
+def save_repeatedly(model: Path, file: Path) -> None:
+    """In the child: save a session that changes each time; print when each save begins and ends."""
     session = filled(model, 0)
     number = 0
     while True:
@@ -63,7 +63,7 @@ def save_for_ever(model: Path, file: Path) -> None:
 
 
 def kill_once(model: Path, folder: Path, chance: random.Random) -> Kill:
-    """Start a child, kill it within one of its saves, and look at the folder."""
+    """Start a child, kill it during one of its saves, and check the folder."""
     file = folder / "session.safetensors"
     command = [sys.executable, __file__, "--child", str(model), str(file)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -83,17 +83,17 @@ def kill_once(model: Path, folder: Path, chance: random.Random) -> Kill:
     after = time.perf_counter() - begun
     child.kill()
     child.wait()
-    told = child.stdout.read().split("\n")
+    output = child.stdout.read().split("\n")
     child.stdout.close()
-    finished = [int(line.split()[1]) for line in told if line.startswith("end")]
+    finished = [int(line.split()[1]) for line in output if line.startswith("end")]
     outcome = _outcome(model, file, finished[-1] if finished else saves - 1)
     leftovers = len(list(folder.glob(".*.tmp")))
-    snapshot_file.remove_leftovers(folder)  # as every start does
+    snapshot_file.remove_leftovers(folder)  # as every start of the app does
     return Kill(after, outcome, leftovers, len(list(folder.glob(".*.tmp"))))
 
 
 def _outcome(model: Path, file: Path, last: int) -> str:
-    """Whether the file is the last one whose saving ended, the one after it, or broken."""
+    """Returns "old" for the last completed save, "new" for the one after it, else why it is broken."""
     session = load(model, cache=CacheType.F32).new_session()
     try:
         restore(file, session, SHA)
@@ -108,7 +108,7 @@ def _outcome(model: Path, file: Path, last: int) -> str:
 
 
 def measure(kills: int, seed: int) -> list[Kill]:
-    """So many kills in one folder, each over what the one before left."""
+    """Kill `kills` times in one folder, each time over the files the last kill left."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -117,7 +117,7 @@ def measure(kills: int, seed: int) -> list[Kill]:
 
 
 def is_sound(kill: Kill) -> bool:
-    """Whether nothing is lost and nothing stays."""
+    """Whether no saved session is lost and no temporary file is left."""
     return kill.outcome in ("old", "new") and kill.leftovers_after_start == 0
 
 
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        save_for_ever(*options.child)
+        save_repeatedly(*options.child)
     kills = measure(options.kills, options.seed)
     print(
         json.dumps(

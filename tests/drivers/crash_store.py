@@ -1,7 +1,7 @@
-"""Kills a process that streams an answer into the store, again and again, and counts what is lost.
+"""Crash test of the store: kills a process that streams answers into it, and counts what is lost.
 
-`python -m tests.drivers.crash_store [--kills 10] [--seed 1]` from the repository's root; exits 1 when more
-than the last half second is missing, or anything else changed.
+`python -m tests.drivers.crash_store [--kills 10] [--seed 1]` from the repository's root; exits 1
+when more than the last 0.5 s is missing, or any other message changed.
 """
 
 import argparse
@@ -31,13 +31,13 @@ WORDS = ("the ", "tree ", "grows\n", "slowly ", "静かに ", "été ", "\U0001f
 
 @dataclass(frozen=True)
 class Kill:
-    """What one kill did."""
+    """Result of one kill."""
 
     streamed_seconds: float  # from the first token to the kill
     produced: int  # characters
-    saved: int  # characters whose saving had returned
+    saved: int  # characters whose save had completed
     found: int  # characters after the restart
-    prefix: bool  # what was found is the beginning of what was produced
+    prefix: bool  # the text found is a prefix of the text produced
     missing_seconds: float  # age of the oldest missing character when the process died
     state: str
     integrity: str
@@ -45,7 +45,7 @@ class Kill:
 
     @property
     def kept(self) -> bool:
-        """Whether everything whose saving had returned is there, and nothing else changed."""
+        """Whether all completely saved text exists, and no other message changed."""
         return (
             self.prefix
             and self.found >= self.saved
@@ -56,26 +56,26 @@ class Kill:
 
 
 def stream(path: Path, side: Path, seed: int) -> None:
-    """The child: streams for ever, as the app does, telling `side` what it made and what is saved."""
+    """In the child: stream endlessly as the app does; log text produced and saved to `side`."""
     chance = random.Random(seed)
-    told = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     worker = ThreadPoolExecutor(1)  # a store belongs to one thread
     store = worker.submit(Store.open, path).result()
 
-    def tell(*entry: object) -> None:
-        os.write(told, (json.dumps(entry) + "\n").encode())
+    def write(*entry: object) -> None:
+        os.write(log, (json.dumps(entry) + "\n").encode())
 
     def save(message: int, piece: str) -> None:
         store.append_text(message, piece)
-        tell("saved", len(piece))
+        write("saved", len(piece))
 
     message = worker.submit(begin, store, chance).result()
-    tell("begun", message.id, len(message.text))
+    write("begun", message.id, len(message.text))
     pending, flush_at = "", time.monotonic() + chance.uniform(*FLUSH_SECONDS)
     while True:
         time.sleep(1 / TOKENS_PER_SECOND)
         word = chance.choice(WORDS)
-        tell("made", time.monotonic(), word)
+        write("made", time.monotonic(), word)
         pending += word
         if time.monotonic() >= flush_at:
             worker.submit(save, message.id, pending)
@@ -83,7 +83,7 @@ def stream(path: Path, side: Path, seed: int) -> None:
 
 
 def begin(store: Store, chance: random.Random) -> Message:
-    """A new question, another answer to an old one, or the interrupted answer continued."""
+    """At random: a new question, a regenerated answer, or the interrupted answer continued."""
     known = store.conversations()
     choice = chance.choice(("new", "again", "continue")) if known else "new"
     if choice == "continue":
@@ -101,7 +101,7 @@ def begin(store: Store, chance: random.Random) -> Message:
 
 
 def kill_once(folder: Path, number: int, chance: random.Random) -> Kill:
-    """Start a child, kill it at a random moment of its answer, and look at what is left."""
+    """Start a child, kill it at a random moment of its answer, compare store and log."""
     path, side = folder / "conversations.sqlite", folder / f"side-{number}"
     before = everything(path)
     child = subprocess.Popen(
@@ -117,17 +117,17 @@ def kill_once(folder: Path, number: int, chance: random.Random) -> Kill:
         cwd=ROOT,
     )
     while not (side.exists() and b'"made"' in side.read_bytes()):
-        assert child.poll() is None, "the child ended by itself"
+        assert child.poll() is None, "the child exited before the kill"
         time.sleep(0.01)
     time.sleep(chance.uniform(0.0, 2.5))
     child.kill()
     killed = time.monotonic()
     child.wait()
-    told = [
+    log = [
         json.loads(line) for line in side.read_text().splitlines(keepends=True) if line[-1] == "\n"
     ]
-    _, message_id, length = next(entry for entry in told if entry[0] == "begun")
-    made = [(when, word) for kind, when, word in (e for e in told if e[0] == "made")]
+    _, message_id, length = next(entry for entry in log if entry[0] == "begun")
+    made = [(when, word) for kind, when, word in (e for e in log if e[0] == "made")]
     after = everything(path)
     text, state = after.pop(message_id)
     earlier = before.pop(message_id, ("", ""))[0]
@@ -136,7 +136,7 @@ def kill_once(folder: Path, number: int, chance: random.Random) -> Kill:
     return Kill(
         streamed_seconds=killed - made[0][0],
         produced=len(produced),
-        saved=sum(entry[1] for entry in told if entry[0] == "saved"),
+        saved=sum(entry[1] for entry in log if entry[0] == "saved"),
         found=len(found),
         prefix=text[:length] == earlier and produced.startswith(found),
         missing_seconds=killed - first_missing(made, len(found), killed),
@@ -147,7 +147,7 @@ def kill_once(folder: Path, number: int, chance: random.Random) -> Kill:
 
 
 def first_missing(made: list[tuple[float, str]], found: int, killed: float) -> float:
-    """When the first missing character was made, or `killed` when none is missing."""
+    """Time at which the first missing character was produced; `killed` when none is missing."""
     for when, word in made:
         found -= len(word)
         if found < 0:
@@ -156,7 +156,7 @@ def first_missing(made: list[tuple[float, str]], found: int, killed: float) -> f
 
 
 def everything(path: Path) -> dict[int, tuple[str, str]]:
-    """Text and state of every message in the store, whatever its branch."""
+    """Text and state of every message in the store, of all branches."""
     store = Store.open(path)
     try:
         return {number: (m.text, m.state.value) for number, m in all_messages(store).items()}
@@ -165,7 +165,7 @@ def everything(path: Path) -> dict[int, tuple[str, str]]:
 
 
 def integrity(path: Path) -> str:
-    """SQLite's own verdict, tables and search index."""
+    """Result of SQLite's integrity checks of tables, foreign keys and search index."""
     with closing(sqlite3.connect(path)) as database:
         database.execute("INSERT INTO search(search) VALUES ('integrity-check')")
         foreign = database.execute("PRAGMA foreign_key_check").fetchall()
@@ -174,7 +174,7 @@ def integrity(path: Path) -> str:
 
 
 def rounds(folder: Path, kills: int, seed: int) -> list[Kill]:
-    """Kill `kills` children that all use one store."""
+    """Kill `kills` child processes, one after another, that use the same store."""
     chance = random.Random(seed)
     return [kill_once(folder, number, chance) for number in range(kills)]
 

@@ -1,8 +1,9 @@
-"""Fuzzes the GGUF reader: mutations of small valid files must open or be refused in a sentence.
+"""Fuzzer of the GGUF reader: mutated small files must open, or be refused with an error message.
 
-Run by `packaging/dev.py fuzz --seconds 600`, or as a script, which also takes `--seed N`. Counts, lengths and offsets
-are where a reader is hurt, so their places in the valid files are known and hit most often. A case
-that crashes, hangs or takes too much memory is kept under build/fuzz and makes the exit status 1.
+Run by `packaging/dev.py fuzz --seconds 600`, or as a script, which also takes `--seed N`. Mutations
+mostly hit counts, lengths and offsets, whose positions in the valid files are known: these are the
+fields that break a reader. A case that crashes, hangs or uses too much memory is saved in
+build/fuzz and makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from engine.gguf.reader import GGUFFile
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_PER_CASE = 2.0
-# What opening may take beyond twice the file: what even an empty file costs, paths and all.
+# Memory allowed beyond twice the file size: the cost of opening an empty file.
 SLACK_BYTES = 12 << 10
 INTERESTING = (
     0, 1, 2, 3, 7, 8, 9, 12, 31, 32, 33, 41, 42, 64, 255, 256, 1 << 15, 1 << 16, (1 << 22) + 1,
@@ -43,7 +44,7 @@ _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number in a header that decides how the rest is read."""
+    """A count, length, type or offset in a header, which determines how the rest is parsed."""
 
     position: int
     width: int  # bytes
@@ -51,23 +52,23 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A valid model: its files' names and bytes, and the fields of the file to be mutated."""
+    """A valid model to mutate: its files by name, and the fields of the file that is mutated."""
 
     files: dict[str, bytes]
     mutated: str
     fields: list[Field]
-    header: int  # bytes before the tensors' data
+    header: int  # bytes before the tensor data
 
 
 class Hang(Exception):
-    """A case did not end in time."""
+    """A case exceeded its time limit."""
 
 
 # --- valid files --------------------------------------------------------------------------------
 
 
 def seeds(folder: Path) -> list[Seed]:
-    """Valid files small enough to be mutated thousands of times a minute."""
+    """Valid files, small enough for thousands of mutations per minute."""
     small: dict[str, Any] = {
         "layers": 1,
         "hidden": 32,
@@ -81,7 +82,7 @@ def seeds(folder: Path) -> list[Seed]:
         tiny.write(folder / "bpe.gguf", format="Q8_0", **small),
         tiny.write(folder / "spm.gguf", architecture="gemma3", format="Q4_0", **small),
         tiny.write(folder / "bare.gguf", tokenizer=None, format="F16", **small),
-        # Formats whose numbers other writers use otherwise: what the file says of itself decides.
+        # Type numbers that other programs use for other formats: the metadata decides.
         tiny.write(folder / "marked.gguf", tokenizer=None, format="F8_E5M2", **small),
         tiny.write(folder / "two_bit.gguf", tokenizer=None, format="Q2_0", **(small | two_bit)),
         write_kinds(folder / "kinds.gguf"),
@@ -92,7 +93,7 @@ def seeds(folder: Path) -> list[Seed]:
 
 
 def write_kinds(path: Path) -> Path:
-    """A file with a value of every kind, lists in lists, and tensors of one to four dimensions."""
+    """A file with values of every metadata type, nested arrays, and tensors of 1 to 4 dimensions."""
     kinds = gguf.GGUFValueType
     writer = gguf.GGUFWriter(path, "kinds")
     writer.add_custom_alignment(64)
@@ -111,7 +112,7 @@ def write_kinds(path: Path) -> Path:
 
 
 def write_split(path: Path, parts: int = 3) -> list[Path]:
-    """A model in parts, each with a tensor or two."""
+    """A split model: `parts` files with one or two tensors each."""
     writer = gguf.GGUFWriter(path, "split", split_max_tensors=2)
     for number in range(2 * parts - 1):
         writer.add_tensor(f"t{number}", np.full((2, 32), number, "float32"))
@@ -134,7 +135,7 @@ def _seed(paths: list[Path], mutated: Path) -> Seed:
 
 @dataclass(slots=True)
 class _Walk:
-    """Follows a valid file and notes every number that decides how the rest is read."""
+    """Parses a valid file and records every count, length, type and offset as a `Field`."""
 
     data: bytes
     position: int = 4
@@ -161,7 +162,7 @@ class _Walk:
 
 
 def fields_of(data: bytes) -> tuple[list[Field], int]:
-    """The fields of a valid file, and how long its header is."""
+    """The fields of a valid file, and the length of its header."""
     walk = _Walk(data)
     walk.number(4)
     tensors, keys = walk.number(8), walk.number(8)
@@ -236,7 +237,7 @@ def _duplicate(data: bytearray, seed: Seed, chance: random.Random) -> None:
 
 
 def _splice(data: bytearray, seed: Seed, chance: random.Random) -> None:
-    """Write one stretch of the file over another."""
+    """Copy one range of bytes over another."""
     if data:
         start, target = _place(data, seed, chance), _place(data, seed, chance)
         piece = data[start : start + chance.randint(1, 512)]
@@ -244,7 +245,7 @@ def _splice(data: bytearray, seed: Seed, chance: random.Random) -> None:
 
 
 def _swap(data: bytearray, seed: Seed, chance: random.Random) -> None:
-    """Exchange two fields, so that each holds a number that is likely somewhere."""
+    """Exchange two fields, so that each has a value that is plausible elsewhere."""
     one, other = chance.choice(seed.fields), chance.choice(seed.fields)
     value = int.from_bytes(data[one.position : one.position + one.width], "little")
     _put(data, one, int.from_bytes(data[other.position : other.position + other.width], "little"))
@@ -252,7 +253,7 @@ def _swap(data: bytearray, seed: Seed, chance: random.Random) -> None:
 
 
 def _place(data: bytearray, seed: Seed, chance: random.Random) -> int:
-    """A byte of the header nine times in ten."""
+    """A random position: in the header with a probability of 0.9, else anywhere."""
     end = min(seed.header, len(data)) if chance.random() < 0.9 else len(data)
     return chance.randrange(end)
 
@@ -268,7 +269,7 @@ _MUTATIONS: tuple[Callable[[bytearray, Seed, random.Random], None], ...] = (
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far."""
+    """Counts and worst values of all cases so far."""
 
     cases: int = 0
     crashes: int = 0
@@ -276,8 +277,8 @@ class Tally:
     refused: int = 0
     opened: int = 0
     worst_seconds: float = 0.0
-    worst_memory: float = 0.0  # peak of opening over file size, files above the slack
-    worst_excess: int = 0  # bytes beyond twice the file size
+    worst_memory: float = 0.0  # peak memory of opening / file size, of files above SLACK_BYTES
+    worst_excess: int = 0  # peak memory beyond twice the file size, in bytes
     refusals: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
@@ -291,9 +292,9 @@ class Tally:
 
 
 def check(path: Path) -> tuple[EngineError | None, int]:
-    """Open a file and touch everything in it; raises for anything but a refusal.
+    """Open a file and read all its contents; raises any exception except an `EngineError`.
 
-    Returns the refusal and the most bytes Python held while opening (0 where they are not traced).
+    Returns that error, if any, and the peak of Python's memory while opening (0 if not traced).
     """
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
@@ -315,7 +316,7 @@ def check(path: Path) -> tuple[EngineError | None, int]:
 
 
 def check_sentence(error: EngineError) -> None:
-    """Assert that a refusal is something a person can read: two short plain sentences."""
+    """Assert that an error has a readable message and remedy: short printable sentences."""
     for text in (str(error), error.remedy):
         assert text.endswith("."), text
         assert text.isprintable(), text
@@ -323,9 +324,9 @@ def check_sentence(error: EngineError) -> None:
 
 
 def _run_case(folder: Path, seed: Seed, data: bytes, tally: Tally) -> str | None:
-    """Try one mutated file; returns what was wrong, if anything."""
+    """Open one mutated file; returns a description of the failure, or None."""
     path = folder / seed.mutated
-    path.unlink(missing_ok=True)  # a new file each time: the old one may still be mapped
+    path.unlink(missing_ok=True)  # never overwrite: the old file may still be mapped
     path.write_bytes(data)
     size = sum(file.stat().st_size for file in folder.iterdir())
     signal.setitimer(signal.ITIMER_REAL, SECONDS_PER_CASE)
@@ -336,14 +337,14 @@ def _run_case(folder: Path, seed: Seed, data: bytes, tally: Tally) -> str | None
     except Hang:
         tally.hangs += 1
         return f"no end after {SECONDS_PER_CASE} s"
-    except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
+    except Exception as error:  # noqa: BLE001 - the fuzzer looks for any other exception
         tally.crashes += 1
         return f"{type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     tally.refused += refusal is not None
     tally.opened += refusal is None
-    if size > SLACK_BYTES:  # under that, what an empty file costs is all there is to see
+    if size > SLACK_BYTES:  # below, the constant cost of opening dominates
         tally.worst_memory = max(tally.worst_memory, peak / size)
     tally.worst_excess = max(tally.worst_excess, peak - 2 * size)
     if refusal is not None:
@@ -355,7 +356,7 @@ def _run_case(folder: Path, seed: Seed, data: bytes, tally: Tally) -> str | None
 
 
 def run(seconds: float, number: int) -> Tally:
-    """Fuzz for so long; cases that fail are kept under build/fuzz."""
+    """Fuzz for `seconds` with this random seed; failing cases are saved in build/fuzz."""
     chance, tally = random.Random(number), Tally()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

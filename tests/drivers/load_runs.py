@@ -1,7 +1,7 @@
-"""What loading a model takes: seconds, memory at the peak, and what an unload gives back.
+"""Measures loading a model: seconds, peak memory, and memory after an unload.
 
-Each figure comes from a process of its own: this file, run with a model's path. Memory is all that
-the process has resident, mapped pages of files included.
+Each measurement is a new process that runs this file with a model's path. Memory is the resident
+set size of the process, mapped file pages included.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ import fetch
 from engine import starter_path
 from peer_runs import Missing
 
-CONTEXT = 4_096  # tokens, in a cache of the usual type
+CONTEXT = 4_096  # tokens, in a KV cache of the default type
 MB = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load and unload; sizes in bytes."""
+    """Measurements of one load and unload; sizes in bytes, of resident memory where not stated."""
 
-    file: int
-    cache: int  # of a full context
-    cold_seconds: float  # the file not in the system's memory
-    warm_seconds: float
-    before: int  # resident, with torch and the kernels imported
+    file: int  # file size
+    cache: int  # KV cache of a full context
+    cold_seconds: float  # load time with the file not in the page cache
+    warm_seconds: float  # load time with the file in the page cache
+    before: int  # with torch and the kernels imported
     peak: int
     answered: int  # after an answer
     unloaded: int
 
     @property
     def allowed(self) -> int:
-        """The most the load itself may take."""
+        """Limit of the load's peak memory."""
         return int(1.2 * self.file) + self.cache
 
 
 def measure(path: Path) -> Load:
-    """Load in processes of their own; raises Missing when one fails."""
+    """Measure a cold and a warm load, each in a new process; raises Missing when one fails."""
     cold, warm = _child(path, "cold"), _child(path, "warm")
     warm["cold_seconds"] = cold["warm_seconds"]
     return Load(**warm)  # type: ignore[arg-type]
 
 
-def words(found: dict[str, float]) -> Iterable[tuple[str, str]]:
-    """The figures as lines of a table."""
+def table_rows(found: dict[str, float]) -> Iterable[tuple[str, str]]:
+    """The measurements as rows of a table: label and value."""
     load = Load(**found)  # type: ignore[arg-type]
     return (
         ("File", _mb(load.file)),
@@ -68,7 +68,7 @@ def words(found: dict[str, float]) -> Iterable[tuple[str, str]]:
 
 
 def own_models() -> list[Path]:
-    """The models the app itself has here."""
+    """Paths of the starter model and the test model."""
     return [starter_path(), fetch.gemma().path]
 
 
@@ -85,11 +85,11 @@ def _child(path: Path, how: str) -> dict[str, float]:
         env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
     )
     if done.returncode:
-        raise Missing((done.stderr.strip() or "no words").splitlines()[-1])
+        raise Missing((done.stderr.strip() or "no error output").splitlines()[-1])
     return json.loads(done.stdout)
 
 
-# --- in a process of its own --------------------------------------------------------------------
+# --- in the child process -----------------------------------------------------------------------
 
 
 def _resident(name: str = "VmRSS:") -> int:
@@ -98,8 +98,8 @@ def _resident(name: str = "VmRSS:") -> int:
     return int(line.split()[1]) * 1024
 
 
-def _forget(path: Path) -> None:
-    """Have the system drop what it holds of the file."""
+def _evict(path: Path) -> None:
+    """Evict the file from the page cache."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -111,7 +111,7 @@ def _measured(path: Path, cold: bool) -> Load:
     from engine.state.kv_cache import Cache
 
     if cold:
-        _forget(path)
+        _evict(path)
     before = _resident()
     model = load(path, context=CONTEXT, cache=DEFAULT_CACHE)
     peak, seconds, config = _resident("VmHWM:"), model.seconds, model.config

@@ -37,10 +37,10 @@ def refusal(
     """Restore a file that must be refused; returns the message, the session checked unchanged."""
     session = session or model.new_session()
     answer(model, session, [9, 8, 7], 2, GREEDY)
-    held, logits = session.all_tokens, session.last_logits
+    tokens, logits = session.all_tokens, session.last_logits
     with pytest.raises(SnapshotError) as refused:
         restore(path, session, sha256)
-    assert session.all_tokens == held
+    assert session.all_tokens == tokens
     assert session.last_logits is logits
     assert refused.value.remedy
     return str(refused.value)
