@@ -37,7 +37,7 @@ timer = QTimer()
 for slot in (widget.hide, widget.{slot}):
     timer.timeout.connect(slot)
     ids.add(QAccessible.uniqueId(QAccessible.queryAccessibleInterface(widget)))
-assert len(ids) > 1, "Qt asked once: this shows nothing"
+assert len(ids) > 1, "Qt called the factory only once: nothing is tested"
 delete(widget)
 """
 
@@ -105,14 +105,14 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
     assert set(roles.values()) == {QAccessible.Role.Button}
     press(own["Copy as Markdown"])
     assert clipboard() == "Ask"
-    with qtbot.waitSignal(view.sibling_requested) as asked:
+    with qtbot.waitSignal(view.sibling_requested) as request:
         press(own["Previous version"])
-    assert asked.args == [1, -1]
+    assert request.args == [1, -1]
     assert own["Next version"].actionInterface() is None
     assert own["Next version"].state().disabled
-    with qtbot.waitSignal(view.regenerate_requested) as asked:
+    with qtbot.waitSignal(view.regenerate_requested) as request:
         press(controls(view, 1)["Answer again"])
-    assert asked.args == [2]
+    assert request.args == [2]
 
 
 def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
@@ -142,14 +142,14 @@ def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtb
 
 def test_interfaces_are_deleted_with_their_message(view: Transcript) -> None:
     view.set_messages([message(1, "Ask", own=True), message(2, "Said")])
-    asked, said = message_interface(view, 0), message_interface(view, 1)
+    question, answer = message_interface(view, 0), message_interface(view, 1)
     tool = controls(view, 1)["Answer again"]
     view.set_messages([message(1, "Ask", own=True), message(3, "Said otherwise")])
-    assert message_interface(view, 0) is asked
-    assert not isValid(said)
+    assert message_interface(view, 0) is question
+    assert not isValid(answer)
     assert not isValid(tool)
     view.remove_message(1)
-    assert not isValid(asked)
+    assert not isValid(question)
     assert message_interface(view, 0).text(QAccessible.Text.Name) == "Answer: Said otherwise"
 
 

@@ -290,14 +290,14 @@ def test_close_emits_closing_before_it_closes(qtbot: QtBot, stage: Stage) -> Non
 
 
 def test_painted_is_emitted_once(qtbot: QtBot, stage: Stage) -> None:
-    told: list[bool] = []
-    stage.window.painted.connect(lambda: told.append(True))
+    emitted: list[bool] = []
+    stage.window.painted.connect(lambda: emitted.append(True))
     stage.window.show()
-    until(lambda: bool(told))
+    until(lambda: bool(emitted))
     stage.window.repaint()
     stage.window.resize(900, 700)
     flush()
-    assert told == [True]
+    assert emitted == [True]
 
 
 def test_window_geometry_is_restored(stage: Stage) -> None:

@@ -152,9 +152,9 @@ def test_up_in_an_empty_field_requests_editing_the_last_message(
 
 
 def test_edited_is_debounced(qtbot: QtBot, composer: Composer) -> None:
-    with qtbot.waitSignal(composer.edited, timeout=2000) as told:
+    with qtbot.waitSignal(composer.edited, timeout=2000) as edited:
         qtbot.keyClicks(composer.editor, "half a thought")
-    assert told.args == ["half a thought"]
+    assert edited.args == ["half a thought"]
 
 
 def test_set_text_does_not_emit_edited(qtbot: QtBot, composer: Composer) -> None:

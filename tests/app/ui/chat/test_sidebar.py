@@ -210,11 +210,11 @@ def test_store_runs_only_the_newest_of_queued_searches(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_conversations(stage, "Green tea", "Black tea", "Coffee")
-    asked: list[str] = []
+    queries: list[str] = []
     real = Store.conversations
 
     def counted(store: Store, query: str = "") -> list[Conversation]:
-        asked.append(query)
+        queries.append(query)
         return real(store, query)
 
     monkeypatch.setattr(Store, "conversations", counted)
@@ -230,7 +230,7 @@ def test_store_runs_only_the_newest_of_queued_searches(
         stage.controller.conversations.search("green tea"[:length])
     opened.set()
     stage.wait_until_idle()
-    assert asked == ["green tea"]
+    assert queries == ["green tea"]
     assert [c.title for c in stage.state.found] == ["Green tea"]
 
 

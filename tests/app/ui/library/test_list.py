@@ -118,9 +118,9 @@ def test_accessible_text_of_a_row_is_complete(shown: Shown) -> None:
     access = QAccessible.queryAccessibleInterface(row)
     assert access.role() is QAccessible.Role.ListItem
     assert access.text(QAccessible.Text.Name) == "Bonsai 8B"
-    told = access.text(QAccessible.Text.Description)
+    description = access.text(QAccessible.Text.Description)
     for part in ("1.2 GB", "1-bit, groups of 128", "2.1 GB of 6.2 GB", "fits in memory"):
-        assert part in told
+        assert part in description
     action = QAccessible.queryAccessibleInterface(row.action)
     assert action.role() is QAccessible.Role.Button
     assert action.text(QAccessible.Text.Name) == "Use Bonsai 8B"
@@ -137,13 +137,13 @@ def test_accessible_text_of_a_row_is_complete(shown: Shown) -> None:
 def test_only_visible_rows_of_500_have_widgets(
     shown: Shown,
 ) -> None:
-    asked: list[tuple[Path, ...]] = []
-    shown.page.seen.connect(asked.append)
+    emitted: list[tuple[Path, ...]] = []
+    shown.page.seen.connect(emitted.append)
     rows = many(500)
     shown.library.set_installed([replace(row, state=FileState.UNKNOWN) for row in rows])
     flush()
     assert len(shown.page.findChildren(LibraryRow)) < 40
-    assert max(len(paths) for paths in asked) < 30
+    assert max(len(paths) for paths in emitted) < 30
     bar = shown.page.list.verticalScrollBar()
     for share in (0.5, 1.0, 0.25):
         bar.setValue(int(bar.maximum() * share))

@@ -164,9 +164,9 @@ def test_downloads_are_paused_resumed_cancelled_and_tried_again(qtbot: QtBot, sh
         ("Bonsai 4B", 0, page.resume_requested, 2),
         ("Qwen3 4B", 1, page.cancel_requested, 1),
     ):
-        with qtbot.waitSignal(signal) as asked:
+        with qtbot.waitSignal(signal) as request:
             qtbot.mouseClick(shown.row(name).icons[place], Qt.MouseButton.LeftButton)
-        assert asked.args == [number]
+        assert request.args == [number]
     show(shown, scenes.library_failed)
     row = shown.row("Qwen3 4B")
     assert "SHA-256" in row.note.text()
@@ -179,9 +179,9 @@ def test_catalog_offers_supported_models_and_explains_others(qtbot: QtBot, shown
     runs = shown.row("Bonsai 1.7B")
     assert runs.link.text() == "Apache-2.0"
     assert runs.link.accessibleName() == "Licence: Apache-2.0"
-    with qtbot.waitSignal(shown.page.download_requested) as asked:
+    with qtbot.waitSignal(shown.page.download_requested) as request:
         qtbot.mouseClick(runs.action, Qt.MouseButton.LeftButton)
-    assert asked.args[0].source.file == "Bonsai-1.7B-Q1_0.gguf"
+    assert request.args[0].source.file == "Bonsai-1.7B-Q1_0.gguf"
     for row in shown.library.catalog:
         shown.page.list.scroll_to(f"catalog {row.model.id}")
         flush()
@@ -212,9 +212,9 @@ def test_typing_filters_local_rows_without_a_request(qtbot: QtBot, shown: Shown)
 def test_enter_searches_hugging_face(qtbot: QtBot, shown: Shown, text: str, link: bool) -> None:
     page = shown.page
     qtbot.keyClicks(page.search, f" {text} ")
-    with qtbot.waitSignal(page.link_submitted if link else page.searched) as asked:
+    with qtbot.waitSignal(page.link_submitted if link else page.searched) as request:
         press(qtbot, Qt.Key.Key_Return)
-    assert asked.args == [text]
+    assert request.args == [text]
 
 
 def test_results_open_to_their_files(qtbot: QtBot, shown: Shown) -> None:

@@ -33,12 +33,12 @@ class Page:
         self.settings = settings
         self.session_state = SessionState()
         self.preferences = Preferences(settings, self.session_state)
-        self.said: list[tuple[str, object]] = []
+        self.emitted: list[tuple[str, object]] = []
         self.preferences.changed.connect(self._change)
 
     def _change(self, name: str, value: object) -> None:
         """Apply a change and show the settings again, as the app does."""
-        self.said.append((name, value))
+        self.emitted.append((name, value))
         self.settings = replace(self.settings, **{name: value})
         self.preferences.show_settings(self.settings)
 
@@ -120,7 +120,7 @@ def test_choice_is_emitted_at_once(page: Page, qtbot: QtBot) -> None:
     assert isinstance(field, Segments)
     assert [b.text() for b in field.buttons.values()] == list(SETTINGS["theme"].words)
     qtbot.mouseClick(field.buttons["dark"], Qt.MouseButton.LeftButton)
-    assert page.said == [("theme", "dark")]
+    assert page.emitted == [("theme", "dark")]
     assert field.buttons["dark"].isChecked()
 
 
@@ -130,7 +130,7 @@ def test_arrow_keys_go_from_choice_to_choice(page: Page, qtbot: QtBot) -> None:
     page.preferences.activateWindow()
     field.buttons["q8_0"].setFocus()
     qtbot.keyClick(field.buttons["q8_0"], Qt.Key.Key_Right)
-    assert page.said == [("cache", "f16")]
+    assert page.emitted == [("cache", "f16")]
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_typed_value_is_committed_when_finished(
     page: Page, qtbot: QtBot, name: str, typed: str, value: object
 ) -> None:
     page.type(qtbot, name, typed, leave=False)
-    assert page.said == []
+    assert page.emitted == []
     qtbot.keyClick(page.line(name), Qt.Key.Key_Return)
-    assert page.said == [(name, value)]
-    assert type(page.said[0][1]) is type(getattr(Settings(), name))
+    assert page.emitted == [(name, value)]
+    assert type(page.emitted[0][1]) is type(getattr(Settings(), name))
     assert page.row(name).problem.isHidden()
 
 
@@ -177,11 +177,11 @@ def test_invalid_input_is_rejected_with_an_error_in_its_row(
     page: Page, qtbot: QtBot, name: str, typed: str, sentence: str
 ) -> None:
     page.type(qtbot, name, typed)
-    assert page.said == []
+    assert page.emitted == []
     problem = page.row(name).problem
     assert problem.isVisible()
     assert problem.text().endswith(sentence)
-    assert page.line(name).text() == typed, "what was typed is there to be mended"
+    assert page.line(name).text() == typed, "the typed text is kept for correction"
 
 
 def test_error_disappears_when_the_input_is_corrected(page: Page, qtbot: QtBot) -> None:
@@ -205,16 +205,16 @@ def test_arrow_keys_step_within_the_range(page: Page, qtbot: QtBot) -> None:
     line = page.line("parallel_downloads")
     for _ in range(4):
         qtbot.keyClick(line, Qt.Key.Key_Up)
-    assert page.said == [("parallel_downloads", 3), ("parallel_downloads", 4)]
+    assert page.emitted == [("parallel_downloads", 3), ("parallel_downloads", 4)]
     qtbot.keyClick(page.line("temperature"), Qt.Key.Key_Down)
-    assert page.said[-1] == ("temperature", 0.65)
+    assert page.emitted[-1] == ("temperature", 0.65)
 
 
 def test_unchanged_value_is_not_emitted(page: Page, qtbot: QtBot) -> None:
     page.type(qtbot, "temperature", "0.70")
     page.line("top_k").setFocus()
     page.line("top_p").setFocus()
-    assert page.said == []
+    assert page.emitted == []
     assert page.line("temperature").text() == "0.7"
 
 
@@ -226,7 +226,7 @@ def test_reset_button_shows_for_changed_values(page: Page, qtbot: QtBot) -> None
     assert row.reset.isVisible()
     assert row.sizeHint().height() == height, "nothing moves when it appears"
     qtbot.mouseClick(row.reset, Qt.MouseButton.LeftButton)
-    assert page.said[-1] == ("temperature", Settings().temperature)
+    assert page.emitted[-1] == ("temperature", Settings().temperature)
     assert row.reset.isHidden()
     assert page.line("temperature").text() == "0.7"
 
@@ -249,18 +249,18 @@ def test_instructions_are_saved_while_typing(page: Page, qtbot: QtBot) -> None:
     editor = page.editor("system_prompt")
     editor.setFocus()
     qtbot.keyClicks(editor, "Answer in")
-    until(lambda: page.said == [("system_prompt", "Answer in")])
+    until(lambda: page.emitted == [("system_prompt", "Answer in")])
     qtbot.keyClicks(editor, " verse")
     assert editor.toPlainText() == "Answer in verse", "the cursor stayed where it was"
     page.line("temperature").setFocus()
-    assert page.said[-1] == ("system_prompt", "Answer in verse")
+    assert page.emitted[-1] == ("system_prompt", "Answer in verse")
 
 
 def test_leaving_the_page_saves_typed_text(page: Page, qtbot: QtBot) -> None:
     editor = page.editor("system_prompt")
     qtbot.keyClicks(editor, "x")
     page.preferences.hide()
-    assert page.said == [("system_prompt", "x")]
+    assert page.emitted == [("system_prompt", "x")]
 
 
 def test_very_long_line_of_instructions_is_returned_unchanged(page: Page) -> None:
@@ -270,7 +270,7 @@ def test_very_long_line_of_instructions_is_returned_unchanged(page: Page) -> Non
     QApplication.clipboard().setText(text)
     field.editor.paste()
     field.finish()
-    assert page.said == [("system_prompt", text)]
+    assert page.emitted == [("system_prompt", text)]
 
 
 def test_settings_changed_elsewhere_are_shown(page: Page) -> None:
@@ -279,7 +279,7 @@ def test_settings_changed_elsewhere_are_shown(page: Page) -> None:
     assert isinstance(field, Segments)
     assert field.buttons["light"].isChecked()
     assert page.line("top_k").text() == "3"
-    assert page.said == []
+    assert page.emitted == []
 
 
 def test_typing_survives_a_change_of_another_setting(page: Page, qtbot: QtBot) -> None:
@@ -297,31 +297,31 @@ def test_invalid_input_is_discarded_when_the_page_is_shown_again(page: Page, qtb
 
 
 def test_reload_is_offered_after_a_change_of_a_load_setting(page: Page, qtbot: QtBot) -> None:
-    asked: list[bool] = []
-    page.preferences.reload_requested.connect(lambda: asked.append(True))
+    requests: list[bool] = []
+    page.preferences.reload_requested.connect(lambda: requests.append(True))
     page.type(qtbot, "threads", "2")
-    assert page.preferences.reload_line.isHidden(), "there is no model"
+    assert page.preferences.reload_line.isHidden(), "no model is loaded"
     page.preferences.show_model(True)
     page.type(qtbot, "temperature", "1")
-    assert page.preferences.reload_line.isHidden(), "this one holds at once"
+    assert page.preferences.reload_line.isHidden(), "temperature needs no reload"
     page.type(qtbot, "threads", "3")
     assert page.preferences.reload_line.isVisible()
     page.preferences.reload_line.button.click()
-    assert asked == [True]
+    assert requests == [True]
     page.preferences.show_model(True)
     assert page.preferences.reload_line.isHidden()
 
 
 def test_snapshot_size_is_shown_and_snapshots_can_be_deleted(page: Page) -> None:
-    asked: list[bool] = []
-    page.preferences.delete_requested.connect(lambda: asked.append(True))
+    requests: list[bool] = []
+    page.preferences.delete_requested.connect(lambda: requests.append(True))
     saved, button = page.preferences.storage.saved, page.preferences.storage.saved.button
     assert not button.isEnabled()
     page.session_state.set_saved(SavedSnapshots(1_236_000_000))
     assert button.text() == "Delete saved reading (1.2 GB)"
     assert "1.2 GB" in saved.words.text()
     button.click()
-    assert asked == [True]
+    assert requests == [True]
     page.session_state.set_saved(SavedSnapshots(1_236_000_000, deleting=True))
     assert not button.isEnabled()
     page.session_state.set_saved(SavedSnapshots(0, error="It failed.", remedy="Try again."))
@@ -330,13 +330,13 @@ def test_snapshot_size_is_shown_and_snapshots_can_be_deleted(page: Page) -> None
 
 
 def test_storage_paths_can_be_shown_in_the_file_manager(page: Page, private_home: Path) -> None:
-    asked: list[Path] = []
-    page.preferences.folder_requested.connect(asked.append)
+    requests: list[Path] = []
+    page.preferences.folder_requested.connect(requests.append)
     for place in page.preferences.storage.places:
         place.show_button.click()
         assert place.place.toolTip() == str(place.path)
-    assert len(set(asked)) == len(page.preferences.storage.places) >= 4
-    assert all(path.is_relative_to(private_home) for path in asked)
+    assert len(set(requests)) == len(page.preferences.storage.places) >= 4
+    assert all(path.is_relative_to(private_home) for path in requests)
 
 
 def test_every_contacted_server_is_named(page: Page) -> None:

@@ -73,11 +73,11 @@ def test_the_setting_overrides_the_desktop() -> None:
 
 def test_choosing_a_theme_repaints_the_application(qapp: QApplication) -> None:
     made = Theme(qapp, "light")
-    told: list[Palette] = []
-    made.changed.connect(told.append)
+    changes: list[Palette] = []
+    made.changed.connect(changes.append)
     made.choose("dark")
     made.choose("dark")
-    assert told == [DARK]
+    assert changes == [DARK]
     assert qapp.palette().window().color().name().upper() == DARK.background
     made.deleteLater()
 

@@ -41,9 +41,9 @@ def test_answer_with_adapters_can_be_regenerated_without(qtbot: QtBot) -> None:
     with open_transcript(qtbot) as view:
         view.set_messages([replace(message(2, "Arr."), adapters=MARKS)])
         flush()
-        with qtbot.waitSignal(view.compare_requested) as asked:
+        with qtbot.waitSignal(view.compare_requested) as request:
             click(qtbot, view, tool_point(view, 0, "leaf_off"))
-    assert asked.args == [2]
+    assert request.args == [2]
 
 
 @pytest.mark.parametrize(

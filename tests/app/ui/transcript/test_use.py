@@ -145,15 +145,15 @@ def test_tools_emit_their_requests(view: Transcript, qtbot: QtBot) -> None:
             message(2, "Said", state=MessageState.STOPPED, sibling=2, siblings=3),
         ]
     )
-    with qtbot.waitSignal(view.regenerate_requested) as asked:
+    with qtbot.waitSignal(view.regenerate_requested) as request:
         click(qtbot, view, tool_point(view, 1, "regenerate"))
-    assert asked.args == [2]
-    with qtbot.waitSignal(view.continue_requested) as asked:
+    assert request.args == [2]
+    with qtbot.waitSignal(view.continue_requested) as request:
         click(qtbot, view, tool_point(view, 1, "continue"))
-    assert asked.args == [2]
-    with qtbot.waitSignal(view.sibling_requested) as asked:
+    assert request.args == [2]
+    with qtbot.waitSignal(view.sibling_requested) as request:
         click(qtbot, view, tool_point(view, 1, "previous"))
-    assert asked.args == [2, -1]
+    assert request.args == [2, -1]
     click(qtbot, view, tool_point(view, 1, "copy"))
     assert clipboard() == "Said"
 
