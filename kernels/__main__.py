@@ -25,7 +25,7 @@ def matrix() -> str:
 
 
 def _backends(op: str, format: str) -> str:
-    """The backends with a kernel of their own for `op` on `format`."""
+    """Names of the backends that have a kernel for `op` on `format`."""
     return ", ".join(name for name, kernels in KNOWN.items() if (op, format) in kernels)
 
 

@@ -1,4 +1,4 @@
-"""Decoders of weight formats: what each block of packed bytes means, in plain torch.
+"""Decoders (dequantization) of weight formats, in plain torch.
 
 They are definitions, so they repeat ggml's float operations one by one, in ggml's order: the same
 bytes give the same bits. Every decoder takes blocks uint8 [n, size], rows of bytes that lie
@@ -15,23 +15,23 @@ from torch import Tensor
 
 
 def f32(blocks: Tensor) -> Tensor:
-    """Four bytes: a float of single precision."""
+    """F32: four bytes."""
     return blocks.view(torch.float32)
 
 
 def f16(blocks: Tensor) -> Tensor:
-    """Two bytes: a float of half precision."""
+    """F16: two bytes."""
     return blocks.view(torch.float16).to(torch.float32)
 
 
 def bf16(blocks: Tensor) -> Tensor:
-    """Two bytes: the upper half of a float of single precision."""
+    """BF16: two bytes, the upper half of a float32."""
     return blocks.view(torch.bfloat16).to(torch.float32)
 
 
 # --- parts that several layouts share -----------------------------------------------------------
 
-_PAIRS = torch.arange(0, 8, 2, dtype=torch.uint8)  # where the four 2-bit codes of a byte begin
+_PAIRS = torch.arange(0, 8, 2, dtype=torch.uint8)  # bit offsets of the four 2-bit codes of a byte
 _EVERY_BYTE, _SHIFTS = torch.arange(256, dtype=torch.uint8), torch.arange(8, dtype=torch.uint8)
 # The eight bits of every byte, lowest first, as eight bytes seen as one int64: [256].
 _BITS = (_EVERY_BYTE[:, None] >> _SHIFTS & 1).view(torch.int64).view(256)
@@ -54,7 +54,7 @@ def _quarters(qs: Tensor) -> Tensor:
 
 def _bits(qs: Tensor) -> Tensor:
     """uint8 [n, w] → uint8 [n, 8w]: the bits of each byte, lowest first."""
-    # Looked up, not shifted: six times faster, and Q5_0 and Q1_0 spend most of their time here.
+    # A table lookup is six times faster than shifts; Q5_0 and Q1_0 spend most of their time here.
     found = _BITS.to(qs.device).index_select(0, qs.reshape(-1).to(torch.int32))
     return found.view(torch.uint8).view(qs.shape[0], -1)
 

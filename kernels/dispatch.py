@@ -1,8 +1,8 @@
-"""Which kernel runs an op on a format: one plain table per backend.
+"""Kernel dispatch: selects the kernel of a backend for an op and a weight format.
 
 A backend is a dict `(op, format name) → function`; an op that reads no weight is listed under F32.
-A backend need not have every entry: what it lacks runs on the reference, which has them all, and
-a line in the log says so. Finding is one dict look-up, far below what any op costs.
+The reference backend has every entry and is the fallback of the others, which is logged as a
+warning. A lookup is one dict access, negligible beside any op.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kernels.cpu import library
 from kernels.reference import Kernel
 
 Kernels = Mapping[tuple[str, str], Kernel]
-Seen = Callable[[str, tuple[Any, ...], Any], None]
+Observer = Callable[[str, tuple[Any, ...], Any], None]
 
 _log = logging.getLogger(__name__)
 
-# `prepare` goes with `linear` and `embed` and is not shown to people.
+# Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
 OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 
 
 class Dispatch:
-    """Finds kernels in `backends`: the first is preferred, and "reference" is always among them.
+    """Kernel lookup over `backends`: the first is preferred, "reference" is the fallback.
 
-    `words` give what people are to read instead of a backend's name.
+    `words` maps a backend's name to a function that returns its display name.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Dispatch:
         self._words = words or {}
         self._chosen = ""
         self._found: dict[tuple[str, str], Kernel] = {}
-        self._avoided: frozenset[str] = frozenset()  # ops that run on the reference for now
-        self._seen: Seen | None = None
+        self._excluded: frozenset[str] = frozenset()  # ops that run on the reference for now
+        self._observer: Observer | None = None
 
     def find(self, op: str, format: str = "F32") -> Kernel:
         """The kernel that runs `op` on weights of `format`.
@@ -50,41 +50,41 @@ class Dispatch:
         reference lacks the op or format.
         """
         kernel = self._found.get((op, format))
-        if op in self._avoided:
+        if op in self._excluded:
             kernel = self.backends["reference"][op, format]
         elif kernel is None:
             name = self._backend(op, format)
             if name != self._preferred():
                 _log.warning("%s %s: %s lacks it, %s runs", op, format, self._preferred(), name)
             kernel = self._found[op, format] = self.backends[name][op, format]
-        return kernel if self._seen is None else self._watching(op, kernel, self._seen)
+        return kernel if self._observer is None else self._observed(op, kernel, self._observer)
 
     @contextmanager
-    def without(self, avoided: Collection[str]) -> Iterator[None]:
-        """Run these ops, and plan their memory, on the reference until the block ends.
+    def without(self, excluded: Collection[str]) -> Iterator[None]:
+        """Run these ops, and estimate their memory, on the reference until the block ends.
 
-        For ops that read no weight: a weight is prepared for the kernels that are to run it.
+        Only for ops that read no weight: a prepared weight has the layout of one backend.
         """
-        before = self._avoided
-        self._avoided = frozenset((*avoided, *(f"{op}_bytes" for op in avoided)))
+        before = self._excluded
+        self._excluded = frozenset((*excluded, *(f"{op}_bytes" for op in excluded)))
         try:
             yield
         finally:
-            self._avoided = before
+            self._excluded = before
 
     @contextmanager
-    def watched(self, seen: Seen) -> Iterator[None]:
-        """Tell `seen` of every op that runs until the block ends: name, operands, result."""
-        self._seen = seen
+    def watched(self, observer: Observer) -> Iterator[None]:
+        """Call `observer(op, operands, result)` after every op until the block ends."""
+        self._observer = observer
         try:
             yield
         finally:
-            self._seen = None
+            self._observer = None
 
-    def _watching(self, op: str, kernel: Kernel, seen: Seen) -> Kernel:
+    def _observed(self, op: str, kernel: Kernel, observer: Observer) -> Kernel:
         def run(*operands: Any) -> Any:
             result = kernel(*operands)
-            seen(op, operands, result)
+            observer(op, operands, result)
             return result
 
         return run
@@ -94,16 +94,16 @@ class Dispatch:
         keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
         used = {f"{op} {format}": self._backend(op, format) for op, format in keys}
         used |= {op: self._backend(op, "F32") for op in OTHER_OPS}
-        said = {name: self._words[name]() for name in set(used.values()) if name in self._words}
-        return {op: said.get(name, name) for op, name in used.items()}
+        shown = {name: self._words[name]() for name in set(used.values()) if name in self._words}
+        return {op: shown.get(name, name) for op, name in used.items()}
 
     @contextmanager
     def only(self, backend: str) -> Iterator[None]:
-        """Prefer `backend` until the block ends, in all threads; ValueError when it is not there.
+        """Prefer `backend` until the block ends, in all threads; ValueError when it is unknown.
 
-        Weights prepared inside are held as this backend wants them, so load the model inside too.
+        Weights prepared inside have this backend's layout, so load the model inside too.
         """
-        before, self._chosen = self._chosen, self._known(backend)
+        before, self._chosen = self._chosen, self._checked(backend)
         self._found.clear()
         try:
             yield
@@ -111,7 +111,7 @@ class Dispatch:
             self._chosen = before
             self._found.clear()
 
-    def _known(self, backend: str) -> str:
+    def _checked(self, backend: str) -> str:
         if backend not in self.backends:
             present = ", ".join(self.backends)
             raise ValueError(f"There is no backend '{backend}'; this build has: {present}.")
@@ -119,7 +119,7 @@ class Dispatch:
 
     def _preferred(self) -> str:
         chosen = self._chosen or os.environ.get("KERNELS", "")
-        return self._known(chosen) if chosen else next(iter(self.backends))
+        return self._checked(chosen) if chosen else next(iter(self.backends))
 
     def _backend(self, op: str, format: str) -> str:
         for name in (self._preferred(), "reference"):
@@ -128,7 +128,7 @@ class Dispatch:
         raise ValueError(f"{op}: no kernel for {format} weights")
 
 
-# Every backend this version has, and those that are there on this machine.
+# All backends of this version, and those available on this machine.
 KNOWN: dict[str, Kernels] = {"cpu": cpu.KERNELS, "reference": reference.KERNELS}
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
 DISPATCH = Dispatch(BACKENDS, {"cpu": cpu.words})

@@ -1,4 +1,4 @@
-"""The table of weight formats: names, ids, block sizes, and the decoder that defines each one.
+"""Weight formats: table of names, GGUF type ids, block sizes and defining decoders.
 
 A GGUF tensor is rows of blocks; a block packs a fixed number of weights into a fixed number of
 bytes. Everything that needs a number of a layout reads it here: file reader, memory estimate,
@@ -29,22 +29,22 @@ Decoder = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to store weights that this project runs."""
+    """A supported weight format."""
 
     name: str
-    # As tensors in a file carry it: ggml's number, PrismML's or OxiBonsai's of their own formats.
-    # Those from 1,000 on are in no file: layouts that are stored under another format's number.
+    # GGUF tensor type id: ggml's, or PrismML's and OxiBonsai's for their formats.
+    # Ids from 1,000 on are internal: layouts stored under another format's id.
     id: int
     block: int  # weights per block
     size: int  # bytes per block
     decode: Decoder  # blocks uint8 [n, size] → weights f32 [n, block]
     tolerance: float  # largest normalized squared error of a kernel's product, see below
-    words: str  # for people
-    source: str  # the definition this one must equal
+    words: str  # description for users
+    source: str  # reference definition
 
     @property
     def bits_per_weight(self) -> float:
-        """Bits one weight costs in the file, scales included."""
+        """Bits per weight in the file, scales included."""
         return 8 * self.size / self.block
 
     def row_bytes(self, columns: int) -> int:
@@ -54,12 +54,12 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class KnownFormat:
-    """A format that is recognised, so that it can be measured and named, but not run."""
+    """A recognised but unsupported format: only name and size are known."""
 
     name: str
     block: int  # weights per block
     size: int  # bytes per block
-    words: str = ""  # for people, where the name alone would mislead
+    words: str = ""  # description for users, where the name is misleading
 
     def row_bytes(self, columns: int) -> int:
         """Bytes of one row; raises ValueError when `columns` does not fill whole blocks."""

@@ -1,4 +1,4 @@
-"""The ops models are written in: check the operands, find the kernel, call it.
+"""Public ops of models: validate the operands, look up the kernel, call it.
 
 Shape letters: T tokens, D model width, N outputs, V vocabulary, H heads, K key/value heads,
 C width of one head, S tokens in the cache. Every op raises ValueError, beginning with its name,
@@ -55,7 +55,7 @@ def prepare(
     done: Callable[[int, int], None] = lambda first, end: None,
     storage: Storage = Storage.BACKEND,
 ) -> Weight:
-    """The weight as the kernels in use want to hold it for repeated products.
+    """Prepare a weight for repeated products: repack it in the layout of the current backend.
 
     In another storage it runs on the reference, whatever kernels are in use. Called once per tensor, embeddings included; the result depends on nothing of the file.
     `checkpoint()` is called every few milliseconds and may raise to stop; `done(first, end)` on any
@@ -71,7 +71,7 @@ def prepare(
 
 
 def held_bytes(format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND) -> int:
-    """How many bytes `prepare` will make of a weight of this format and shape.
+    """Bytes that `prepare` will allocate for a weight of this format and shape.
 
     Products with weights in the storage FILE take `DECODING_BYTES` besides, while they run.
     """
@@ -140,7 +140,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
 def rope(
     x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float = 1.0
 ) -> Tensor:
-    """Rotary positions: x [T, H, C] f32, positions [T] i64, frequencies [n] f32 → [T, H, C] f32.
+    """Rotary position embedding (RoPE): x [T, H, C] f32, positions [T] i64, frequencies [n] f32 → [T, H, C] f32.
 
     The first 2n channels turn, pair i by positions * frequencies[i] radians, computed in float32;
     the others pass. Pairs are channels (2i, 2i+1) when `interleaved` (GGUF's llama), else
@@ -210,7 +210,7 @@ def attention(
 def attention_bytes(
     tokens: int, context: int, heads: int, kv_heads: int, head_width: int, held: torch.dtype
 ) -> int:
-    """How many bytes `attention` takes at most, its result included, for `tokens` queries.
+    """Maximum bytes that `attention` allocates for `tokens` queries, its result included.
 
     `context` counts the keys they see, and `held` is their type: float32, float16 or int8.
     """
@@ -245,7 +245,7 @@ def softcap(x: Tensor, cap: float) -> Tensor:
 
 
 def record(program: Program) -> Recorded | None:
-    """The program as the backend in use runs it in one go; None where it cannot.
+    """Record a program on the current backend; None where it cannot be recorded.
 
     Its weights are those `prepare` has made. Running it gives the bits its ops give one by one.
     """
@@ -253,12 +253,12 @@ def record(program: Program) -> Recorded | None:
 
 
 def macs_per_100_ms() -> int:
-    """Weights times tokens that the kernels in use multiply in about 100 ms on two modest cores."""
+    """Multiply-adds (weights times tokens) of the current backend in about 100 ms on two slow cores."""
     return find("macs_per_100_ms")()
 
 
 def set_threads(threads: int) -> None:
-    """Run everything on so many threads, the caller's included.
+    """Set the number of threads, the caller's included.
 
     Raises RuntimeError when the system refuses one.
     """
@@ -268,13 +268,13 @@ def set_threads(threads: int) -> None:
 
 
 def release() -> None:
-    """Give back the threads and the memory that passes worked in, until the next one."""
+    """Release worker threads and scratch memory until the next pass."""
     if library.available():
         library.release()
 
 
 def memory(size: int) -> Tensor:
-    """A tensor uint8 of `size` where the kernels in use read fast; its contents are anything.
+    """Allocate an uninitialised uint8 tensor in memory suited to the current backend (huge pages).
 
     Raises MemoryError where there is none.
     """
@@ -282,7 +282,7 @@ def memory(size: int) -> Tensor:
 
 
 def read_bandwidth(size: int) -> float:
-    """Bytes a second at which the kernels in use read memory, from `size` of them, at its best.
+    """Measured read bandwidth of the current backend in bytes/s over `size` bytes, best of several.
 
     It takes that much memory for the moment, and raises MemoryError where there is none.
     """
@@ -290,7 +290,7 @@ def read_bandwidth(size: int) -> float:
 
 
 def instruction_set_refusal() -> str:
-    """Why the instruction set that the variable KERNELS_ISA names is not in use; "" when it is."""
+    """Reason why the instruction set named by KERNELS_ISA is not in use; "" when it is."""
     wanted = os.environ.get("KERNELS_ISA", "")
     return library.reason() if wanted and wanted != library.instruction_set() else ""
 

@@ -1,9 +1,9 @@
-"""A forward pass as a list of instructions, which a backend may carry out in one go.
+"""Program: a forward pass as a list of instructions, which a backend may record and run in one call.
 
-A model says once what it computes, from buffers with names into buffers with names; a backend that
-can records that and runs a token without coming back for each op. The instructions mean what the
-ops of the same kind mean: T tokens are read together, at `position` on, and a buffer holds one row
-for each. Nothing here says how, or on what, any of it runs.
+A model builds its program once, over named buffers; a backend that can record it runs a token
+without returning to Python for each op. An instruction computes what the op of the same name in
+`kernels.ops` computes: T tokens are processed together, at `position` on, and a buffer holds one
+row for each. The program is independent of backend and device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels.weight import Weight
 
 
 class Activation(Enum):
-    """What a feed-forward does to its gate, or to all of its inner channels."""
+    """Activation function of a feed-forward layer: of its gate, or of all inner channels."""
 
     SILU = "silu"  # x * sigmoid(x)
     GELU_TANH = "gelu_tanh"  # x * normal distribution function, by its tanh approximation
@@ -27,16 +27,16 @@ class Activation(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoraDelta:
-    """What adapters add to a product y of x: (x down^T * scales) up^T."""
+    """LoRA term that is added to a product y of x: (x down^T * scales) up^T."""
 
-    down: Weight  # F32 [R, in]; of an embedding the table [V, R] that is looked up
+    down: Weight  # F32 [R, in]; for an embedding the lookup table [V, R]
     up: Weight  # F32 [out, R]
     scales: Tensor  # f32 [R]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
-    """out = (rows of the table for the tokens, and what adapters change of them) * scale.
+    """out = (rows of the table for the tokens, plus their LoRA terms) * scale.
 
     Where positions are learned, their rows are added after that.
     """
@@ -67,13 +67,13 @@ class Linear:
     x: str
     weights: tuple[Weight, ...]  # [N, width of x] each
     outs: tuple[str, ...]
-    changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no adapter has any
+    changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
     biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: there is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attend:
-    """The heads of q and k are normed and turned, k and v stored, and q attends to what is stored.
+    """Attention: norm and RoPE of the heads of q and k, append k and v to the KV cache, attend to it.
 
     q [T, H*C] and k, v [T, K*C] may be left changed. `window`, `cap`: as in the op attention.
     """
@@ -82,7 +82,7 @@ class Attend:
     k: str
     v: str
     out: str  # [T, H*C]; none of the three
-    layer: int  # whose keys and values of the room
+    layer: int  # index of the layer's keys and values in KVBuffers
     head_width: int  # C
     query_norm: Tensor | None  # f32 [C]; both norms or none
     key_norm: Tensor | None
@@ -130,8 +130,8 @@ class Program:
     """One forward pass: tokens to hidden states, and rows of these to logits."""
 
     body: tuple[Instruction, ...]  # for every token: leaves the buffer `hidden` [T, D]
-    layers: tuple[int, ...]  # where in `body` each layer begins: there a pass may be given up
-    head: tuple[Instruction, ...]  # from `hidden`, of those tokens whose logits are wanted
+    layers: tuple[int, ...]  # start of each layer in `body`, where a pass can be cancelled
+    head: tuple[Instruction, ...]  # from `hidden`, for the tokens whose logits are requested
     hidden: str
     logits: str  # [T, V]
     widths: Mapping[str, int]  # columns of every buffer
@@ -147,16 +147,16 @@ class LayerKV:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVBuffers:
-    """Where the keys and values of all layers lie; a larger one replaces it when it is full."""
+    """Key and value buffers of all layers; replaced by larger ones when full."""
 
-    number: int  # no other room has it: what is known of a room stays true while it is the same
+    number: int  # unique id: cached pointers stay valid while it is the same
     capacity: int  # positions, in every layer
     keys: tuple[LayerKV, ...]
     values: tuple[LayerKV, ...]
 
 
 class Recorded(Protocol):
-    """A program as a backend runs it. Tensors that are returned belong to the caller."""
+    """A program recorded by a backend. Returned tensors belong to the caller."""
 
     def hidden(
         self,
@@ -178,5 +178,5 @@ class Recorded(Protocol):
         ...
 
     def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
-        """Both for one token, with the same bits → logits [V] f32."""
+        """Body and head for one token, bit-identical to the two calls → logits [V] f32."""
         ...

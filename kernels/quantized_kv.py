@@ -16,7 +16,7 @@ _MOST_SPAN = 256  # channels
 
 
 def hadamard(x: Tensor) -> Tensor:
-    """Rotate the channels of x [..., C] f32, so that none stands out; twice gives x again.
+    """Hadamard transform of the channels of x [..., C] f32: spreads outliers; its own inverse.
 
     They are multiplied by the Hadamard matrix of the greatest power of two that divides C, at most
     256, over its root. Dot products of rotated rows are those of the rows. Sums are taken in an
@@ -42,26 +42,26 @@ def _sums_and_differences(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedKV:
-    """Rows [S, K, C]: what `hadamard` makes of them is a code times the scale of its block of 32."""
+    """Quantized rows [S, K, C]: `hadamard` of a row is code times scale of each block of 32."""
 
     codes: Tensor  # i8 [S, K, C]
     scales: Tensor  # f16 [S, K, ceil(C / 32)]
 
     @property
     def shape(self) -> torch.Size:
-        """That of the rows: [S, K, C]."""
+        """Shape of the rows: [S, K, C]."""
         return self.codes.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the codes, int8."""
+        """Dtype of the codes: int8."""
         return self.codes.dtype
 
     def dim(self) -> int:
-        """How many dimensions the rows have."""
+        """Number of dimensions of the rows."""
         return self.codes.dim()
 
     def dense(self) -> Tensor:
-        """The rows: f32 [S, K, C], contiguous."""
+        """Dequantized rows: f32 [S, K, C], contiguous."""
         each = self.scales.float().repeat_interleave(BLOCK, -1)[..., : self.shape[-1]].contiguous()
         return hadamard(each.mul_(self.codes))

@@ -1,7 +1,7 @@
 """Quantizers: float weights to the blocks of a format, in plain torch.
 
-Where ggml's own reference is a formula, this is that formula; where it is a search (the K formats
-and the uneven steps), a simpler one of ours, held to the errors ggml asks of its own. Every
+Where ggml's reference is a formula, this is that formula; where it is a search (K-quants and
+non-uniform steps), this is a simpler search within ggml's own error bounds. Every
 quantizer takes weights f32 [n, block] and returns blocks uint8 [n, size], the inverse of the
 decoder of that name. Weights must be finite.
 """
@@ -69,17 +69,17 @@ def _pack_quarters(codes: Tensor) -> Tensor:
 
 
 def f32(x: Tensor) -> Tensor:
-    """As it is."""
+    """F32: unchanged."""
     return x.contiguous().view(torch.uint8)
 
 
 def f16(x: Tensor) -> Tensor:
-    """To the nearest half."""
+    """F16: round to nearest."""
     return x.to(torch.float16).view(torch.uint8)
 
 
 def bf16(x: Tensor) -> Tensor:
-    """To the nearest brain float."""
+    """BF16: round to nearest."""
     return x.to(torch.bfloat16).view(torch.uint8)
 
 
@@ -90,12 +90,12 @@ def _f8(x: Tensor, largest: float, kind: torch.dtype) -> Tensor:
 
 
 def f8_e4m3(x: Tensor) -> Tensor:
-    """The largest becomes 448."""
+    """F8_E4M3: scaled so that the largest magnitude is 448."""
     return _f8(x, 448.0, torch.float8_e4m3fn)
 
 
 def f8_e5m2(x: Tensor) -> Tensor:
-    """The largest becomes 448 too, far below 57344: scales as small as that asks are no halves."""
+    """F8_E5M2: the largest magnitude is 448, not 57344, whose scales would underflow float16."""
     return _f8(x, 448.0, torch.float8_e5m2)
 
 
@@ -103,27 +103,27 @@ def f8_e5m2(x: Tensor) -> Tensor:
 
 
 def q4_0(x: Tensor) -> Tensor:
-    """The extreme becomes -8."""
+    """Q4_0: the value of largest magnitude becomes -8."""
     d = _extreme(x) / -8
     return torch.cat((_halves(d), _pack_nibbles(_codes(_per(x, d), -8, 7))), dim=1)
 
 
 def q4_1(x: Tensor) -> Tensor:
-    """From the smallest, 0, to the largest, 15."""
+    """Q4_1: minimum to maximum on codes 0 to 15."""
     m = x.amin(1)
     d = (x.amax(1) - m) / 15
     return torch.cat((_halves(d, m), _pack_nibbles(_codes(_per(x - m[:, None], d), 0, 15))), dim=1)
 
 
 def q5_0(x: Tensor) -> Tensor:
-    """The extreme becomes -16."""
+    """Q5_0: the value of largest magnitude becomes -16."""
     d = _extreme(x) / -16
     q = _codes(_per(x, d), -16, 15)
     return torch.cat((_halves(d), _pack_bits(q >> 4), _pack_nibbles(q & 15)), dim=1)
 
 
 def q5_1(x: Tensor) -> Tensor:
-    """From the smallest, 0, to the largest, 31."""
+    """Q5_1: minimum to maximum on codes 0 to 31."""
     m = x.amin(1)
     d = (x.amax(1) - m) / 31
     q = _codes(_per(x - m[:, None], d), 0, 31)
@@ -131,7 +131,7 @@ def q5_1(x: Tensor) -> Tensor:
 
 
 def q8_0(x: Tensor) -> Tensor:
-    """The largest magnitude becomes 127."""
+    """Q8_0: the largest magnitude becomes 127."""
     d = x.abs().amax(1) / 127
     away = _per(x, d)
     q = (torch.floor(away.abs() + 0.5) * away.sign()).to(torch.int8)  # half away from zero
@@ -139,7 +139,7 @@ def q8_0(x: Tensor) -> Tensor:
 
 
 def _nearest(x: Tensor, steps: Tensor) -> Tensor:
-    """The number of the nearest step of each value, the lowest of two: uint8."""
+    """Index of the nearest step of each value, the lower on ties: uint8."""
     order = steps.argsort(stable=True)
     middles = (steps[order][1:] + steps[order][:-1]) / 2
     return order[torch.bucketize(x, middles)].to(torch.uint8)
@@ -157,13 +157,13 @@ def _uneven(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def iq4_nl(x: Tensor) -> Tensor:
-    """Uneven steps, with the scale that fits them best."""
+    """IQ4_NL: non-uniform steps, with a least-squares scale."""
     d, q = _uneven(x)
     return torch.cat((_halves(d), _pack_nibbles(q)), dim=1)
 
 
 def mxfp4(x: Tensor) -> Tensor:
-    """The power of two below the largest, less two."""
+    """Shared exponent (E8M0): floor(log2(largest)) - 2."""
     largest = x.abs().amax(1)
     exponent = torch.where(largest > 0, torch.log2(largest).floor() + 125, 0).clamp(0, 254)
     d = torch.exp2(exponent - 128)
@@ -189,7 +189,7 @@ def nvfp4(x: Tensor) -> Tensor:
 
 
 def q1_0(x: Tensor) -> Tensor:
-    """Signs, and the mean magnitude."""
+    """Q1_0: signs, with the mean magnitude as scale."""
     return torch.cat((_halves(x.abs().mean(1)), _pack_bits((x >= 0).to(torch.uint8))), dim=1)
 
 

@@ -1,4 +1,4 @@
-"""Definitions of all ops in plain torch: what every other kernel is tested against.
+"""Reference backend: definitions of all ops in plain torch, which other kernels are tested against.
 
 Written to be read: float32 throughout, tokens first, no more cleverness than memory demands.
 Shapes and errors are documented with the public ops in `kernels.ops`, which check them.
@@ -35,7 +35,7 @@ def prepare(
     checkpoint: Callable[[], None],
     done: Callable[[int, int], None],
 ) -> Weight:
-    """Decode once and hold float32; also copies plain F32, so that the file may be closed."""
+    """Decode once to float32; F32 is copied too, so that the file can be closed."""
     rows = weight.data.shape[0]
     dense = torch.empty(rows, weight.columns, device=weight.data.device)
     step = max(_PIECE // weight.columns, 1)
@@ -48,7 +48,7 @@ def prepare(
 
 
 def held_bytes(format: Format, shape: Sequence[int]) -> int:
-    """What `prepare` makes of a weight, whatever its format: float32."""
+    """Bytes of a prepared weight: float32, whatever its format."""
     return 4 * math.prod(shape)
 
 
@@ -57,7 +57,7 @@ def copy(
     checkpoint: Callable[[], None],
     done: Callable[[int, int], None],
 ) -> Weight:
-    """The bytes of the file, copied so that it may be closed; every product decodes them anew."""
+    """A copy of the packed bytes; every product decodes them again."""
     rows = weight.data.shape[0]
     data = torch.empty_like(weight.data)
     step = max(_PIECE // weight.columns, 1)
@@ -103,7 +103,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
 def rope(
     x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float
 ) -> Tensor:
-    """Turn each pair (a, b) of channels by the angle position * frequency of that pair."""
+    """RoPE: rotate each pair (a, b) of channels by the angle position * frequency of that pair."""
     pairs = frequencies.shape[0]
     angles = positions.to(torch.float32)[:, None, None] * frequencies  # [T, 1, pairs]
     cos, sin = angles.cos() * scale, angles.sin() * scale
@@ -150,7 +150,7 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, position: int, scale: float, window: int, cap: float
 ) -> Tensor:
-    """One tile of queries [t, H, C] against exactly the keys that any of them sees."""
+    """Attention of one tile of queries [t, H, C] over the keys visible to any of them."""
     t, H, C = q.shape
     K = k.shape[1]
     first = max(position - window + 1, 0) if window else 0
@@ -173,7 +173,7 @@ def _attend(
 
 
 def _seen(t: int, first: int, position: int, window: int) -> Tensor:
-    """Which keys, from `first` on, each of t queries sees: bool [t, s]."""
+    """Causal and window mask of t queries over the keys from `first` on: bool [t, s]."""
     query = torch.arange(position, position + t)[:, None]
     key = torch.arange(first, position + t)
     seen = key <= query
@@ -190,27 +190,27 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:
-    """Squeeze smoothly into (-cap, cap)."""
+    """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     return torch.tanh(x / cap) * cap
 
 
 def record(program: Program) -> None:
-    """Nothing: here a program is run op by op, by whoever wrote it."""
+    """None: the reference backend does not record programs."""
     del program
 
 
 def macs_per_100_ms() -> int:
-    """Measured: some 50 GFLOP/s of float32."""
+    """Multiply-adds in 100 ms; measured: about 50 GFLOP/s of float32."""
     return 2_500_000_000
 
 
 def memory(size: int) -> Tensor:
-    """From the allocator of torch."""
+    """Memory from torch's allocator."""
     return torch.empty(size, dtype=torch.uint8)
 
 
 def read_bandwidth(size: int) -> float:
-    """As a sum reads: the best of five."""
+    """Bandwidth of a sum over the memory: the best of five."""
     block = torch.ones(size // 4)
     seconds: list[float] = []
     for _ in range(5):

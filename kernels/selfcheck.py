@@ -1,7 +1,7 @@
 """Check of kernels against their definitions, on the operands a model really has.
 
-A kernel that is wrong on one processor, or for one shape, answers with noise that nobody can tell
-from a bad model. `KernelChecker` watches ops run and computes each once more by the reference: an
+A kernel that is wrong on one processor, or for one shape, produces noise that looks like a bad
+model. `KernelChecker` watches ops run and computes each once more by the reference: an
 op that reads a weight on some of its rows, as the file has them.
 """
 
@@ -17,14 +17,14 @@ from kernels import reference
 from kernels.weight import Weight
 
 MOST_ERROR = 2e-3  # normalized squared error of any op; rounding to 8 bits costs 2e-4 at worst
-_ROWS = 64  # of a weight that are looked at
+_ROWS = 64  # rows of a weight that are compared
 
 # A prepared weight and row numbers → f32 rows; None where the file has no such weight.
 StoredRows = Callable[[Weight, Tensor], Tensor | None]
 
 
 class KernelChecker:
-    """Watches ops; `faults` are those that disagreed with the reference."""
+    """Observer of ops; `faults` lists those that differ from the reference."""
 
     def __init__(self, stored_rows: StoredRows) -> None:
         self._stored_rows = stored_rows
@@ -32,10 +32,10 @@ class KernelChecker:
         self.faults: dict[tuple[str, str], float] = {}  # op and format to the largest error
 
     def __call__(self, op: str, operands: tuple[Any, ...], result: Any) -> None:
-        """One op that ran."""
+        """Compare one executed op with the reference."""
         tensors = [each for each in operands if isinstance(each, Tensor)]
         if not all(bool(each.isfinite().all()) for each in tensors):
-            return  # what came before is to blame
+            return  # an earlier op is at fault: its input was wrong already
         if op == "linear":
             x, weight = operands
             self._check_linear(x, weight, result)
@@ -64,6 +64,6 @@ class KernelChecker:
     ) -> None:
         size = float(wanted.double().square().sum())
         error = float((found.double() - wanted.double()).square().sum()) / (size or 1.0)
-        # Not "error > most": no number is a fault too, unless the definition has it as well.
+        # Not "error > most": NaN is a fault too, unless the definition gives it as well.
         if not error <= (0.0 if exact else MOST_ERROR) and bool(wanted.isfinite().all()):
             self.faults[op, format] = max(error, self.faults.get((op, format), 0.0))

@@ -22,11 +22,11 @@ _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 class Storage(Enum):
-    """How a prepared weight is held in memory."""
+    """Storage of a prepared weight in memory."""
 
-    BACKEND = "backend"  # in the layout its kernels want
+    BACKEND = "backend"  # repacked in the layout of its kernels
     FLOAT32 = "float32"  # decoded once; runs on the reference
-    FILE = "file"  # the file's bytes, which the reference decodes again for every product
+    FILE = "file"  # packed as in the file; the reference decodes them for every product
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Weight:
 
     data: Tensor
     format: Format
-    shape: tuple[int, ...]  # as torch orders dimensions: columns last
-    layout: str = "file"  # or the backend that has packed it anew
+    shape: tuple[int, ...]  # in torch's order: columns last
+    layout: str = "file"  # or the name of the backend that has repacked it
 
     @classmethod
     def from_bytes(cls, buffer: memoryview | bytes, format: Format, shape: Sequence[int]) -> Weight:
@@ -51,7 +51,7 @@ class Weight:
         """
         if not shape or min(shape) < 1:
             raise ValueError(f"Weight: a shape has one or more positive sizes, got {list(shape)}")
-        # torch.frombuffer warns of read-only memory; DLPack hands the same memory over in silence.
+        # torch.frombuffer warns about read-only memory; DLPack shares it without a warning.
         data = torch.from_dlpack(np.frombuffer(buffer, dtype=np.uint8))
         row_bytes = format.row_bytes(shape[-1])
         wanted = math.prod(shape[:-1]) * row_bytes
@@ -71,12 +71,12 @@ class Weight:
 
     @property
     def packed(self) -> bool:
-        """Whether `data` holds blocks of bytes that need decoding."""
+        """Whether `data` holds quantized blocks."""
         return self.format.name not in _TYPES
 
     @property
     def size_bytes(self) -> int:
-        """Bytes `data` takes."""
+        """Size of `data` in bytes."""
         return self.data.numel() * self.data.element_size()
 
     def dense(self) -> Tensor:

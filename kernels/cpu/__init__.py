@@ -129,7 +129,9 @@ def _rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
 
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
     """The result and native scratch: one tile for each thread, whatever S is."""
-    threads = max(os.cpu_count() or 1, library.threads())  # how many it will be is not known yet
+    threads = max(
+        os.cpu_count() or 1, library.threads()
+    )  # the number is set later: assume the larger one
     own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), CACHES[held])
     return 4 * T * H * C + own
 
@@ -146,7 +148,7 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:
-    """Squeeze smoothly into (-cap, cap)."""
+    """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     x = x.contiguous()
     y = torch.empty_like(x)
     call("softcap", pointer(x), cap, x.numel(), pointer(y))
@@ -159,7 +161,7 @@ def macs_per_100_ms() -> int:
 
 
 def read_bandwidth(size: int) -> float:
-    """The best of five."""
+    """Read bandwidth in bytes/s: the best of five."""
     return library.read_bandwidth(size, 5)
 
 
@@ -176,5 +178,5 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
 
 
 def words() -> str:
-    """The backend as people see it: "cpu avx512"."""
+    """Display name of the backend: "cpu avx512"."""
     return f"cpu {library.instruction_set()}"

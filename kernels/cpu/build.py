@@ -1,4 +1,4 @@
-"""Compiles native/ into one shared library, each instruction set with its flags.
+"""Build script: compiles native/ into one shared library, each instruction set with its flags.
 
 Standard library only, and runs as a file as well as a module, because it works before anything is
 installed. The library's name carries a digest of all its sources and flags, so that one built from
@@ -32,11 +32,11 @@ NO_COMPILER = 3  # exit status, so that a caller knows what would help
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """What isa/isa_<name>.cpp is compiled with, and for which processors."""
+    """Compiler flags of isa/isa_<name>.cpp, and the architecture it is for."""
 
     architecture: str  # "" for every one
     flags: tuple[str, ...] = ()
-    zig_flags: tuple[str, ...] = ()  # where zig names things its own way
+    zig_flags: tuple[str, ...] = ()  # where zig's flags differ
 
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c")
@@ -74,10 +74,10 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
 )
-# gcc 12 finds its own AVX-512 header at fault; clang goes on looking.
+# gcc 12 warns about its own AVX-512 header; clang does not.
 _GCC_FLAGS = ("-Wno-uninitialized", "-Wno-maybe-uninitialized")
 _CHECKED = (
-    "-O1",  # checks in loops that were unrolled take a compiler half an hour
+    "-O1",  # with -O2, sanitizer checks in unrolled loops compile for half an hour
     "-g1",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
@@ -89,29 +89,29 @@ _ABANDONED_AFTER = 3600.0  # seconds; an unfinished file younger than this may b
 
 
 class BuildError(Exception):
-    """A failed build: what the compiler said, and what to do."""
+    """A failed build: compiler output and remedy."""
 
 
 class NoCompiler(BuildError):
-    """There is no C++ compiler here."""
+    """No C++ compiler was found."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The kind of machine that code is made for."""
+    """Target platform of a build."""
 
     architecture: str  # "x86_64", "aarch64", or what Python calls another
     system: str  # "linux", "darwin", "windows"
 
     @property
     def suffix(self) -> str:
-        """How a shared library's file name ends."""
+        """File name extension of a shared library."""
         return _SUFFIXES[self.system]
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler that answered."""
+    """A working C++ compiler."""
 
     command: tuple[str, ...]
     version: str  # the first line of --version
@@ -124,12 +124,12 @@ class Compiler:
 
     @property
     def digest(self) -> str:
-        """Eight digits that change with the compiler."""
+        """Eight-digit hash of the compiler."""
         return hashlib.sha256(self.version.encode()).hexdigest()[:8]
 
 
 def host() -> Target:
-    """This machine, as the running interpreter sees it."""
+    """The platform of the running interpreter."""
     machine = platform.machine().lower()
     system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
     return Target(_MACHINES.get(machine, machine), system)
@@ -150,13 +150,13 @@ def find_compiler(wanted: str = "", environment: Mapping[str, str] = os.environ)
     if named:
         raise NoCompiler(f"The C++ compiler {named!r} does not run. Name another, or none.")
     raise NoCompiler(
-        "There is no C++ compiler here. Install g++ or clang++, "
+        "No C++ compiler was found. Install g++ or clang++, "
         "or `pip install ziglang`, which brings one."
     )
 
 
 def digest(native: Path = NATIVE, target: Target | None = None) -> str:
-    """Sixteen digits that change with any source or flag."""
+    """Sixteen-digit hash of sources and flags."""
     made = hashlib.sha256()
     for path in sorted(native.rglob("*")):
         if path.suffix in (".h", ".inc", ".cpp"):
@@ -180,7 +180,7 @@ def library_path(
     native: Path = NATIVE,
     target: Target | None = None,
 ) -> Path:
-    """Where the library of these sources made by this compiler is, or will be."""
+    """Path of the library for these sources and this compiler."""
     target = target or host()
     return folder / f"nk-{digest(native, target)}-{compiler.digest}{target.suffix}"
 
@@ -262,7 +262,7 @@ def _asked(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _units(native: Path, target: Target, zig: bool) -> list[tuple[Path, tuple[str, ...]]]:
-    """Every source to compile for this target, with the flags that are its own; largest first."""
+    """Sources to compile for this target, each with its extra flags; largest first."""
     units: list[tuple[Path, tuple[str, ...]]] = []
     for name, entry in INSTRUCTION_SETS.items():
         path = native / "isa" / f"isa_{name}.cpp"
@@ -296,14 +296,14 @@ def _compile(
 
 
 def _link(compiler: Compiler, arguments: Iterable[str], target: Target, made: Path) -> None:
-    # As C: nothing here needs the C++ library, and zig would compile one of its own.
+    # Linked as C: the C++ library is not needed, and zig would build one.
     command = tuple("cc" if part == "c++" and compiler.zig else part for part in compiler.command)
     flags = _target_flags(compiler, target)
     _run((*command, *flags, *arguments, "-o", str(made)), f"link {made.name}")
 
 
 def _shared(target: Target) -> tuple[str, ...]:
-    """What makes a shared library that names no library it makes no use of."""
+    """Linker flags for a shared library without unused dependencies."""
     if target.system == "darwin":
         return ("-dynamiclib", "-Wl,-dead_strip_dylibs")
     if target.system == "windows":
@@ -312,7 +312,7 @@ def _shared(target: Target) -> tuple[str, ...]:
 
 
 def _target_flags(compiler: Compiler, target: Target) -> tuple[str, ...]:
-    """What tells zig for which machine; it would else use everything this processor has."""
+    """zig's target flags: without them it would use every feature of this processor."""
     if not compiler.zig:
         return ()
     if target != host():
@@ -334,7 +334,7 @@ def _run(command: Sequence[str], doing: str) -> None:
 
 
 def _install(made: Path, path: Path) -> None:
-    """Put a finished file in its place at once, whoever else is doing the same."""
+    """Move a finished file into place atomically; concurrent builds are safe."""
     own = f"{os.getpid()}-{threading.get_ident()}"
     partial = path.with_name(f"{path.name}.{own}.part")
     shutil.copyfile(made, partial)
@@ -343,12 +343,12 @@ def _install(made: Path, path: Path) -> None:
 
 
 def _remove_others(path: Path) -> None:
-    """Remove libraries of older sources, and what a build that was ended left."""
+    """Remove libraries of older sources and leftovers of interrupted builds."""
     for other in path.parent.glob("nk-*"):
         unfinished = other.suffix == ".part"
         if other == path or (unfinished and time.time() - other.stat().st_mtime < _ABANDONED_AFTER):
             continue
-        with contextlib.suppress(OSError):  # a program that runs has it loaded
+        with contextlib.suppress(OSError):  # in use by a running program
             other.unlink()
 
 

@@ -54,7 +54,7 @@ def available() -> bool:
 
 
 def reason() -> str:
-    """Why it is not, in a sentence; empty when it is."""
+    """Why the library is not available, in a sentence; empty when it is."""
     return _state.reason
 
 
@@ -90,12 +90,12 @@ def run(program: object, first: int, end: int, tokens: int, position: int, ids: 
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """Those this processor runs, best first; none without a library."""
+    """Instruction sets supported by this processor, best first; none without a library."""
     return _state.sets
 
 
 def instruction_set() -> str:
-    """The one in use."""
+    """The instruction set in use."""
     return _state.chosen
 
 
@@ -108,25 +108,25 @@ def use(name: str) -> None:
 
 
 def unknown_set(name: str) -> str:
-    """The sentence that says which instruction sets there are instead of `name`."""
+    """Error sentence that lists the available instruction sets instead of `name`."""
     there = ", ".join(_state.sets)
     return f"There is no instruction set {name!r} here; the kernels can use: {there}."
 
 
 def set_threads(threads: int) -> None:
-    """Share work among so many threads, the caller's included."""
+    """Set the number of threads, the caller's included."""
     call("set_threads", threads)
 
 
 def release() -> None:
-    """Let the threads sleep and free the scratch of passes; the next pass takes both again."""
+    """Put the threads to sleep and free scratch memory; the next pass restores both."""
     with _lock:
         native().nk_idle()
         native().nk_free_scratch()
 
 
 def threads() -> int:
-    """How many threads share work."""
+    """Number of threads, the caller's included."""
     return native().nk_threads()
 
 
@@ -169,7 +169,7 @@ def native_layer_kv(rows: LayerKV) -> NativeLayerKV:
 
 
 def load(path: Path | None, wanted: str = "") -> str:
-    """Make the library at `path` the one in use, on instruction set `wanted` or the best.
+    """Load the library at `path` and select the instruction set `wanted`, or the best.
 
     Returns why that was not possible, "" when it was; what was in use before then stays.
     """

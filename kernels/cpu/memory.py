@@ -17,7 +17,7 @@ HUGE_PAGE = 1 << 21
 
 
 def allocated(size: int) -> ctypes.Array[ctypes.c_uint8]:
-    """Zeroed memory, in huge pages where there are any, given back when nobody holds the array.
+    """Zeroed memory in huge pages if available, freed when the array is no longer referenced.
 
     Raises MemoryError.
     """

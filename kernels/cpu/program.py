@@ -1,4 +1,4 @@
-"""Recorded programs on the CPU: instructions to one flat list that native code runs in one call.
+"""Recorded programs on the CPU: lowers instructions to one flat list that a native call runs.
 
 A token takes some two hundred operations; returning to Python between them would cost more than a
 small model's arithmetic. Instructions are fused here: a norm also quantizes for the products after
@@ -204,7 +204,7 @@ class _Lowering:
         used = (last.x, last.out) if last.kind == OpKind.NORM else (last.x,)
         if not {add_to, *map(self.number, one.outs)}.isdisjoint(
             used
-        ):  # that some thread may still read or write
+        ):  # a thread may still read or write this buffer
             last.barrier = Barrier.ALWAYS
         for start in range(0, len(one.weights), MAX_WEIGHTS):
             some = one.weights[start : start + MAX_WEIGHTS]
@@ -315,7 +315,7 @@ def _split_by_group(one: Linear) -> list[Linear]:
     parts: dict[int, list[int]] = {}
     for at, weight in enumerate(one.weights):
         parts.setdefault(_group(Linear(one.x, (weight,), ("",))), []).append(at)
-    if 0 in parts and len(parts) > 1:  # products of floats join any other part
+    if 0 in parts and len(parts) > 1:  # float products can join any part
         exact = parts.pop(0)
         next(iter(parts.values())).extend(exact)
     changes = one.changes or (None,) * len(one.weights)
@@ -372,7 +372,7 @@ class Recorded:
         self._hidden, self._logits = program.hidden, program.logits
         self._ops = (NativeOp * len(lowering.ops))(*lowering.ops)
         self._buffers: dict[str, Tensor] = {}
-        self._tokens = 0  # rows that the buffers have room for
+        self._tokens = 0  # capacity of the buffers in rows
         self._pointers = (ctypes.c_void_p * len(self._names))()
         self._kv_number = -1
         self._native = NativeProgram(
@@ -411,7 +411,7 @@ class Recorded:
         return logits
 
     def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
-        """Both for one token, with the same bits → logits [V] f32."""
+        """Body and head for one token, bit-identical to the two calls → logits [V] f32."""
         self._reserve(1)
         self._enter(kv)
         logits = torch.empty(self._widths[self._logits])
@@ -426,7 +426,7 @@ class Recorded:
         self._pointers[self._names.index(name)] = tensor.data_ptr()
 
     def _reserve(self, tokens: int) -> None:
-        """Room for so many rows in every buffer, but for logits, which belong to the caller."""
+        """Grow every buffer to this many rows, except logits, which belong to the caller."""
         if tokens <= self._tokens:
             return
         self._buffers.clear()

@@ -25,12 +25,12 @@ from kernels.cpu.schema import NativeWeight
 from kernels.formats import Format
 from kernels.weight import Weight
 
-LAYOUT = "cpu"  # of weights that are packed here
+LAYOUT = "cpu"  # layout name of weights packed here
 
 _PAGE = 2 << 20  # bytes
 _LINE = 64  # bytes: a line of a processor's cache
-_SHARED = 32 << 20  # bytes that small tensors share
-_LARGE = 8 << 20  # bytes from which a tensor has memory of its own
+_SHARED = 32 << 20  # bytes of an allocation shared by small tensors
+_LARGE = 8 << 20  # bytes from which a tensor gets a separate allocation
 _PIECE = 2 << 20  # bytes of a file packed between two calls of the checkpoint: a few ms
 
 
@@ -82,7 +82,7 @@ def native(weight: Weight) -> NativeWeight:
 
 
 def _packed_bytes(format: Format, shape: Sequence[int]) -> int:
-    format.row_bytes(shape[-1])  # refuses what does not fill whole blocks
+    format.row_bytes(shape[-1])  # raises ValueError unless columns fill whole blocks
     size = library.native().nk_packed_bytes(format.id, math.prod(shape[:-1]), shape[-1])
     assert size > 0, (format.name, shape)
     return size
@@ -102,8 +102,8 @@ def _share(
     pieces: Iterator[tuple[int, int]],
     checkpoint: Callable[[], None],
 ) -> None:
-    """Do all pieces on the library's number of threads, this one calling the checkpoint."""
-    waiting = deque(pieces)  # taken from by all threads, each step of which is atomic
+    """Pack all pieces on the library's number of threads; this thread also calls `checkpoint`."""
+    waiting = deque(pieces)  # shared by all threads: deque operations are atomic
 
     def work_on() -> None:
         while piece := _next(waiting):
@@ -139,10 +139,10 @@ class _Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: weakref.ref[ctypes.Array[ctypes.c_uint8]] | None = None
-        self._used = 0  # bytes of what is shared
+        self._used = 0  # bytes used of the shared allocation
 
     def take(self, size: int) -> Tensor:
-        """A tensor uint8 of `size` and what is left of its last line or page; raises MemoryError."""
+        """A uint8 tensor of `size` bytes, padded to whole cache lines or pages; raises MemoryError."""
         room = _room(size)
         if room >= _LARGE:
             return torch.frombuffer(allocated(room), dtype=torch.uint8)
