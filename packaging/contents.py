@@ -160,7 +160,7 @@ _UNWANTED = (
 )
 
 
-def wanted(name: str) -> bool:
+def is_included(name: str) -> bool:
     """Whether a file belongs in the bundle; `name` is its path there, with forward slashes."""
     plugin = _PLUGIN.match(name)
     if plugin is not None:

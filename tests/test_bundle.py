@@ -111,7 +111,7 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
     ],
 )
 def test_files_the_app_needs_are_included(name: str) -> None:
-    assert contents.wanted(name)
+    assert contents.is_included(name)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_files_the_app_needs_are_included(name: str) -> None:
     ],
 )
 def test_files_the_app_never_loads_are_excluded(name: str) -> None:
-    assert not contents.wanted(name)
+    assert not contents.is_included(name)
 
 
 def test_libraries_are_included_only_if_an_included_binary_needs_them() -> None:

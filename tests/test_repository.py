@@ -86,7 +86,7 @@ def test_there_are_no_import_cycles() -> None:
 
 
 def tracked() -> list[Path]:
-    """Every file git knows or would take, so a file counts from the moment it is written."""
+    """Files that git tracks or would add, so that a new file is checked before its first commit."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
