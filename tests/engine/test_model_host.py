@@ -1,4 +1,4 @@
-"""One model at work: nothing is read twice, and adapters change answers at once."""
+"""ModelHost: prefix reuse across turns, and switching of adapters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from engine_bench import (
 )
 from kernels import ops
 
-KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture to the vocabulary it has here
+KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture: tokenizer of its tiny model
 
 
 @pytest.fixture
@@ -59,34 +59,36 @@ def llama(tmp_path: Path) -> Path:
     return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=2048))
 
 
-# --- nothing is read twice ----------------------------------------------------------------------
+# --- prefix reuse -------------------------------------------------------------------------------
 
 
-def test_editing_the_last_of_twenty_turns_reads_only_that_turn(bench: Bench, model: Path) -> None:
+def test_editing_the_last_of_twenty_turns_prefills_only_that_turn(
+    bench: Bench, model: Path
+) -> None:
     bench.load(model)
     texts = run_turns(bench, 20)
     before, edited = texts[:38], "another question"
     shared = count_tokens(bench, 1, *before)
     events = bench.generate(2, *before, edited, max_tokens=3)
     end = finished(events)
-    # What stands before the edited turn is held, but for what closes the last answer.
+    # All tokens before the edited turn are reused, except those that end the last answer.
     assert end.prompt_tokens - shared < 45
     assert shared - end.reused_tokens <= 4
     assert computed_prompt_tokens(events) <= end.prompt_tokens - shared + 4
     assert end.prompt_tokens > 700
 
 
-def test_the_next_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
+def test_next_turn_prefills_only_the_new_tokens(bench: Bench, model: Path) -> None:
     bench.load(model)
     texts = run_turns(bench, 6)
     new = count_tokens(bench, 1, *texts, "and now") - count_tokens(bench, 2, *texts)
     events = bench.generate(3, *texts, "and now", max_tokens=3)
-    # Beside the new turn: the end of the old one, its last token, and the start of the answer.
+    # Besides the new turn: the last answer's last token and end, and the generation prompt.
     assert computed_prompt_tokens(events) <= new + 20
 
 
-def test_every_answer_is_kept_as_the_model_chose_it(bench: Bench, model: Path) -> None:
-    """Its text is cut into other ids than it was made of, and still it is not read again."""
+def test_generated_answers_stay_cached_with_the_generated_ids(bench: Bench, model: Path) -> None:
+    """The tokenizer splits the answer's text into other ids; the generated ones are reused."""
     bench.load(model)
     texts = ["hello"]
     for turn in range(8):
@@ -96,7 +98,7 @@ def test_every_answer_is_kept_as_the_model_chose_it(bench: Bench, model: Path) -
         texts += [answer_text(events), "go on"]
 
 
-def test_regenerating_reads_at_most_one_token(bench: Bench, model: Path) -> None:
+def test_regenerating_computes_one_prompt_token(bench: Bench, model: Path) -> None:
     bench.load(model)
     texts = run_turns(bench, 3)
     events = bench.generate(1, *texts[:-1], max_tokens=30)
@@ -105,7 +107,7 @@ def test_regenerating_reads_at_most_one_token(bench: Bench, model: Path) -> None
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
-def test_an_answer_that_was_cut_is_gone_on_with_as_it_was_made(
+def test_interrupted_answer_continues_as_if_uninterrupted(
     sampling: Sampling, bench: Bench, model: Path
 ) -> None:
     bench.load(model)
@@ -114,14 +116,12 @@ def test_an_answer_that_was_cut_is_gone_on_with_as_it_was_made(
     text = answer_text(bench.generate(3, "hello", max_tokens=20, sampling=sampling))
     for request in range(4, 8):
         events = bench.generate(request, "hello", text, max_tokens=10, sampling=sampling)
-        assert computed_prompt_tokens(events) == 1  # the last that was chosen
+        assert computed_prompt_tokens(events) == 1  # the pending token
         text += answer_text(events)
     assert text == whole
 
 
-def test_an_answer_cut_inside_a_character_is_gone_on_with_before_it(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_answer_cut_inside_a_character_can_be_continued(bench: Bench, tmp_path: Path) -> None:
     bench.load(tiny.write(tmp_path / "breaking.gguf", context=2048))
     for cut in range(1, 30):
         text = answer_text(bench.generate(cut * 2, "hello", max_tokens=cut))
@@ -129,23 +129,23 @@ def test_an_answer_cut_inside_a_character_is_gone_on_with_before_it(
         assert isinstance(events[-1], Finished)
 
 
-def test_a_branch_reads_from_where_it_leaves(bench: Bench, model: Path) -> None:
+def test_branch_prefills_only_tokens_after_the_shared_prefix(bench: Bench, model: Path) -> None:
     bench.load(model)
     texts = run_turns(bench, 8)
     early = count_tokens(bench, 1, *texts[:4])
     events = bench.generate(2, *texts[:4], "elsewhere", max_tokens=3)
-    # The start of the next turn is the same too, whatever is said in it.
+    # The tokens that open the next turn are shared too.
     assert early - 1 <= finished(events).reused_tokens <= early + 8
 
 
 @pytest.mark.real
-def test_the_starter_model_reads_only_what_is_new(bench: Bench, starter_model: Path) -> None:
+def test_starter_model_prefills_only_the_new_tokens(bench: Bench, starter_model: Path) -> None:
     bench.load(starter_model)
     texts = ["Name three trees."]
     for turn in range(3):
         events = bench.generate(1 + turn, *texts, max_tokens=24)
         if turn:
-            # What closes the answer before, the question, and what opens the next answer.
+            # The end of the previous answer, the question, and the generation prompt.
             assert computed_prompt_tokens(events) <= 16
         texts += [answer_text(events), "And one more?"]
     assert computed_prompt_tokens(bench.generate(9, *texts[:-2], max_tokens=4)) == 1
@@ -164,7 +164,7 @@ def root(llama: Path) -> Path:
     return tiny_lora.write(llama.with_name("root.gguf"), llama, seed=3, rank=8)
 
 
-def test_adapters_change_answers_and_come_off_again(
+def test_adapters_change_answers_and_can_be_removed(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
@@ -185,7 +185,7 @@ def test_adapters_change_answers_and_come_off_again(
     assert answer_text(bench.generate(5, "hello", max_tokens=30)) == plain
 
 
-def test_an_adapter_of_the_embedding_is_told_to_make_it_slow(
+def test_adapter_of_the_embedding_is_reported_as_slow(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     embedding = tiny_lora.write(
@@ -194,12 +194,12 @@ def test_an_adapter_of_the_embedding_is_told_to_make_it_slow(
     assert bench.load(llama).slow == ()
     assert bench.set_adapters(1, (leaf, 1.0)).slow == ()
     slow = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
-    native = "cpu" in ops.BACKENDS  # all of it runs op by op on the reference
+    native = "cpu" in ops.BACKENDS  # the reference always runs op by op
     assert bench.set_adapters(2, (leaf, 1.0), (embedding, 0.5)).slow == ((slow,) if native else ())
     assert bench.set_adapters(3, (leaf, 1.0)).slow == ()
 
 
-def test_a_stack_of_the_same_effect_forgets_nothing(
+def test_stack_with_the_same_effect_keeps_the_cache(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
@@ -245,7 +245,7 @@ def test_a_faulty_adapter_is_named_and_keeps_the_stack(
     assert answer_text(bench.generate(9, "hello", max_tokens=20)) == adapted
 
 
-def test_a_new_model_begins_without_adapters(bench: Bench, llama: Path, leaf: Path) -> None:
+def test_newly_loaded_model_has_no_adapters(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     plain = answer_text(bench.generate(1, "hello", max_tokens=20))
     bench.set_adapters(2, (leaf, 1.0))
@@ -254,11 +254,11 @@ def test_a_new_model_begins_without_adapters(bench: Bench, llama: Path, leaf: Pa
 
 
 @pytest.mark.parametrize("name", ["leaf.gguf", "leaf.GGUF", "leaf"])
-def test_an_adapter_that_changed_on_the_disk_is_read_again(
+def test_adapter_changed_on_disk_is_read_again(
     bench: Bench, llama: Path, leaf: Path, name: str
 ) -> None:
     leaf = leaf.rename(leaf.with_name(name))
-    leaf.with_name("adapter.txt").write_text("what is beside it says nothing of it")
+    leaf.with_name("adapter.txt").write_text("a file beside the adapter is ignored")
     bench.load(llama)
     first = bench.set_adapters(1, (leaf, 1.0)).adapters[0]
     assert not bench.set_adapters(2, (leaf, 1.0)).changed
@@ -268,7 +268,7 @@ def test_an_adapter_that_changed_on_the_disk_is_read_again(
     assert done.adapters[0].sha256 != first.sha256
 
 
-def test_an_adapter_named_twice_is_held_once(bench: Bench, llama: Path, leaf: Path) -> None:
+def test_adapter_listed_twice_is_loaded_once(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     bench.set_adapters(1, (leaf, 1.0), (leaf, -0.5))
     host = bench.engine._host
@@ -277,7 +277,7 @@ def test_an_adapter_named_twice_is_held_once(bench: Bench, llama: Path, leaf: Pa
     assert first is second
 
 
-def test_adapters_are_not_read_twice_and_not_kept_for_ever(
+def test_recently_used_adapters_stay_in_memory_up_to_a_limit(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
@@ -285,18 +285,18 @@ def test_adapters_are_not_read_twice_and_not_kept_for_ever(
     assert host is not None
     many = [tiny_lora.write(llama.with_name(f"{n}.gguf"), llama, seed=n) for n in range(10)]
     bench.set_adapters(1, (leaf, 1.0))
-    held = host._adapters[leaf].adapter
+    adapter = host._adapters[leaf].adapter
     for toggle in range(50):
         bench.set_adapters(2 + 2 * toggle)
         bench.set_adapters(3 + 2 * toggle, (leaf, 1.0))
-    assert host._adapters[leaf].adapter is held
+    assert host._adapters[leaf].adapter is adapter
     for number, path in enumerate(many):
         bench.set_adapters(200 + number, (path, 1.0))
     assert len(host._adapters) == 5
-    assert host.memory_bytes < host.model.plan.weights_bytes + 6 * held.size_bytes + 10_000_000
+    assert host.memory_bytes < host.model.plan.weights_bytes + 6 * adapter.size_bytes + 10_000_000
 
 
-def test_cancelled_adapters_leave_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:
+def test_cancelled_set_adapters_keeps_the_stack(bench: Bench, llama: Path, leaf: Path) -> None:
     bench.load(llama)
     bench.set_adapters(1, (leaf, 1.0))
     bench.react = lambda event: (

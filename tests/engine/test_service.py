@@ -1,4 +1,4 @@
-"""The engine thread: commands in, events out, and it outlives every fault."""
+"""Engine thread: commands, their events, and recovery from failed commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert (loaded.request, loaded.architecture, loaded.context) == (1, "llama", 256)
     assert not loaded.template
     assert loaded.cache is DEFAULT_CACHE
-    assert loaded.resident_bytes > 10_000_000  # torch alone takes more
+    assert loaded.resident_bytes > 10_000_000  # torch alone uses more
     assert {loaded.kernels} == set(ops.in_use(["F32"]).values())
     assert loaded.slow == ()
     events = bench.generate(2, "hello", max_tokens=8)
@@ -66,7 +66,7 @@ def test_load_then_answer(bench: Bench, model: Path) -> None:
     assert answer_text(events)
 
 
-def test_a_second_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None:
+def test_second_turn_reuses_the_cached_prefix(bench: Bench, model: Path) -> None:
     bench.load(model)
     first = answer_text(bench.generate(2, "hello", max_tokens=6))
     finished = bench.generate(3, "hello", first, "and then", max_tokens=6)[-1]
@@ -74,7 +74,7 @@ def test_a_second_turn_reads_only_what_is_new(bench: Bench, model: Path) -> None
     assert finished.reused_tokens > 10
 
 
-def test_continuing_an_answer_goes_on_where_it_stopped(bench: Bench, model: Path) -> None:
+def test_answer_can_be_continued(bench: Bench, model: Path) -> None:
     bench.load(model)
     whole = answer_text(bench.generate(2, "hello", max_tokens=12))
     part = answer_text(bench.generate(3, "hello", max_tokens=5))
@@ -96,7 +96,7 @@ def test_cancel_stops_an_answer_and_the_next_one_works(bench: Bench, model: Path
     assert last.reason is FinishReason.LENGTH
 
 
-def test_cancel_overtakes_a_request_that_waits(bench: Bench, model: Path) -> None:
+def test_cancel_overtakes_a_queued_request(bench: Bench, model: Path) -> None:
     bench.load(model)
     started, go = threading.Event(), threading.Event()
 
@@ -129,9 +129,7 @@ def test_cancel_stops_a_load(bench: Bench, model: Path) -> None:
     bench.load(model, request=2)
 
 
-def test_a_bad_file_keeps_the_model_that_is_loaded(
-    bench: Bench, model: Path, tmp_path: Path
-) -> None:
+def test_invalid_file_keeps_the_loaded_model(bench: Bench, model: Path, tmp_path: Path) -> None:
     bench.load(model)
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"not a model at all")
@@ -144,7 +142,7 @@ def test_a_bad_file_keeps_the_model_that_is_loaded(
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
-def test_a_misshapen_tensor_keeps_the_model_that_is_loaded(
+def test_tensor_of_wrong_shape_keeps_the_loaded_model(
     bench: Bench, model: Path, tmp_path: Path
 ) -> None:
     bench.load(model)
@@ -156,7 +154,7 @@ def test_a_misshapen_tensor_keeps_the_model_that_is_loaded(
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
-def test_a_fault_while_weights_load_says_that_no_model_is_left(
+def test_failure_while_loading_weights_reports_the_model_as_unloaded(
     bench: Bench, model: Path, tmp_path: Path
 ) -> None:
     bench.load(model)
@@ -170,29 +168,25 @@ def test_a_fault_while_weights_load_says_that_no_model_is_left(
     assert "No model" in failed.message
 
 
-def test_without_a_model_a_question_fails_by_sentence(bench: Bench) -> None:
+def test_generate_without_a_model_fails_with_message_and_remedy(bench: Bench) -> None:
     failed = bench.generate(1, "hello")[-1]
     assert isinstance(failed, Failed)
     assert failed.message == "No model is loaded."
     assert failed.remedy
 
 
-def test_a_model_without_template_answers_by_the_one_of_its_family(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_model_without_template_uses_a_built_in_one(bench: Bench, tmp_path: Path) -> None:
     loaded = bench.load(tiny.write(tmp_path / "base.gguf", template=None))
     assert loaded.template == "ChatML"
     assert isinstance(bench.generate(2, "hello", max_tokens=2)[-1], Finished)
 
 
-def test_a_template_that_opens_a_thought_gives_it_to_the_answer(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_think_tag_at_the_end_of_the_prompt_begins_the_answer(bench: Bench, tmp_path: Path) -> None:
     opens = "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n"
     bench.load(tiny.write(tmp_path / "thinks.gguf", template=opens))
-    told = [event for event in bench.generate(2, "hello", max_tokens=4) if isinstance(event, Text)]
-    assert told[0].text.startswith("<think>\n")
-    assert "<think>" not in "".join(event.text for event in told)[1:]
+    texts = [event for event in bench.generate(2, "hello", max_tokens=4) if isinstance(event, Text)]
+    assert texts[0].text.startswith("<think>\n")
+    assert "<think>" not in "".join(event.text for event in texts)[1:]
 
 
 def test_a_conversation_longer_than_the_context_fails_with_figures(
@@ -208,19 +202,19 @@ def test_a_conversation_longer_than_the_context_fails_with_figures(
 @pytest.mark.parametrize(
     "text", ["", "\x00", "مرحبا بالعالم", "你好，世界", "👩‍👩‍👧‍👦" * 5, "<|im_end|>" * 3, "\ud800"]
 )
-def test_any_text_can_be_asked(bench: Bench, model: Path, text: str) -> None:
+def test_any_text_can_be_a_prompt(bench: Bench, model: Path, text: str) -> None:
     bench.load(model)
     assert isinstance(bench.generate(2, text, max_tokens=2)[-1], Finished)
 
 
-def test_unload_lets_go_of_the_model(bench: Bench, model: Path) -> None:
+def test_unload_drops_the_model(bench: Bench, model: Path) -> None:
     bench.load(model)
     bench.engine.send(UnloadModel(2))
     assert isinstance(bench.until(ModelUnloaded)[-1], ModelUnloaded)
     assert isinstance(bench.generate(3, "hello")[-1], Failed)
 
 
-def test_stop_ends_the_thread_in_mid_answer(model: Path) -> None:
+def test_stop_during_an_answer_ends_the_thread(model: Path) -> None:
     bench = Bench()
     bench.load(model)
     started = threading.Event()

@@ -1,4 +1,4 @@
-"""Faults that are no `Exception`: the engine thread answers every request and lives on."""
+"""Panics of Rust libraries, which are not `Exception`: every request fails, the thread survives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hostile_vocabulary import hostile
 
 
 class Panic(BaseException):
-    """What a panic of a Rust library is to Python: no `Exception`."""
+    """Like the exception of a panic in a Rust library: not an `Exception`."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def model(tmp_path: Path) -> Path:
     return tiny.write(tmp_path / "tiny.gguf")
 
 
-def test_a_vocabulary_that_makes_its_library_panic_is_refused(
+def test_vocabulary_that_makes_the_tokenizer_library_panic_is_refused(
     bench: Bench, model: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "hostile.json"
@@ -84,11 +84,11 @@ def test_a_panic_in_a_command_fails_that_command_alone(
     assert (finished.request, finished.generated_tokens) == (3, 3)
 
 
-def test_a_panic_in_the_loop_itself_answers_all_that_waits(
+def test_panic_outside_a_command_fails_all_queued_commands(
     bench: Bench, model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.load(model)
-    faults = iter(range(2))  # as the event is delivered, and again as its failure is
+    faults = iter(range(2))  # delivering the event raises, and delivering `Failed` raises again
 
     def react(event: Event) -> None:
         if event.request == 2 and next(faults, None) is not None:

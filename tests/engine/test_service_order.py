@@ -1,4 +1,4 @@
-"""Commands in any order: each is over with exactly one event, and nothing grows or is left behind."""
+"""Commands in any order: each gets exactly one final event, and memory does not grow."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from engine import (
     UnloadModel,
 )
 
-PATIENCE = 60  # seconds for any one event, on a busy machine
+TIMEOUT_SECONDS = 60  # for any one event, on a busy machine
 HELLO = (Turn(Role.USER, "hello"),)
 
 
 class Record:
-    """An engine, and by request the events it answered with."""
+    """An engine, the commands sent to it, and its events by request."""
 
     def __init__(self) -> None:
         self.events: defaultdict[int, list[Event]] = defaultdict(list)
@@ -59,7 +59,7 @@ class Record:
         return request
 
     def stopped(self) -> Record:
-        """The whole record, checked: each request is over once, and its last event says so."""
+        """Stop the engine and check that each request has exactly one final event, its last."""
         self.engine.stop()
         assert set(self.events) == set(self.sent)
         for request, command in self.sent.items():
@@ -73,7 +73,7 @@ class Record:
 
 
 def _is_last(command: Command, event: Event) -> bool:
-    """What `Engine` promises to end each command with."""
+    """Whether `Engine` documents the event as final for the command."""
     match command:
         case LoadModel():
             return isinstance(event, ModelLoaded | ModelUnloaded | Failed)
@@ -95,7 +95,7 @@ def _generate(request: int, limit: int = 3) -> Generate:
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """A model, one of another kind, one that fails late, one that fails early, an adapter."""
+    """Two models, one that fails while weights load, one with an invalid file, an adapter."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "none.gguf").write_bytes(b"GGUF nonsense")
     late = tiny.write(folder / "late.gguf")
@@ -116,7 +116,7 @@ COMMANDS = st.lists(
         st.tuples(st.just("unload"), st.just(0)),
         st.tuples(st.just("adapt"), st.integers(-3, 3)),
         st.tuples(st.just("save"), st.sampled_from([0, 100, 1 << 40])),
-        st.tuples(st.just("bring"), st.just(0)),
+        st.tuples(st.just("restore"), st.just(0)),
         st.tuples(st.just("cancel"), st.integers(-3, 40)),
         st.tuples(st.just("start"), st.just(0)),
     ),
@@ -126,7 +126,7 @@ COMMANDS = st.lists(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(COMMANDS)
-def test_every_command_is_over_exactly_once(
+def test_every_command_gets_exactly_one_final_event(
     paths: tuple[Path, ...], commands: list[tuple[str, int]]
 ) -> None:
     record, started = Record(), False
@@ -144,7 +144,7 @@ def test_every_command_is_over_exactly_once(
                 record.send(lambda request, uses=uses: SetAdapters(request, uses))
             case "save":
                 record.send(lambda request, budget=number: SaveSnapshot(request, "one", budget))
-            case "bring":
+            case "restore":
                 record.send(lambda request: LoadSnapshot(request, HELLO, "one"))
             case "cancel":
                 record.engine.send(Cancel(number))
@@ -158,7 +158,7 @@ def test_every_command_is_over_exactly_once(
     record.stopped()
 
 
-def test_a_cancel_that_meets_no_request_leaves_no_trace(paths: tuple[Path, ...]) -> None:
+def test_cancel_without_a_matching_request_has_no_effect(paths: tuple[Path, ...]) -> None:
     record = Record()
     record.engine.start()
     for request in range(-1000, 1000):
@@ -175,7 +175,7 @@ def test_a_cancel_that_meets_no_request_leaves_no_trace(paths: tuple[Path, ...])
     assert finished.reason is FinishReason.LENGTH
 
 
-def test_a_thousand_loads_and_cancels_end_a_thousand_times(paths: tuple[Path, ...]) -> None:
+def test_each_of_a_thousand_cancelled_loads_gets_a_final_event(paths: tuple[Path, ...]) -> None:
     record = Record()
     record.engine.start()
     for _ in range(1000):
@@ -187,7 +187,7 @@ def test_a_thousand_loads_and_cancels_end_a_thousand_times(paths: tuple[Path, ..
     assert len(record.stopped().events) == 1001
 
 
-def test_stop_answers_what_waits_and_drops_what_comes_after(paths: tuple[Path, ...]) -> None:
+def test_stop_cancels_queued_commands_and_drops_later_ones(paths: tuple[Path, ...]) -> None:
     record = Record()
     record.send(lambda request: LoadModel(request, paths[0]))
     asked = [record.send(lambda request: _generate(request, 0)) for _ in range(20)]
@@ -212,7 +212,7 @@ def test_stop_may_come_twice_and_before_start() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
-def test_loading_and_answering_again_and_again_takes_no_more_memory(
+def test_repeated_loads_and_answers_do_not_leak_memory(
     paths: tuple[Path, ...],
 ) -> None:
     record = Record()
@@ -233,28 +233,28 @@ def test_loading_and_answering_again_and_again_takes_no_more_memory(
 
 @pytest.mark.real
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
-def test_unloading_a_large_model_gives_its_memory_back(
+def test_unloading_a_large_model_frees_its_memory(
     paths: tuple[Path, ...], gemma_model: Path
 ) -> None:
     record = Record()
     record.engine.start()
-    held: list[int] = []
+    resident: list[int] = []
     for path in (paths[0], gemma_model):
         load = record.send(lambda request, path=path: LoadModel(request, path))
         unload = record.send(UnloadModel)
         _wait(lambda unload=unload: bool(record.events[unload]))
-        held.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
     record.stopped()
     loaded = record.events[load][-1]
     assert isinstance(loaded, ModelLoaded)
-    assert held[1] - held[0] < 150_000_000, held  # bytes
+    assert resident[1] - resident[0] < 150_000_000, resident  # bytes
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    """Until it holds; the engine's own thread brings it about."""
+    """Poll until the condition is true; the engine thread makes it so."""
     pause = threading.Event()
-    for _ in range(PATIENCE * 200):
+    for _ in range(TIMEOUT_SECONDS * 200):
         if condition():
             return
         pause.wait(0.005)
-    pytest.fail("waited in vain")
+    pytest.fail("timed out")

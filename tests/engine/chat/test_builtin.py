@@ -1,4 +1,4 @@
-"""The templates of our own: which vocabulary gets which, and what each writes."""
+"""Built-in chat templates: the choice by vocabulary, and the rendered prompts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TALK = (
     Turn(Role.ASSISTANT, "Hi there"),
     Turn(Role.USER, "你好 مرحبا"),
 )
-# What each family's own template writes of that talk; facts from the models' published templates.
-WANTED: dict[str, tuple[str, tuple[str, ...], str]] = {  # architecture, control texts, prompt
+# The prompt that each family's published template renders for that conversation.
+EXPECTED: dict[str, tuple[str, tuple[str, ...], str]] = {  # architecture, special tokens, prompt
     "Llama 3": (
         "llama",
         ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
@@ -112,21 +112,23 @@ WANTED: dict[str, tuple[str, tuple[str, ...], str]] = {  # architecture, control
 }
 
 
-def vocabulary(architecture: str, marks: tuple[str, ...]) -> tuple[dict[str, Any], Tokenizer]:
-    tokens = ["<unk>", "<s>", "</s>", "▁", "a", *marks]
+def vocabulary(
+    architecture: str, special_tokens: tuple[str, ...]
+) -> tuple[dict[str, Any], Tokenizer]:
+    tokens = ["<unk>", "<s>", "</s>", "▁", "a", *special_tokens]
     metadata: dict[str, Any] = {
         "general.architecture": architecture,
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1] + [3] * len(marks),
+        "tokenizer.ggml.token_type": [2, 3, 3, 1, 1] + [3] * len(special_tokens),
     }
     return metadata, Tokenizer.from_metadata(metadata)
 
 
-@pytest.mark.parametrize("name", WANTED)
-def test_a_family_is_spoken_to_as_it_was_trained(name: str) -> None:
-    architecture, marks, prompt = WANTED[name]
-    metadata, tokenizer = vocabulary(architecture, marks)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_built_in_template_renders_the_published_format(name: str) -> None:
+    architecture, special_tokens, prompt = EXPECTED[name]
+    metadata, tokenizer = vocabulary(architecture, special_tokens)
     template = ChatTemplate.from_metadata(metadata, tokenizer)
     assert template.built_in == name
     assert template.render(TALK) == prompt
@@ -134,22 +136,22 @@ def test_a_family_is_spoken_to_as_it_was_trained(name: str) -> None:
     assert len(template.render(TALK, add_generation_prompt=False)) <= len(prompt)
 
 
-def test_a_family_without_control_texts_is_stopped_where_it_would_speak_for_the_user() -> None:
-    for name, (architecture, marks, prompt) in WANTED.items():
-        metadata, tokenizer = vocabulary(architecture, marks)
+def test_formats_without_an_end_token_have_stop_strings() -> None:
+    for name, (architecture, special_tokens, prompt) in EXPECTED.items():
+        metadata, tokenizer = vocabulary(architecture, special_tokens)
         stops = choose(metadata, tokenizer).stop
-        spoken = {"Phi 2", "StarCoder", "OLMo 2", "plain dialogue"}
-        assert bool(stops) == (name in spoken)
+        dialogues = {"Phi 2", "StarCoder", "OLMo 2", "plain dialogue"}
+        assert bool(stops) == (name in dialogues)
         assert not stops or any(stop in prompt for stop in stops)
 
 
 @pytest.mark.parametrize("source", [None, "", "  \n"])
-def test_a_file_without_a_template_gets_one(source: str | None, tmp_path: Path) -> None:
+def test_file_without_a_template_gets_a_built_in_one(source: str | None, tmp_path: Path) -> None:
     with GGUFFile.open(tiny.write(tmp_path / "m.gguf", template=source)) as file:
         tokenizer = Tokenizer.from_metadata(file.metadata)
         template = ChatTemplate.from_metadata(file.metadata, tokenizer)
     assert template.built_in == "ChatML"
-    assert template.render(TALK) == WANTED["ChatML"][2]
+    assert template.render(TALK) == EXPECTED["ChatML"][2]
 
 
 def test_a_files_own_template_is_never_replaced(tmp_path: Path) -> None:

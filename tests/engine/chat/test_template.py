@@ -1,6 +1,6 @@
-"""Prompts from templates: recorded ones exactly, refusals in words, hostile ones stopped.
+"""ChatTemplate: recorded prompts, errors of refused conversations, limits on hostile templates.
 
-`golden/chat_templates.json` holds templates and expected prompts with their origin.
+`golden/chat_templates.json` has templates and expected prompts with their origin.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def turns(rows: list[list[str]]) -> list[Turn]:
     return [Turn(Role(role), text) for role, text in rows]
 
 
-def rendered(source: str, said: tuple[Turn, ...] = HELLO, **options: Any) -> str:
-    return ChatTemplate(source, bos="<s>", eos="</s>").render(said, **options)
+def rendered(source: str, conversation: tuple[Turn, ...] = HELLO, **options: Any) -> str:
+    return ChatTemplate(source, bos="<s>", eos="</s>").render(conversation, **options)
 
 
 def recorded() -> Any:
@@ -53,9 +53,9 @@ def qwen_3() -> Any:
 @pytest.mark.parametrize("row", recorded()["rows"], ids=lambda row: row["name"])
 def test_recorded_templates_give_the_recorded_prompt(row: Any) -> None:
     template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
-    said = turns(row.get("turns", recorded()["turns"]))
+    conversation = turns(row.get("turns", recorded()["turns"]))
     now = datetime.fromisoformat(recorded()["now"])
-    prompt = template.render(said, enable_thinking=row.get("enable_thinking"), now=now)
+    prompt = template.render(conversation, enable_thinking=row.get("enable_thinking"), now=now)
     assert prompt == row["expected"]
 
 
@@ -72,12 +72,12 @@ def test_the_starter_model_gives_the_recorded_prompts(golden: Path, starter_mode
     ]
     assert chats
     for row in chats:
-        said = [Turn(Role(one["role"]), one["content"]) for one in row["input"]]
-        assert template.render(said) == row["prompt"]
+        conversation = [Turn(Role(one["role"]), one["content"]) for one in row["input"]]
+        assert template.render(conversation) == row["prompt"]
         assert prompt_ids(tokenizer, row["prompt"]) == row["prompt_ids"]
 
 
-def test_metering_changes_no_output() -> None:
+def test_resource_limits_do_not_change_the_output() -> None:
     source = """
     {%- macro shout(text, times=2) %}{{ text|upper * times }}{% endmacro %}
     {%- set ns = namespace(last=none, parts=[]) %}
@@ -94,20 +94,22 @@ def test_metering_changes_no_output() -> None:
     {% generation %}words{% endgeneration %}{{ 'a\nb'|indent(2) }}{{ ' x '|trim }}{{ 2.567|round(1) }}
     {% if messages|selectattr('role', 'equalto', 'tool') %}generators are true{% endif %}
     """
-    said = [Turn(USER, "one"), Turn(ASSISTANT, "two"), Turn(USER, "three\n<&>")]
+    conversation = [Turn(USER, "one"), Turn(ASSISTANT, "two"), Turn(USER, "three\n<&>")]
     plain = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[*TemplateEnvironment().extensions],
     )
-    messages = [{"role": turn.role.value, "content": turn.text} for turn in said]
-    assert rendered(source, tuple(said)) == plain.from_string(source).render(messages=messages)
+    messages = [{"role": turn.role.value, "content": turn.text} for turn in conversation]
+    assert rendered(source, tuple(conversation)) == plain.from_string(source).render(
+        messages=messages
+    )
 
 
-# --- what a template is given -------------------------------------------------------------------
+# --- variables of a template --------------------------------------------------------------------
 
 
-def test_a_template_gets_what_transformers_gives_it() -> None:
+def test_template_gets_the_variables_of_transformers() -> None:
     source = (
         "{{ bos_token }}{{ eos_token }}{{ tools is none }}{{ enable_thinking is defined }}"
         "{{ add_generation_prompt }}{{ strftime_now('%Y-%m-%d') }}{{ messages|tojson }}"
@@ -140,19 +142,19 @@ def test_tojson_is_python_json() -> None:
     ],
     ids=["refused", "ignored"],
 )
-def test_system_text_nobody_takes_goes_before_the_users_words(refusal: str) -> None:
+def test_refused_or_ignored_system_text_goes_before_the_first_user_text(refusal: str) -> None:
     source = refusal + "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
-    said = (Turn(SYSTEM, "Be brief."), Turn(USER, "Hello"), Turn(ASSISTANT, "Hi"))
-    assert rendered(source, said) == "[Be brief.\nHello][Hi]"
+    conversation = (Turn(SYSTEM, "Be brief."), Turn(USER, "Hello"), Turn(ASSISTANT, "Hi"))
+    assert rendered(source, conversation) == "[Be brief.\nHello][Hi]"
 
 
-def test_system_text_a_template_quotes_is_not_said_twice() -> None:
-    said = (Turn(SYSTEM, 'Say "x".'), Turn(USER, "Hello"))
+def test_escaped_system_text_is_not_repeated() -> None:
+    conversation = (Turn(SYSTEM, 'Say "x".'), Turn(USER, "Hello"))
     source = "{% for m in messages %}{{ m.content|tojson }}{% endfor %}"
-    assert rendered(source, said) == '"Say \\"x\\".""Hello"'
+    assert rendered(source, conversation) == '"Say \\"x\\".""Hello"'
 
 
-def test_a_refusal_is_shown_in_the_templates_words() -> None:
+def test_refusal_includes_the_message_of_the_template() -> None:
     with pytest.raises(TemplateError, match=r"refuses.*Roles must alternate") as caught:
         rendered("{{ raise_exception('Roles must\n alternate') }}")
     assert caught.value.remedy
@@ -160,16 +162,16 @@ def test_a_refusal_is_shown_in_the_templates_words() -> None:
         rendered("{{ raise_exception('still no') }}", (Turn(SYSTEM, "s"), Turn(USER, "u")))
 
 
-def test_a_continued_answer_stands_at_the_end_as_it_is() -> None:
+def test_continued_answer_is_appended_unchanged() -> None:
     template = ChatTemplate(CHATML, bos="", eos="")
-    said = [Turn(USER, "Count"), Turn(ASSISTANT, " one, two, \n")]
-    assert template.render_continuation(said) == (
+    conversation = [Turn(USER, "Count"), Turn(ASSISTANT, " one, two, \n")]
+    assert template.render_continuation(conversation) == (
         "<|im_start|>user\nCount<|im_end|>\n<|im_start|>assistant\n one, two, \n"
     )
-    assert template.render_continuation(said[:1]) == template.render(said[:1])
+    assert template.render_continuation(conversation[:1]) == template.render(conversation[:1])
 
 
-def test_the_begin_token_comes_once() -> None:
+def test_begin_token_is_added_once() -> None:
     tokens = ["<unk>", "<s>", "</s>", "\u2581", "a"]
     metadata: dict[str, object] = {
         "tokenizer.ggml.model": "llama",
@@ -184,49 +186,49 @@ def test_the_begin_token_comes_once() -> None:
     assert prompt_ids(Tokenizer.from_metadata(metadata), "<s>a") == [1, 3, 4]
 
 
-# --- thoughts -----------------------------------------------------------------------------------
+# --- reasoning ----------------------------------------------------------------------------------
 
 THOUGHT = "<think>\nHm, a\nquestion.\n</think>\n\nFour."
 
 
-def test_thoughts_stand_apart_from_what_was_answered() -> None:
+def test_reasoning_is_separate_from_the_answer() -> None:
     source = "{% for m in messages %}[{{ m.content }}|{{ m.reasoning_content }}]{% endfor %}"
-    said = (
+    conversation = (
         Turn(USER, "<think>mine</think>"),
         Turn(ASSISTANT, THOUGHT),
         Turn(ASSISTANT, "<think>a"),
     )
-    assert rendered(source, said) == "[<think>mine</think>|][Four.|Hm, a\nquestion.][|a]"
-    assert "question" not in rendered(CHATML, said)
+    assert rendered(source, conversation) == "[<think>mine</think>|][Four.|Hm, a\nquestion.][|a]"
+    assert "question" not in rendered(CHATML, conversation)
 
 
-def test_a_template_that_splits_thoughts_itself_gives_the_same_prompt() -> None:
+def test_template_that_splits_reasoning_itself_renders_the_same_prompt() -> None:
     row = qwen_3()
     template = ChatTemplate(row["template"], bos=row["bos"], eos=row["eos"])
-    said = [Turn(USER, "Two and two?"), Turn(ASSISTANT, THOUGHT), Turn(USER, "Sure?")]
+    conversation = [Turn(USER, "Two and two?"), Turn(ASSISTANT, THOUGHT), Turn(USER, "Sure?")]
     plain = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(
         row["template"]
     )
-    messages = [{"role": turn.role.value, "content": turn.text} for turn in said]
-    for upto in (3, 2):  # what was thought last is kept, what was thought before is not
+    messages = [{"role": turn.role.value, "content": turn.text} for turn in conversation]
+    for upto in (3, 2):  # the template keeps the reasoning of the last turn only
         whole = plain.render(messages=messages[:upto], add_generation_prompt=True)
-        assert template.render(said[:upto]) == whole
-    assert "question." in template.render(said[:2])
+        assert template.render(conversation[:upto]) == whole
+    assert "question." in template.render(conversation[:2])
 
 
-def test_a_prompt_that_opens_a_thought_is_known_by_its_end() -> None:
+def test_answer_prefix_is_a_think_tag_at_the_end_of_the_prompt() -> None:
     assert answer_prefix("<|im_start|>assistant\n<think>\n") == "<think>\n"
     for closed in ("<think>\n\n</think>\n\n", "<think> is a word", ""):
         assert answer_prefix(closed) == ""
 
 
-def test_a_continued_answer_says_itself_whether_it_began_with_a_thought() -> None:
+def test_continued_answer_keeps_its_own_think_tag() -> None:
     template = ChatTemplate(CHATML + "{{ '<think>\\n' }}", bos="", eos="")
     asked = template.render([Turn(USER, "Count")])
     assert asked.endswith("assistant\n<think>\n")
     for text in ("<think>\nOne, t", "One, t"):
-        said = [Turn(USER, "Count"), Turn(ASSISTANT, text)]
-        assert template.render_continuation(said) == asked.removesuffix("<think>\n") + text
+        conversation = [Turn(USER, "Count"), Turn(ASSISTANT, text)]
+        assert template.render_continuation(conversation) == asked.removesuffix("<think>\n") + text
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_a_continued_answer_says_itself_whether_it_began_with_a_thought() -> Non
         "{{ self._TemplateReference__context.x }}",
     ],
 )
-def test_a_faulty_template_is_named_and_the_next_rendering_works(source: str) -> None:
+def test_faulty_template_raises_and_the_next_rendering_works(source: str) -> None:
     template = ChatTemplate(
         "{% if messages|length > 1 %}" + source + "{% endif %}ok", bos="", eos=""
     )
@@ -256,14 +258,14 @@ def test_a_faulty_template_is_named_and_the_next_rendering_works(source: str) ->
         broken.render(HELLO)
     assert caught.value.remedy
     assert "\n" not in caught.value.sentence
-    if "%}" not in source and "|" not in source:  # what compiles fails only where it runs
+    if "%}" not in source and "|" not in source:  # it compiles, so it fails only if it is run
         assert template.render(HELLO) == "ok"
 
 
 def test_long_conversations_stay_far_below_the_limits() -> None:
     source = qwen_3()["template"]
-    said = [Turn((USER, ASSISTANT)[at % 2], "word " * 100) for at in range(2001)]
-    prompt = ChatTemplate(source, bos="", eos="").render(said)
+    conversation = [Turn((USER, ASSISTANT)[at % 2], "word " * 100) for at in range(2001)]
+    prompt = ChatTemplate(source, bos="", eos="").render(conversation)
     assert prompt.count("word") == 200_100
 
 
@@ -361,7 +363,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_template_is_stopped_and_leaves_nothing_behind(source: str) -> None:
+def test_hostile_template_is_stopped_without_leaving_threads(source: str) -> None:
     threads = threading.active_count()
     with pytest.raises(TemplateError) as caught:
         rendered(source)
@@ -370,5 +372,5 @@ def test_a_hostile_template_is_stopped_and_leaves_nothing_behind(source: str) ->
     assert threading.active_count() == threads
 
 
-def test_what_a_namespace_holds_is_never_written_out() -> None:
+def test_namespace_text_omits_its_attributes() -> None:
     assert rendered("{% set n = namespace() %}{% set n.x = n %}{{ n }}") == "namespace"

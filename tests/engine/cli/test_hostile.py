@@ -1,4 +1,4 @@
-"""The command line where the world around it is odd: streams, signals, files, huge models."""
+"""Command line with unusual streams, signals, locales, files and huge models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(tmp_path: Path) -> str:
 
 
 class Interrupting(io.StringIO):
-    """Standard output before which somebody presses Ctrl-C at the third piece of an answer."""
+    """Standard output that raises SIGINT at the third piece of an answer."""
 
     pieces = 0
 
@@ -50,7 +50,7 @@ def test_ctrl_c_keeps_the_answer_so_far(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_any_text_can_be_printed_whatever_the_locale(model: str) -> None:
+def test_any_text_is_printed_as_utf_8_in_any_locale(model: str) -> None:
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     words = [sys.executable, "-m", "engine", "tokenize", "--json", "-m", model, "-p", "猫\udcff"]
     run = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=False)
@@ -66,7 +66,7 @@ def test_closed_output_is_refused(
     assert "standard output" in capsys.readouterr().err
 
 
-def test_without_stderr_a_fault_stays_out_of_the_answer(
+def test_without_stderr_errors_are_not_printed_to_stdout(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
@@ -75,15 +75,15 @@ def test_without_stderr_a_fault_stays_out_of_the_answer(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
-def test_a_full_disk_is_told(
+def test_full_disk_is_reported(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["info", "--json", "-m", model]) == 1
         monkeypatch.undo()
-        said = capsys.readouterr().err
-        assert said.startswith("tokonoma: System error: No space left on device.")
+        error = capsys.readouterr().err
+        assert error.startswith("tokonoma: System error: No space left on device.")
         with pytest.raises(OSError, match="space"):
             full.close()
 
@@ -106,7 +106,7 @@ def test_a_full_disk_is_told(
         (("chat", "-p", "x", "-c", "1"), "context holds 1"),
     ],
 )
-def test_odd_options_are_refused_in_a_sentence(
+def test_invalid_options_are_refused_on_one_line(
     arguments: tuple[str, ...],
     named: str,
     model: str,
@@ -117,13 +117,13 @@ def test_odd_options_are_refused_in_a_sentence(
     (tmp_path / "BINARY").write_bytes(bytes(range(256)))
     places = {name: str(tmp_path / name) for name in ("DEEP", "BINARY")}
     assert main([*(places.get(part, part) for part in arguments), "-m", model]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert named in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert named in error
 
 
 @pytest.mark.parametrize("place", ["", ".", "/dev/null", "FIFO", "FOLDER"])
-def test_what_is_no_file_is_no_model(
+def test_model_path_that_is_not_a_regular_file_is_refused(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if place == "FIFO" and not hasattr(os, "mkfifo"):
@@ -137,7 +137,7 @@ def test_what_is_no_file_is_no_model(
     assert "''" not in capsys.readouterr().err
 
 
-def test_a_file_is_read_as_it_is_and_a_batch_may_begin_with_a_mark(
+def test_line_ends_are_kept_and_a_batch_may_have_a_byte_order_mark(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (file := tmp_path / "text.txt").write_bytes(b"a\r\nb")
@@ -150,8 +150,8 @@ def test_a_file_is_read_as_it_is_and_a_batch_may_begin_with_a_mark(
     assert other["token_ids"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="files have no holes by themselves")
-def test_a_model_larger_than_the_memory_is_told_with_figures(
+@pytest.mark.skipif(sys.platform == "win32", reason="truncate does not make files sparse there")
+def test_model_larger_than_memory_is_refused_with_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = {
@@ -164,7 +164,7 @@ def test_a_model_larger_than_the_memory_is_told_with_figures(
     table = tensor("token_embd.weight", 64, 1 << 32)
     path = tmp_path / "huge.gguf"
     path.write_bytes(model_bytes(*keys, tensors=(table,), data=b"\0"))
-    os.truncate(path, path.stat().st_size + (1 << 40))  # 1 TiB of nothing
+    os.truncate(path, path.stat().st_size + (1 << 40))  # a sparse file of 1 TiB
     assert main(["chat", "-m", str(path), "-p", "hello"]) == 1
     assert "needs 1237.0 GB" in capsys.readouterr().err
     assert main(["info", "--json", "-m", str(path)]) == 0

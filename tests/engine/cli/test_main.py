@@ -1,4 +1,4 @@
-"""The command line as a person or a script meets it: keys, exit status, sentences."""
+"""Command line: JSON keys, text output, exit status, error messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def model(tmp_path: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
-    """The JSON objects one subcommand prints."""
+    """The JSON objects that a subcommand prints."""
     assert main([*arguments, "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line on stderr of a subcommand that must fail."""
+    """The single line on stderr of a subcommand that must fail."""
     assert main(arguments) != 0
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -59,8 +59,8 @@ def test_a_system_prompt_is_part_of_the_prompt(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("chat", "-m", model, "-p", "hello", "-n", "1")
-    (plain,), (told,) = run(capsys, *options), run(capsys, *options, "--system", "Be brief.")
-    assert told["prompt_tokens"] > plain["prompt_tokens"]
+    (plain,), (system,) = run(capsys, *options), run(capsys, *options, "--system", "Be brief.")
+    assert system["prompt_tokens"] > plain["prompt_tokens"]
 
 
 def test_tokenize_a_text_a_file_and_a_batch(
@@ -79,7 +79,7 @@ def test_tokenize_a_text_a_file_and_a_batch(
     assert len(one["pieces"]) == len(one["token_ids"])
 
 
-def test_logits_are_ordered_and_whole_on_request(
+def test_logits_are_sorted_and_complete_with_top_0(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (few,) = run(capsys, "logits", "-m", model, "--tokens", "5,6,7", "--top", "4")
@@ -111,7 +111,9 @@ def test_perplexity_counts_half_of_each_window(
     assert result["perplexity"] > 1
 
 
-def test_info_says_what_a_file_holds(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_reports_architecture_formats_and_memory(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (facts,) = run(capsys, "info", "-m", model, "--backend", "reference")
     assert {"architecture", "formats", "parameters", "context", "memory", "kernels"} <= set(facts)
     assert facts["memory"]["fits"] is True
@@ -124,7 +126,7 @@ def test_info_says_what_a_file_holds(model: str, capsys: pytest.CaptureFixture[s
     ("name", "part", "reason"),
     [("qwen3moe", "experts", "experts"), ("command-r-plus", "attn_q_norm", "head_norms")],
 )
-def test_info_says_what_would_be_slow(
+def test_info_reports_slow_parts(
     name: str, part: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = oracle.recorded(name)
@@ -148,7 +150,7 @@ def test_info_names_formats_without_a_kernel(
     slow = {slow["part"]: slow["reason"] for slow in facts["slow"]}
     assert slow == {"linear IQ1_S": "no_kernel", "embed IQ1_S": "no_kernel"}
     (facts,) = run(capsys, "info", "-m", path, "--backend", "reference")
-    assert facts["slow"] == []  # what was asked for
+    assert facts["slow"] == []  # the reference was chosen explicitly
     assert main(["info", "-m", model]) == 0
     assert "slow: nothing\n" in capsys.readouterr().out
 
@@ -166,7 +168,7 @@ def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> 
     assert result["bandwidth_share"] == pytest.approx(share)
 
 
-def test_bandwidth_is_what_was_read_around_each_decode(
+def test_bandwidth_is_measured_before_and_after_each_decode(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([1e9, 3e9, 10e9, 20e9, 4e9, 6e9])  # before and after each of three: 2, 15, 5
@@ -177,7 +179,7 @@ def test_bandwidth_is_what_was_read_around_each_decode(
 
 
 @pytest.mark.parametrize(("prompt", "generated", "depth"), [(1, 1, 0), (3, 9, 0), (9, 1, 30)])
-def test_bench_takes_any_lengths(
+def test_bench_supports_any_lengths(
     prompt: int, generated: int, depth: int, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lengths = ("-p", str(prompt), "-n", str(generated), "-d", str(depth))
@@ -190,14 +192,14 @@ def test_bench_takes_any_lengths(
 @pytest.mark.parametrize(
     "command",
     [
-        ("chat", "-p", "hello", "-n", "2", "--temp", "0"),  # a drawn answer may be a space
+        ("chat", "-p", "hello", "-n", "2", "--temp", "0"),  # a sampled answer may be a space
         ("tokenize", "-p", "hello"),
         ("logits", "-p", "hello"),
         ("info",),
         ("bench", "-p", "4", "-n", "2", "-r", "1"),
     ],
 )
-def test_without_json_people_can_read_it(
+def test_without_json_text_is_printed(
     command: tuple[str, ...], model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "-m", model]) == 0
@@ -229,21 +231,21 @@ def test_without_json_people_can_read_it(
         (("logits", "-m", "MODEL", "-p", "x", "--lora", "nowhere.gguf:0.5"), "nowhere.gguf"),
     ],
 )
-def test_a_fault_is_one_sentence_that_names_it(
+def test_error_is_one_line_that_names_the_fault(
     arguments: tuple[str, ...], named: str, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(capsys, *(model if part == "MODEL" else part for part in arguments))
-    assert named.replace("MODEL", model).lower() in told.lower()
+    error = refused(capsys, *(model if part == "MODEL" else part for part in arguments))
+    assert named.replace("MODEL", model).lower() in error.lower()
 
 
-def test_kernels_that_are_not_there_are_named(
+def test_unknown_kernels_are_named(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNELS", "abacus")
     assert "abacus" in refused(capsys, "info", "-m", model)
 
 
-def test_a_vocabulary_alone_can_tokenize(
+def test_tokenize_needs_only_a_vocabulary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(tiny.write(tmp_path / "vocabulary.gguf", layers=0))

@@ -1,4 +1,4 @@
-"""Quantizing a file: keys kept, matrices changed, nothing half written, read by others too."""
+"""Quantizer: kept metadata, converted matrices, atomic writes, compatibility with llama.cpp."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ def logits(path: Path) -> torch.Tensor:
     return session.logits(hidden)
 
 
-@pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
+@pytest.mark.usefixtures("caplog")  # formats without native kernels log a warning
 @pytest.mark.parametrize("name", QUANTIZERS)
-def test_a_model_in_every_format_answers_almost_the_same(
-    name: str, source: Path, tmp_path: Path
-) -> None:
+def test_every_format_quantizes_within_its_error(name: str, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     summary = quantize(source, target, name.lower())
     assert f"{target.stat().st_size:,} bytes" in summary
@@ -67,7 +65,7 @@ def test_a_model_in_every_format_answers_almost_the_same(
 RECORDED = json.loads(golden_quantize.GOLDEN.read_text())
 
 
-def test_llama_cpp_was_asked_about_every_format_it_knows() -> None:
+def test_golden_answers_cover_every_format_of_llama_cpp() -> None:
     private = {"F8_E4M3", "F8_E5M2", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}  # of other programs
     assert set(RECORDED["tiny"]) == set(QUANTIZERS) - private
     assert set(RECORDED["smollm2"]) == set(golden_quantize.REAL_FORMATS)
@@ -78,14 +76,16 @@ def test_llama_cpp_was_asked_about_every_format_it_knows() -> None:
 
 @pytest.mark.usefixtures("caplog")
 @pytest.mark.parametrize("name", RECORDED["tiny"])
-def test_llama_cpp_answers_the_same_with_what_was_written(name: str, tmp_path: Path) -> None:
+def test_llama_cpp_gives_the_same_answers_with_the_quantized_file(
+    name: str, tmp_path: Path
+) -> None:
     model = golden_quantize.tiny_model(tmp_path)
     _answers_the_same(model.path, name, RECORDED["tiny"][name], tmp_path)
     gaps = _gaps(tmp_path / "target.gguf", RECORDED["tiny, blindly"][name])
     assert float(gaps.mean()) <= (0.001 if name in ("F32", "F16", "BF16") else 0.02)
 
 
-# The small model above goes through every format by default; the real one takes 20 s for IQ4_NL.
+# The tiny model above covers every format by default; the real one takes 20 s for IQ4_NL.
 @pytest.mark.real
 @pytest.mark.parametrize(
     "name",
@@ -94,7 +94,7 @@ def test_llama_cpp_answers_the_same_with_what_was_written(name: str, tmp_path: P
         for name in golden_quantize.REAL_FORMATS
     ],
 )
-def test_llama_cpp_answers_the_same_with_a_real_model(
+def test_llama_cpp_gives_the_same_answers_with_a_quantized_real_model(
     name: str, starter_model: Path, tmp_path: Path
 ) -> None:
     _answers_the_same(starter_model, name, RECORDED["smollm2"][name], tmp_path)
@@ -112,9 +112,9 @@ def _answers_the_same(
 
 
 def _gaps(path: Path, asked: list[dict[str, list[int]]]) -> torch.Tensor:
-    """By how much each token llama.cpp said is below our own choice; 0 where it is that.
+    """Difference between our largest logit and our logit of each token of llama.cpp's answer.
 
-    Fails where llama.cpp said something that is not nearly as good to us.
+    0 where both choose the same token; the test fails where the difference is large.
     """
     session, gaps = open_session(path, golden_quantize.CONTEXT), list[float]()
     for each in asked:
@@ -128,7 +128,7 @@ def _gaps(path: Path, asked: list[dict[str, list[int]]]) -> torch.Tensor:
     return torch.tensor(gaps)
 
 
-def test_other_programs_read_it(source: Path, tmp_path: Path) -> None:
+def test_gguf_library_reads_the_file(source: Path, tmp_path: Path) -> None:
     quantize(source, tmp_path / "target.gguf", "Q4_K")
     ours, theirs = GGUFFile.open(tmp_path / "target.gguf"), GGUFReader(tmp_path / "target.gguf")
     with ours:
@@ -143,7 +143,7 @@ def test_other_programs_read_it(source: Path, tmp_path: Path) -> None:
         )
 
 
-def test_rows_that_fill_no_block_get_the_next_best_format(tmp_path: Path) -> None:
+def test_rows_that_are_not_whole_blocks_become_q8_0(tmp_path: Path) -> None:
     source = tiny.write(tmp_path / "source.gguf", format="F32", hidden=96, head_dim=24, heads=4)
     quantize(source, tmp_path / "target.gguf", "Q4_K")
     with GGUFFile.open(tmp_path / "target.gguf") as file:
@@ -152,7 +152,7 @@ def test_rows_that_fill_no_block_get_the_next_best_format(tmp_path: Path) -> Non
     logits(tmp_path / "target.gguf")
 
 
-def test_norms_are_kept_also_where_they_are_many(tmp_path: Path) -> None:
+def test_norms_with_weights_per_head_are_not_quantized(tmp_path: Path) -> None:
     state = oracle.recorded("command-r-plus")
     del state["tokens"], state["logits"]
     source = oracle.write_gguf(oracle.CASES["command-r-plus"], state, tmp_path / "source.gguf")
@@ -162,7 +162,7 @@ def test_norms_are_kept_also_where_they_are_many(tmp_path: Path) -> None:
         assert file.tensors["blk.63.attn_q_norm.weight"].format is by_name("F32")
 
 
-def test_what_cannot_be_done_is_said(source: Path, tmp_path: Path) -> None:
+def test_unknown_formats_and_existing_targets_are_refused(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     with pytest.raises(RequestError, match="no quantizer for 'IQ1_S'") as refused:
         quantize(source, target, "IQ1_S")
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_said(source: Path, tmp_path: Path) -> None:
     assert target.read_bytes() == b"mine"
 
 
-def test_stopping_leaves_nothing_behind(source: Path, tmp_path: Path) -> None:
+def test_cancelled_quantization_leaves_no_file(source: Path, tmp_path: Path) -> None:
     calls = 0
 
     def checkpoint() -> None:
@@ -187,7 +187,7 @@ def test_stopping_leaves_nothing_behind(source: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_non_finite_weights_are_refused(tmp_path: Path) -> None:
     source = tiny.write(tmp_path / "source.gguf", format="F32")
     with GGUFFile.open(source) as file:
         offset = file.tensors["blk.0.ffn_up.weight"].offset
@@ -200,10 +200,10 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 
 
 def test_progress_ends_at_the_total(source: Path, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    quantize(source, tmp_path / "t.gguf", "Q8_0", lambda done, total: told.append((done, total)))
-    assert told == sorted(told)
-    assert told[-1][0] == told[-1][1]
+    calls: list[tuple[int, int]] = []
+    quantize(source, tmp_path / "t.gguf", "Q8_0", lambda done, total: calls.append((done, total)))
+    assert calls == sorted(calls)
+    assert calls[-1][0] == calls[-1][1]
 
 
 def test_the_command_line_quantizes(
@@ -211,8 +211,8 @@ def test_the_command_line_quantizes(
 ) -> None:
     target = tmp_path / "target.gguf"
     assert main(["quantize", str(source), str(target), "--type", "Q5_K"]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("target.gguf: ")
-    assert "100 %" in said.err
+    printed = capsys.readouterr()
+    assert printed.out.startswith("target.gguf: ")
+    assert "100 %" in printed.err
     assert main(["quantize", str(source), str(target), "--type", "Q5_K"]) == 1
     assert "already exists" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The command line with sessions, adapters and types of cache."""
+"""Command line: session files, adapters and cache types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.cli.commands import main
 from engine.cli.options import adapters, parser
 
 GREEDY = ("--temp", "0")
-SEEDED = ("--temp", "0.8", "--seed", "6")  # no end is drawn, whatever the cache
+SEEDED = ("--temp", "0.8", "--seed", "6")  # samples no end token with any cache type
 START = "the quick brown fox"
 
 
@@ -52,7 +52,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 @pytest.mark.parametrize("cache", ["f32", "f16", "q8_0"])
 @pytest.mark.parametrize("drawn", [GREEDY, SEEDED], ids=["greedy", "seeded"])
-def test_pieces_of_an_answer_are_the_whole_one(
+def test_answer_continued_in_pieces_equals_the_uninterrupted_one(
     drawn: tuple[str, ...], cache: str, model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("complete", "-m", model, "--cache", cache, *drawn)
@@ -64,11 +64,11 @@ def test_pieces_of_an_answer_are_the_whole_one(
         assert more["reused_tokens"] == more["prompt_tokens"] - 1
         ids, text = ids + more["token_ids"], text + more["text"]
     assert ids == whole["token_ids"]
-    assert text == whole["text"]  # also where a character was cut in two
+    assert text == whole["text"]  # even if a piece ends inside a character
 
 
 class Interrupting(io.StringIO):
-    """Standard output before which somebody presses Ctrl-C at the fifth piece of an answer."""
+    """Standard output that raises SIGINT at the fifth piece of an answer."""
 
     pieces = 0
 
@@ -79,7 +79,7 @@ class Interrupting(io.StringIO):
         return super().write(text)
 
 
-def test_an_answer_ended_by_ctrl_c_is_saved_and_goes_on(
+def test_answer_interrupted_by_ctrl_c_is_saved_and_can_be_continued(
     model: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("complete", "-m", model, *SEEDED)
@@ -90,14 +90,14 @@ def test_an_answer_ended_by_ctrl_c_is_saved_and_goes_on(
     begun = out.getvalue().removesuffix("\n")
     assert begun
     assert whole["text"].startswith(begun)
-    held = int(safetensors.safe_open(file, "numpy").get_tensor("tokens").size)
+    saved = int(safetensors.safe_open(file, "numpy").get_tensor("tokens").size)
     first = run(capsys, "tokenize", "-m", model, "-p", START)
-    left = 40 - (held - len(first["token_ids"]))
+    left = 40 - (saved - len(first["token_ids"]))
     more = run(capsys, *options, "-n", str(left), "--session", file)
     assert begun + more["text"] == whole["text"]
 
 
-def test_a_prompt_that_is_held_is_not_read_again(
+def test_cached_prompt_is_not_computed_again(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("-m", model, *GREEDY, "-n", "5", "--session", file)
@@ -110,7 +110,7 @@ def test_a_prompt_that_is_held_is_not_read_again(
     assert 0 < other["reused_tokens"] < other["prompt_tokens"]
 
 
-def test_a_prompt_that_goes_on_from_the_text_keeps_its_ids(
+def test_prompt_that_extends_the_session_text_reuses_its_ids(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("complete", "-m", model, *GREEDY, "--session", file)
@@ -119,7 +119,7 @@ def test_a_prompt_that_goes_on_from_the_text_keeps_its_ids(
     assert longer["reused_tokens"] >= first["prompt_tokens"] - 1
 
 
-def test_people_are_told_what_was_held(
+def test_status_line_reports_cached_tokens(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["chat", "-m", model, "-p", "hello", *GREEDY, "-n", "3", "--session", str(file)]
@@ -129,7 +129,7 @@ def test_people_are_told_what_was_held(
     assert "of them cached)" in capsys.readouterr().err
 
 
-def test_files_that_do_not_fit_are_refused_and_left_alone(
+def test_session_files_that_do_not_match_are_refused_and_kept(
     model: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("-p", "hello", "-n", "3", "--session", file)
@@ -143,9 +143,9 @@ def test_files_that_do_not_fit_are_refused_and_left_alone(
         (("-m", model, "--lora", leaf), "without adapters"),
         (("-m", model, "-c", "16"), "context only 16"),
     ):
-        told = refused(capsys, "chat", *arguments, *options)
-        assert named in told
-        assert f"delete {file} to start over" in told
+        error = refused(capsys, "chat", *arguments, *options)
+        assert named in error
+        assert f"delete {file} to start over" in error
     assert file.read_bytes() == whole
     file.write_bytes(whole[:-1])
     assert "cut short" in refused(capsys, "chat", "-m", model, *options)
@@ -153,21 +153,23 @@ def test_files_that_do_not_fit_are_refused_and_left_alone(
     assert "not a saved session" in refused(capsys, "chat", "-m", model, *options)
 
 
-def test_a_folder_is_refused_and_nothing_in_it_is_touched(
+def test_session_folder_is_refused_and_its_files_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = tmp_path / ".letter.tmp"
     inside.write_text("not ours")
     monkeypatch.chdir(tmp_path)
     for name in ("", ".", "..", tmp_path):
-        told = refused(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", name)
-        assert "is a folder" in told
-        assert "delete" not in told
+        error = refused(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", name)
+        assert "is a folder" in error
+        assert "delete" not in error
     assert inside.read_text() == "not ours"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
-def test_a_link_is_followed(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_session_link_is_followed(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     link = file.with_name("link")
     link.symlink_to(file)
     options = ("complete", "-m", model, *GREEDY, "-n", "3", "--session", link)
@@ -178,7 +180,9 @@ def test_a_link_is_followed(model: str, file: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
-def test_what_a_crash_left_goes(model: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_temporary_files_of_a_crash_are_deleted(
+    model: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     left = file.with_name(f".{file.name}.00ff00ff.tmp")
     left.write_bytes(b"half")
     other = file.with_name(f".{file.name}.draft.tmp")
@@ -188,7 +192,7 @@ def test_what_a_crash_left_goes(model: str, file: Path, capsys: pytest.CaptureFi
     assert other.exists()
 
 
-def test_a_place_that_cannot_be_written_is_told(
+def test_unwritable_session_path_is_reported(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text("in the way")
@@ -214,7 +218,7 @@ def logits(capsys: pytest.CaptureFixture[str], model: str, *options: str | Path)
     return [value for _, value in sorted(zip(row["token_ids"], row["logits"], strict=True))]
 
 
-def test_adapters_change_what_is_computed(
+def test_adapters_change_logits(
     model: str, leaf: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = logits(capsys, model)
@@ -227,7 +231,7 @@ def test_adapters_change_what_is_computed(
     assert logits(capsys, model, "--lora", f"{root}:-1", "--lora", leaf) == both
 
 
-def test_every_command_that_computes_takes_adapters(
+def test_every_inference_command_supports_adapters(
     model: str, leaf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (text := tmp_path / "text.txt").write_text("hello world " * 60, encoding="utf-8")
@@ -242,7 +246,7 @@ def test_every_command_that_computes_takes_adapters(
     assert speed["decode_tokens_per_second"] > 0
 
 
-def test_a_session_goes_on_under_its_adapters(
+def test_session_continues_with_its_adapters_only(
     model: str, leaf: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("complete", "-m", model, *GREEDY, "--lora", f"{leaf}:0.5")
@@ -258,9 +262,9 @@ def test_a_session_goes_on_under_its_adapters(
 def test_a_scale_out_of_range_is_refused(
     scale: str, model: str, leaf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(capsys, "chat", "-m", model, "-p", "x", "--lora", f"{leaf}:{scale}")
-    assert "leaf" in told
-    assert "from -2 to 2" in told
+    error = refused(capsys, "chat", "-m", model, "-p", "x", "--lora", f"{leaf}:{scale}")
+    assert "leaf" in error
+    assert "from -2 to 2" in error
 
 
 def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
@@ -279,19 +283,19 @@ def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
     assert read() == []
 
 
-# --- types of cache -----------------------------------------------------------------------------
+# --- cache types --------------------------------------------------------------------------------
 
 
-def test_the_cache_is_exact_unless_another_is_asked_for(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_default_cache_type_is_f32(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     exact, half, eight = (logits(capsys, model, "--cache", kind) for kind in ("f32", "f16", "q8_0"))
     assert logits(capsys, model) == exact
     apart = [max(abs(a - b) for a, b in zip(exact, row, strict=True)) for row in (half, eight)]
     assert 0 < apart[0] < apart[1] < 0.5
 
 
-def test_info_says_what_the_cache_takes(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_reports_the_cache_size_by_type(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     plans = {
         kind: run(capsys, "info", "-m", model, "--cache", kind)["memory"]
         for kind in ("f32", "f16", "q8_0")

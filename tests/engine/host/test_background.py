@@ -1,4 +1,4 @@
-"""Work beside the engine's thread: awaited, given up, and its faults told."""
+"""BackgroundTask: results, exceptions and cancellation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engine import Cancelled
 from engine.host.background import BackgroundTask
 
 
-def test_the_result_is_what_the_work_returns() -> None:
+def test_result_returns_the_value_of_the_work() -> None:
     assert BackgroundTask(lambda: 6 * 7, "answer").result() == 42
 
 
-def test_a_fault_is_raised_where_the_result_is_asked_for() -> None:
+def test_result_raises_the_exception_of_the_work() -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -25,15 +25,15 @@ def test_a_fault_is_raised_where_the_result_is_asked_for() -> None:
 
 
 def test_waiting_ends_when_the_checkpoint_raises() -> None:
-    go_on, looks = threading.Event(), []
+    finish, calls = threading.Event(), []
 
     def checkpoint() -> None:
-        looks.append(1)
-        if len(looks) > 2:
+        calls.append(1)
+        if len(calls) > 2:
             raise Cancelled
 
-    work = BackgroundTask(lambda: go_on.wait(60), "slow")
+    work = BackgroundTask(lambda: finish.wait(60), "slow")
     with pytest.raises(Cancelled):
         work.result(checkpoint)
-    go_on.set()
+    finish.set()
     assert work.result() is True

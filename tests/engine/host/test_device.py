@@ -1,4 +1,4 @@
-"""Memory and cores as the system and its control groups allow them, and what the process holds."""
+"""Available memory and cores under cgroup limits, and resident memory of the process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_cores_follow_affinity() -> None:
         os.sched_setaffinity(0, allowed)
 
 
-# --- other machines, as their system files describe them ----------------------------------------
+# --- other machines, from copies of their system files ------------------------------------------
 
 
 def put(path: Path, text: str) -> None:
@@ -57,11 +57,11 @@ def group(root: Path, lines: str) -> Path:
     return root / "sys/fs/cgroup"
 
 
-def test_without_groups_memory_is_the_kernels_estimate(root: Path) -> None:
+def test_without_cgroups_available_memory_is_meminfo_estimate(root: Path) -> None:
     assert linux_memory(root) == 5000 * KIB
 
 
-def test_a_version_2_limit_caps_memory(root: Path) -> None:
+def test_cgroup_v2_limit_caps_available_memory(root: Path) -> None:
     top = group(root, "0::/app/chat\n")
     put(top / "app/chat/memory.max", "max\n")
     put(top / "app/chat/memory.current", "900000\n")
@@ -71,7 +71,7 @@ def test_a_version_2_limit_caps_memory(root: Path) -> None:
     assert linux_memory(root) == 800_000
 
 
-def test_a_version_1_limit_caps_memory(root: Path) -> None:
+def test_cgroup_v1_limit_caps_available_memory(root: Path) -> None:
     top = group(root, "4:memory:/app\n1:cpu,cpuacct:/app\n0::/\n")
     put(top / "memory/app/memory.limit_in_bytes", "1000000\n")
     put(top / "memory/app/memory.usage_in_bytes", "400000\n")
@@ -80,7 +80,7 @@ def test_a_version_1_limit_caps_memory(root: Path) -> None:
     assert linux_memory(root) == 600_000
 
 
-def test_a_limit_at_the_top_counts_where_the_group_is_hidden(root: Path) -> None:
+def test_limit_of_the_root_cgroup_applies_in_a_cgroup_namespace(root: Path) -> None:
     top = group(root, "0::/\n")
     put(top / "memory.max", "700000")
     put(top / "memory.current", "800000")
@@ -100,40 +100,40 @@ def test_threads_of_one_core_count_once(root: Path) -> None:
     assert linux_cores(frozenset({0, 2}), root) == 1
 
 
-def test_processors_without_a_description_count_each(root: Path) -> None:
+def test_cpus_without_topology_count_as_one_core_each(root: Path) -> None:
     assert linux_cores(frozenset({0, 1, 7}), root) == 3
 
 
 @pytest.mark.parametrize(
     ("quota", "cores"), [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 4)]
 )
-def test_a_version_2_share_of_time_caps_cores(root: Path, quota: str, cores: int) -> None:
+def test_cgroup_v2_cpu_quota_caps_cores(root: Path, quota: str, cores: int) -> None:
     put(group(root, "0::/app\n") / "app/cpu.max", quota + "\n")
     assert linux_cores(frozenset(range(4)), root) == cores
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("300000", 3), ("-1", 4)])
-def test_a_version_1_share_of_time_caps_cores(root: Path, quota: str, cores: int) -> None:
+def test_cgroup_v1_cpu_quota_caps_cores(root: Path, quota: str, cores: int) -> None:
     top = group(root, "1:cpu,cpuacct:/app\n")
     put(top / "cpu/app/cpu.cfs_quota_us", quota)
     put(top / "cpu/app/cpu.cfs_period_us", "100000")
     assert linux_cores(frozenset(range(4)), root) == cores
 
 
-# --- what this process holds --------------------------------------------------------------------
+# --- resident memory of this process ------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="needs private mappings")
 @pytest.mark.parametrize("kind", ["MAP_PRIVATE", "MAP_SHARED"])
-def test_resident_memory_grows_and_shrinks_with_what_is_written(kind: str) -> None:
+def test_resident_memory_counts_written_pages_only(kind: str) -> None:
     before = resident_memory()
     flags = mmap.MAP_ANONYMOUS | getattr(mmap, kind)
-    with mmap.mmap(-1, 1 << 26, flags=flags) as held:
-        assert resident_memory() - before < 8 << 20, "memory nobody has touched yet"
-        held.write(b"x" * (1 << 26))
+    with mmap.mmap(-1, 1 << 26, flags=flags) as mapping:
+        assert resident_memory() - before < 8 << 20, "untouched pages are not resident"
+        mapping.write(b"x" * (1 << 26))
         grown = resident_memory() - before
     assert 1 << 26 <= grown < (1 << 27) + (8 << 20)
-    assert resident_memory() - before < (1 << 26) + (8 << 20), "only the text may be kept"
+    assert resident_memory() - before < (1 << 26) + (8 << 20), "only the written bytes may remain"
 
 
 def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
         assert resident_memory() - before < 8 << 20
 
 
-def test_a_kernel_that_tells_no_kinds_of_pages_is_asked_for_all_but_shared_ones(
+def test_without_rss_kinds_resident_memory_is_resident_minus_shared_pages(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "proc/self"

@@ -1,4 +1,4 @@
-"""Answers end to end on a tiny model: stops, limits, reuse, cancel, whole characters."""
+"""Answer on a tiny model: stop strings, limits, prefix reuse, cancellation, whole characters."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_equal_requests_give_equal_answers(model: LoadedModel) -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 50, 77, 79, 80])
-def test_a_reused_prefix_is_not_read_again(model: LoadedModel, kept: int) -> None:
+def test_reused_prefix_is_not_computed_again(model: LoadedModel, kept: int) -> None:
     prompt = list(range(10, 90))
     fresh = answer(model, prompt, max_tokens=12)
     session = model.new_session()
     answer(model, [*prompt[:kept], 3, 4, 5], max_tokens=6, session=session)
     text, tokens, finished = answer(model, prompt, max_tokens=12, session=session)
-    assert (text, tokens) == fresh[:2]  # that no bit differs is shown by test_reuse.py
+    assert (text, tokens) == fresh[:2]  # test_reuse.py compares bits
     assert finished.reused_tokens == min(kept, 79)
     assert finished.prompt_tokens == 80
 
@@ -90,7 +90,7 @@ def test_the_context_is_filled_to_its_last_token(tmp_path: Path) -> None:
         pytest.fail("the seed must not end the answer")
     assert finished.reason is FinishReason.CONTEXT
     assert finished.context_used == 32
-    assert len(tokens) == 13  # the last one is drawn from the full context and read by nobody
+    assert len(tokens) == 13  # the last one is sampled with a full context and not appended
 
 
 def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedModel) -> None:
@@ -102,7 +102,7 @@ def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedMo
 
 
 @pytest.mark.parametrize(("prompt", "limit"), [([], 0), ([1], -1)])
-def test_senseless_requests_are_refused(model: LoadedModel, prompt: list[int], limit: int) -> None:
+def test_invalid_requests_are_refused(model: LoadedModel, prompt: list[int], limit: int) -> None:
     with pytest.raises(RequestError):
         Answer(model.new_session(), model.tokenizer, prompt, GREEDY, max_tokens=limit)
 
@@ -155,7 +155,7 @@ def test_tokens_without_text_are_counted_as_they_come(model: LoadedModel) -> Non
     assert [piece.context_used for piece in pieces] == list(range(4, 64))
 
 
-def test_text_held_back_for_a_stop_string_is_counted(model: LoadedModel) -> None:
+def test_tokens_of_text_buffered_for_a_stop_string_are_counted(model: LoadedModel) -> None:
     text, tokens, _ = answer(model, [5, 6, 7], max_tokens=40)
     made = Answer(
         model.new_session(), model.tokenizer, [5, 6, 7], GREEDY, max_tokens=40, stop=(text + "x",)
@@ -198,7 +198,7 @@ def test_stop_filter(stops: tuple[str, ...], text: str, kept: str, size: int) ->
     assert filtered.stopped == (kept != text)
 
 
-def test_half_a_character_is_kept_out_of_an_answer_that_was_cut(model: LoadedModel) -> None:
+def test_interrupted_answer_omits_an_incomplete_character(model: LoadedModel) -> None:
     whole = answer(model, [5, 6, 7], max_tokens=60)[1]
     pieces = [model.tokenizer.piece(token) for token in whole]
     starts = [at for at, piece in enumerate(pieces) if b"\xc2" <= piece[-1:] <= b"\xf4"]

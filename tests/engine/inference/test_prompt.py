@@ -1,4 +1,4 @@
-"""A prompt keeps the ids a session holds as long as they spell it, and never spells anything else."""
+"""Prefix matching by bytes: cached ids are reused, and the prompt always spells its text."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def controls(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     return [token for token in ids if tokenizer.is_control(token)]
 
 
-def otherwise(tokenizer: Tokenizer, ids: Sequence[int], seed: int) -> list[int]:
-    """Other ids that spell the same, as a model might choose them: some tokens in single bytes."""
+def respelled(tokenizer: Tokenizer, ids: Sequence[int], seed: int) -> list[int]:
+    """Other ids that spell the same bytes, as a model may generate them: some in single bytes."""
     chance, single = random.Random(seed), {}
     for token in range(tokenizer.size):
         piece = tokenizer.piece(token)
@@ -64,49 +64,45 @@ def otherwise(tokenizer: Tokenizer, ids: Sequence[int], seed: int) -> list[int]:
 
 
 @given(TEXTS, TEXTS, st.integers(0, 50), st.data())
-def test_the_prompt_spells_its_text_whatever_is_held(
+def test_prompt_spells_its_text_with_any_cached_ids(
     tokenizer: Tokenizer, text: str, other: str, seed: int, data: st.DataObject
 ) -> None:
     fresh = tokenizer.encode(text)
-    held = otherwise(tokenizer, tokenizer.encode(text[: len(text) // 2] + other), seed)
-    held = held[: data.draw(st.integers(0, len(held)))]
-    ids = reuse_cached_ids(tokenizer, fresh, held)
+    cached = respelled(tokenizer, tokenizer.encode(text[: len(text) // 2] + other), seed)
+    cached = cached[: data.draw(st.integers(0, len(cached)))]
+    ids = reuse_cached_ids(tokenizer, fresh, cached)
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
     assert controls(tokenizer, ids) == controls(tokenizer, fresh)
-    kept, _ = shared_prefix(tokenizer, fresh, held)
-    assert ids[:kept] == held[:kept]
+    kept, _ = shared_prefix(tokenizer, fresh, cached)
+    assert ids[:kept] == cached[:kept]
 
 
 @given(TEXTS, TEXTS, st.integers(0, 50))
-def test_what_goes_on_from_the_held_text_keeps_it_up_to_the_last_shared_place(
+def test_text_that_extends_the_cached_text_keeps_all_cached_ids(
     tokenizer: Tokenizer, text: str, more: str, seed: int
 ) -> None:
-    """A control token cuts the text, so before one everything is kept."""
-    held = otherwise(tokenizer, tokenizer.encode(text), seed)
+    """A control token is a boundary for the tokenizer, so all ids before it are kept."""
+    cached = respelled(tokenizer, tokenizer.encode(text), seed)
     fresh = tokenizer.encode(text + "<|im_end|>" + more)
-    kept, _ = shared_prefix(tokenizer, fresh, held)
-    assert kept == len(held)
+    kept, _ = shared_prefix(tokenizer, fresh, cached)
+    assert kept == len(cached)
 
 
 @given(TEXTS, st.integers(0, 50))
-def test_all_of_a_text_that_is_held_otherwise_is_kept(
-    tokenizer: Tokenizer, text: str, seed: int
-) -> None:
+def test_same_text_in_other_ids_is_kept_whole(tokenizer: Tokenizer, text: str, seed: int) -> None:
     fresh = tokenizer.encode(text)
-    held = otherwise(tokenizer, fresh, seed)
-    assert reuse_cached_ids(tokenizer, fresh, held) == held
+    cached = respelled(tokenizer, fresh, seed)
+    assert reuse_cached_ids(tokenizer, fresh, cached) == cached
 
 
 @given(TEXTS, st.integers(0, 50))
-def test_the_change_comes_back_to_the_ids_of_the_text(
-    tokenizer: Tokenizer, text: str, seed: int
-) -> None:
+def test_fresh_ids_follow_the_shared_prefix(tokenizer: Tokenizer, text: str, seed: int) -> None:
     fresh = tokenizer.encode(text + " the end")
-    held = otherwise(tokenizer, tokenizer.encode(text), seed)
-    kept, after = shared_prefix(tokenizer, fresh, held)
-    ids = reuse_cached_ids(tokenizer, fresh, held)
+    cached = respelled(tokenizer, tokenizer.encode(text), seed)
+    kept, after = shared_prefix(tokenizer, fresh, cached)
+    ids = reuse_cached_ids(tokenizer, fresh, cached)
     assert ids[kept:] == fresh[after:]
-    if kept < len(held):  # never further than the text agrees, never less than the same ids do
+    if kept < len(cached):  # at least as far as the ids themselves agree
         assert kept >= shared_prefix(tokenizer, fresh, fresh[:after])[0] - after
 
 
@@ -119,47 +115,47 @@ def test_a_text_that_looks_like_a_control_token_is_not_one(tokenizer: Tokenizer)
     assert reuse_cached_ids(tokenizer, fresh, typed)[-1] == end
 
 
-def test_a_control_token_a_model_chose_inside_its_answer_ends_what_is_kept(
+def test_control_token_inside_a_generated_answer_ends_the_shared_prefix(
     tokenizer: Tokenizer,
 ) -> None:
     start = tokenizer.encode("the quick ")
     control = tokenizer.token_id("<|im_start|>")
     assert control is not None
     fresh = tokenizer.encode("the quick brown fox")
-    held = [*start, control, *tokenizer.encode("brown", add_special=False)]
-    kept, _ = shared_prefix(tokenizer, fresh, held)
+    cached = [*start, control, *tokenizer.encode("brown", add_special=False)]
+    kept, _ = shared_prefix(tokenizer, fresh, cached)
     assert kept <= len(start)
 
 
-def test_half_a_character_is_left_out(tokenizer: Tokenizer) -> None:
+def test_incomplete_character_is_not_reused(tokenizer: Tokenizer) -> None:
     text = "猫 the quick"
-    fresh, held = tokenizer.encode(text), tokenizer.encode(text + "🌱")
-    for half in range(len(fresh), len(held)):
-        ids = reuse_cached_ids(tokenizer, fresh, held[:half])
+    fresh, cached = tokenizer.encode(text), tokenizer.encode(text + "🌱")
+    for half in range(len(fresh), len(cached)):
+        ids = reuse_cached_ids(tokenizer, fresh, cached[:half])
         assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
 
 
-def test_nothing_held_and_nothing_asked_are_nothing_kept(tokenizer: Tokenizer) -> None:
+def test_empty_sequences_share_no_prefix(tokenizer: Tokenizer) -> None:
     assert shared_prefix(tokenizer, [5, 6], []) == (0, 0)
     assert shared_prefix(tokenizer, [], [5, 6]) == (0, 0)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
-def test_real_vocabularies_keep_an_answer_cut_otherwise(
+def test_real_vocabularies_keep_an_answer_in_other_ids(
     model: str, request: pytest.FixtureRequest
 ) -> None:
     path: Path = request.getfixturevalue(model)
     with GGUFFile.open(path) as file:
         tokenizer = Tokenizer.from_metadata(file.metadata)
     prompt = "<start_of_turn>user\nHi<end_of_turn>\n<|im_start|>assistant\n"
-    # A word in single letters, as no tokenizer cuts it; then the text goes on in a new turn.
+    # A word in single letters, as no tokenizer splits it; then the text continues with a new turn.
     letters = [tokenizer.encode(letter, add_special=False) for letter in "together"]
     answer = [token for letter in letters for token in letter]
-    held = [*tokenizer.encode(prompt), *answer]
+    cached = [*tokenizer.encode(prompt), *answer]
     text = prompt + tokenizer.decode(answer) + "<|im_end|><end_of_turn>\nnext"
     fresh = tokenizer.encode(text)
-    assert held != fresh[: len(held)]
-    ids = reuse_cached_ids(tokenizer, fresh, held)
-    assert ids[: len(held)] == held
+    assert cached != fresh[: len(cached)]
+    ids = reuse_cached_ids(tokenizer, fresh, cached)
+    assert ids[: len(cached)] == cached
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)

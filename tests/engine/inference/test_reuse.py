@@ -1,8 +1,8 @@
-"""Reuse of a read prefix with real models: no bit of an answer depends on where a prompt was cut.
+"""Prefix reuse with real models: answers are bit-identical wherever the reused prefix ends.
 
-What is compared is every key and value held at the end, as stored, beside the ids of the answer:
-two greedy answers may be equal by luck, but not these. The starter model attends to all tokens,
-gemma-3 in most of its layers to the last 512 only.
+The tests compare the stored KV cache besides the ids of the answer, since two greedy answers may be
+equal by chance. The starter model attends to all tokens, gemma-3 in most of its layers only to the
+last 512.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GREEDY = Sampling(temperature=0)
 ANSWER = 8  # tokens
 LENGTHS = (2, 3, 4, 5, 6, 9, 17, 33, 64, 65, 129, 200, 257, 300, 400, 513, 514, 700)
 SOME = (3, 513)  # the last is a chunk and one token
-OTHER = [3, 4, 5]  # what a session went on with before it was trimmed
+OTHER = [3, 4, 5]  # tokens after the shared prefix that are trimmed
 CACHES = pytest.mark.parametrize("type", list(CacheType), ids=lambda type: type.value)
 
 
@@ -65,7 +65,7 @@ def answer(
     return made.tokens
 
 
-def held(session: Session) -> list[torch.Tensor]:
+def cached_state(session: Session) -> list[torch.Tensor]:
     """Every key and value as stored, and the logits after the last token."""
     assert session.last_logits is not None
     parts = [part.clone() for part in session.cache.tensors(len(session.tokens))]
@@ -74,16 +74,16 @@ def held(session: Session) -> list[torch.Tensor]:
 
 def assert_same_bits(one: Session, other: Session) -> None:
     assert one.tokens == other.tokens
-    assert all(map(torch.equal, held(one), held(other)))
+    assert all(map(torch.equal, cached_state(one), cached_state(other)))
 
 
 def prefixes(length: int) -> list[int]:
-    """How much of a prompt is held already: all of it, all but a few tokens, half."""
+    """Lengths of the cached prefix: all of a prompt, all but a few tokens, half."""
     return sorted({length, length - 1, length - 3, length // 2} & set(range(1, length + 1)))
 
 
 def check_cuts(path: Path, golden: Path, type: CacheType, length: int) -> None:
-    """An answer after each reused prefix against that of a session which was empty."""
+    """Compare the answer after each reused prefix with that of an empty session."""
     loaded, tokens = model(path, type), prompt(path, golden, length)
     fresh = loaded.new_session()
     wanted = answer(loaded, fresh, tokens)
@@ -120,7 +120,7 @@ def test_an_answer_does_not_depend_on_which_prefix_was_reused_at_any_length(
     ],
     ids=lambda type: type.value,
 )
-def test_nor_does_one_of_a_model_with_windows(
+def test_an_answer_of_a_sliding_window_model_does_not_depend_on_which_prefix_was_reused(
     gemma_model: Path, golden: Path, type: CacheType
 ) -> None:
     check_cuts(gemma_model, golden, type, 600)
@@ -138,7 +138,7 @@ def test_the_same_prompt_again_gives_the_same_answer(
 
 
 @CACHES
-def test_reading_that_was_cancelled_leaves_no_trace(
+def test_cancelled_prefill_does_not_change_a_later_answer(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
     loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 700)
@@ -156,7 +156,7 @@ def test_reading_that_was_cancelled_leaves_no_trace(
 
 
 @CACHES
-def test_an_answer_that_was_cut_goes_on_as_if_it_had_not_been(
+def test_interrupted_answer_continues_with_the_same_bits(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
     loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 65)
@@ -170,19 +170,19 @@ def test_an_answer_that_was_cut_goes_on_as_if_it_had_not_been(
 
 
 @CACHES
-def test_what_follows_a_kept_answer_does_not_depend_on_what_followed_it_before(
+def test_next_answer_does_not_depend_on_tokens_trimmed_before(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
-    """A chat goes on at once: the model's own answer is not read again, here 24 of its tokens."""
+    """The next turn reuses the cache of the generated answer, here of 24 tokens."""
     loaded, first = model(starter_model, type), prompt(starter_model, golden, 300)
     session = loaded.new_session()
     chat = [*first, *answer(loaded, session, first, 24)]
     question = [*chat, *prompt(starter_model, golden, 33)]
     wanted = answer(loaded, session, question)
-    once = held(session)
+    state = cached_state(session)
     answer(loaded, session, [*chat, *OTHER])
     again = Answer(session, loaded.tokenizer, question, GREEDY, max_tokens=ANSWER)
     list(again.events())
     assert again.tokens == wanted
-    assert all(map(torch.equal, held(session), once))
+    assert all(map(torch.equal, cached_state(session), state))
     assert again.reused_tokens == len(chat)

@@ -1,4 +1,4 @@
-"""Samplers on four-number distributions; vectors of llama.cpp's tests/test-sampling.cpp."""
+"""Sampler and filters on four-token distributions, and vectors of llama.cpp's test-sampling.cpp."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_min_p_compares_with_the_most_likely(p: float, kept: int) -> None:
     same(min_p(candidates(FOUR), p), [value / sum(survivors) for value in survivors])
 
 
-def test_typical_keeps_the_least_surprising() -> None:
+def test_typical_keeps_tokens_with_surprisal_near_the_entropy() -> None:
     same(typical(candidates([0.97, 0.01, 0.01, 0.01]), 0.5), [1.0])
     same(typical(candidates([0.4, 0.2, 0.2, 0.2]), 0.5), [1 / 3, 1 / 3, 1 / 3])
 
@@ -88,7 +88,7 @@ def test_temperature_sharpens_and_flattens() -> None:
         ([0, 1, 2, 0, 0], 1.0, 5.0, [0.000000, 0.000023, 0.000023, 0.499977, 0.499977]),
     ],
 )
-def test_penalties_look_at_recent_tokens(
+def test_penalties_apply_to_recent_tokens(
     recent: list[int], repeat: float, each: float, expected: list[float]
 ) -> None:
     logits = torch.tensor([0.2] * 5).log()
@@ -134,7 +134,7 @@ def test_fresh_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_values_that_are_not_numbers_are_refused(bad: float) -> None:
+def test_non_finite_logits_are_refused(bad: float) -> None:
     with pytest.raises(ModelFileError, match="not numbers"):
         Sampler(Sampling(temperature=0)).draw(torch.full((8,), bad), [])
 
@@ -158,14 +158,14 @@ def test_options_out_of_range_are_named(field: str, value: float, named: str) ->
 
 
 @pytest.mark.parametrize("cold", [1e-45, 1e-300, 1e-7, 1e-5])
-def test_the_coldest_temperatures_take_the_best_token(cold: float) -> None:
+def test_tiny_temperatures_are_greedy(cold: float) -> None:
     logits = torch.tensor([30.0, 31.0, -2.0, 30.5])
     sampler = Sampler(Sampling(temperature=cold, top_k=0, top_p=1.0, min_p=0.0, seed=1))
     assert {sampler.draw(logits, []) for _ in range(20)} == {1}
 
 
 def spread(size: int, seed: int, peaked: bool) -> torch.Tensor:
-    """Logits of a vocabulary, as a model that knows what comes has them, or one that does not."""
+    """Logits of a vocabulary, from a confident (peaked) or an uncertain model."""
     random = torch.Generator().manual_seed(seed)
     if not peaked:
         return torch.randn(size, generator=random) * 2
@@ -190,7 +190,7 @@ def spread(size: int, seed: int, peaked: bool) -> torch.Tensor:
         replace(PLAIN, typical_p=0.5, top_p=0.8, min_p=0.01),
     ],
 )
-def test_what_is_kept_of_a_large_vocabulary_is_what_a_full_sort_keeps(
+def test_filters_of_a_large_vocabulary_agree_with_a_full_sort(
     sampling: Sampling, size: int, peaked: bool
 ) -> None:
     logits = spread(size, seed=size, peaked=peaked)

@@ -1,4 +1,4 @@
-"""A session: trim to any position and continue, and forget exactly when the adapters change."""
+"""Session: trim to any position and continue; changed adapters discard the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.state.kv_cache import Cache
 from kernels import ops
 from sessions import open_session
 
-# How far logits of about one may lie apart when the same tokens were read in other pieces.
+# Largest difference of logits of about one when the same tokens were prefilled in other chunks.
 APART = {CacheType.F32: 1e-4, CacheType.F16: 1e-2, CacheType.Q8_0: 0.2}
 
 
@@ -95,7 +95,7 @@ def test_logits_are_known_until_something_changes(base: Session) -> None:
     assert session.last_logits is None
 
 
-def test_what_was_chosen_is_held_until_a_trim(base: Session) -> None:
+def test_trim_drops_the_pending_token(base: Session) -> None:
     session = fresh(base)
     read(session, [5, 6])
     session.pending = [9]
@@ -106,7 +106,7 @@ def test_what_was_chosen_is_held_until_a_trim(base: Session) -> None:
     assert session.sampler_state is None
 
 
-def test_a_cancelled_pass_leaves_the_session_as_it_was(base: Session) -> None:
+def test_cancelled_prefill_leaves_the_session_unchanged(base: Session) -> None:
     session = fresh(base)
     expected = read(session, [5, 6, 7]).clone()
     session.trim(2)
@@ -134,7 +134,7 @@ def stack(base: Session, *entries: tuple[Path, float]) -> Stack:
     return Stack((load_adapter(path, base.model.base), strength) for path, strength in entries)
 
 
-def test_a_stack_of_another_effect_forgets_and_one_of_the_same_does_not(
+def test_stack_with_another_effect_discards_cached_tokens(
     base: Session, adapters: list[Path]
 ) -> None:
     one, two = adapters
@@ -152,11 +152,11 @@ def test_a_stack_of_another_effect_forgets_and_one_of_the_same_does_not(
     read(session, tokens)
     assert session.set_stack(stack(base, (one, 1.0), (two, 0.5))) == 0  # order has no effect
     assert session.set_stack(stack(base, (one, 1.0), (two, 0.25))) == 4
-    assert session.set_stack(stack(base)) == 0  # there was nothing to forget
+    assert session.set_stack(stack(base)) == 0  # nothing was cached
     assert torch.equal(read(session, tokens), plain)
 
 
-def test_an_empty_session_that_changes_adapters_forgets_what_was_chosen(
+def test_changing_adapters_of_an_empty_session_drops_the_pending_token(
     base: Session, adapters: list[Path]
 ) -> None:
     session = fresh(base)
@@ -165,14 +165,14 @@ def test_an_empty_session_that_changes_adapters_forgets_what_was_chosen(
     assert session.all_tokens == []
 
 
-def test_a_stack_of_no_effect_gives_the_same_bits(base: Session, adapters: list[Path]) -> None:
+def test_stack_with_strength_0_gives_the_same_bits(base: Session, adapters: list[Path]) -> None:
     one, other = fresh(base), fresh(base)
     other.set_stack(stack(base, (adapters[0], 0.0)))
     assert torch.equal(read(one, [5, 6, 7]), read(other, [5, 6, 7]))
     assert torch.equal(one.step(9), other.step(9))
 
 
-def test_a_head_that_an_adapter_changes_is_changed(path: Path, base: Session) -> None:
+def test_adapter_of_the_output_head_changes_logits(path: Path, base: Session) -> None:
     head = tiny_lora.write(path.with_name("head.gguf"), path, targets=("output",))
     session, plain = fresh(base), read(fresh(base), [5, 6, 7])
     session.set_stack(stack(base, (head, 1.0)))
@@ -180,7 +180,7 @@ def test_a_head_that_an_adapter_changes_is_changed(path: Path, base: Session) ->
 
 
 @pytest.mark.parametrize(("weights", "tokens"), [(0, 512), (5_000_000, 256), (10**9, 16)])
-def test_chunks_keep_a_layer_short(weights: int, tokens: int) -> None:
+def test_chunk_size_follows_the_weights_of_a_layer(weights: int, tokens: int) -> None:
     with ops.only("reference"):
         assert chunk_size(weights) == tokens
 

@@ -1,4 +1,4 @@
-"""A session to a file and back: bit for bit, in any process, and written whole or not at all."""
+"""Snapshots of sessions: bit-exact restore in any process, and atomic writes."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def model(path: Path) -> LoadedModel:
 
 @pytest.fixture
 def saved(model: LoadedModel, tmp_path: Path) -> Path:
-    """A small file: five tokens, an answer of three, and random numbers."""
+    """A small snapshot: five tokens, an answer of three, and a random state."""
     session = model.new_session()
     answer(model, session, [5, 6, 7, 8, 9], 3, SEEDED)
     return save(session, tmp_path / "small.safetensors", conversation="one")
 
 
-# --- nothing is lost ----------------------------------------------------------------------------
+# --- bit-exact restore --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type", list(CacheType))
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("cut", [1, 20, 127])
-def test_an_answer_goes_on_as_if_it_had_never_stopped(
+def test_restored_answer_continues_as_if_uninterrupted(
     path: Path,
     type: CacheType,
     sampling: Sampling,
@@ -56,7 +56,7 @@ def test_an_answer_goes_on_as_if_it_had_never_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = load(path, cache=type)
-    monkeypatch.setattr(model.tokenizer, "end_tokens", frozenset())  # one may be drawn by chance
+    monkeypatch.setattr(model.tokenizer, "end_tokens", frozenset())  # sampling may draw one
     whole = answer(model, model.new_session(), PROMPT, 128, sampling)
     assert len(whole) == 128
     session = model.new_session()
@@ -70,7 +70,7 @@ def test_an_answer_goes_on_as_if_it_had_never_stopped(
 
 
 @pytest.mark.parametrize("type", list(CacheType))
-def test_a_session_stopped_right_after_its_prompt_goes_on_with_the_same_bits(
+def test_session_saved_after_prefill_restores_the_same_bits(
     path: Path, type: CacheType, tmp_path: Path
 ) -> None:
     model = load(path, cache=type)
@@ -90,17 +90,17 @@ def test_a_session_stopped_right_after_its_prompt_goes_on_with_the_same_bits(
     assert made.tokens == answer(model, session, PROMPT, 9, GREEDY)
 
 
-def test_a_prompt_that_was_cut_while_it_was_read_is_read_on(
+def test_restored_partial_prefill_is_completed(
     path: Path, model: LoadedModel, tmp_path: Path
 ) -> None:
     prompt = [3 + at * 7 % 250 for at in range(480)]
     whole = model.new_session()
-    whole._chunk = 64  # so that there is a middle to stop in
+    whole._chunk = 64  # several chunks, so that the prefill can be cancelled between two
     expected = answer(model, whole, prompt, 20, SEEDED)
     session = model.new_session()
     session._chunk = 64
-    looks = iter(range(1000))
-    cut = Answer(session, model.tokenizer, prompt, SEEDED, cancelled=lambda: next(looks) > 10)
+    calls = iter(range(1000))
+    cut = Answer(session, model.tokenizer, prompt, SEEDED, cancelled=lambda: next(calls) > 10)
     assert list(cut.events())
     assert 64 <= len(session.tokens) < 480
     assert session.all_tokens == session.tokens
@@ -123,7 +123,7 @@ def test_a_restored_session_can_be_trimmed_and_used_like_any_other(
     assert answer(model, session, prompt, 20, GREEDY) == fresh
 
 
-def test_a_longer_session_is_replaced_whole(model: LoadedModel, saved: Path) -> None:
+def test_restore_replaces_a_longer_session(model: LoadedModel, saved: Path) -> None:
     session = model.new_session()
     answer(model, session, PROMPT * 3, 20, GREEDY)
     restore(saved, session, SHA)
@@ -132,7 +132,9 @@ def test_a_longer_session_is_replaced_whole(model: LoadedModel, saved: Path) -> 
     assert session.cache.length == len(session.tokens) == 7
 
 
-def test_other_sampling_draws_afresh(model: LoadedModel, saved: Path) -> None:
+def test_other_sampling_parameters_do_not_resume_the_random_state(
+    model: LoadedModel, saved: Path
+) -> None:
     session, again = model.new_session(), model.new_session()
     restore(saved, session, SHA)
     restore(saved, again, SHA)
@@ -145,7 +147,7 @@ def test_other_sampling_draws_afresh(model: LoadedModel, saved: Path) -> None:
     assert first != answer(model, again, again.all_tokens, 30, SEEDED)
 
 
-def test_the_library_reads_the_file(saved: Path, model: LoadedModel) -> None:
+def test_safetensors_library_reads_the_file(saved: Path, model: LoadedModel) -> None:
     with safetensors.safe_open(saved, "numpy") as file:
         metadata = file.metadata()
         names = set(file.keys())
@@ -161,7 +163,7 @@ def test_the_library_reads_the_file(saved: Path, model: LoadedModel) -> None:
 
 
 @pytest.mark.parametrize("type", list(CacheType))
-def test_its_size_is_known_before(path: Path, type: CacheType, tmp_path: Path) -> None:
+def test_session_bytes_predicts_the_file_size(path: Path, type: CacheType, tmp_path: Path) -> None:
     session = load(path, cache=type).new_session()
     for _ in session.prefill(PROMPT * 4):
         pass
@@ -186,14 +188,14 @@ for kind, file, sampling, tokens in jobs:
     base = model.decoder.base
     session.set_stack(Stack((load_adapter(Path(p), base), s) for p, s in adapters))
     restore(Path(file), session, "a" * 64)
-    held = session.all_tokens
-    made = Answer(session, model.tokenizer, held, Sampling(**sampling), max_tokens=tokens)
+    prompt = session.all_tokens
+    made = Answer(session, model.tokenizer, prompt, Sampling(**sampling), max_tokens=tokens)
     list(made.events())
     print(json.dumps(made.tokens))
 """
 
 
-def test_it_goes_on_in_another_process_with_two_adapters(path: Path, tmp_path: Path) -> None:
+def test_answer_continues_in_another_process_with_two_adapters(path: Path, tmp_path: Path) -> None:
     adapters = [
         (tiny_lora.write(tmp_path / f"{seed}.gguf", path, seed=seed, rank=seed * 2), strength)
         for seed, strength in ((1, 1.0), (2, -0.5))
@@ -213,22 +215,20 @@ def test_it_goes_on_in_another_process_with_two_adapters(path: Path, tmp_path: P
             assert wholes[-1][:37] == begun
             file = save(other, tmp_path / f"{len(jobs)}.safetensors")
             jobs.append((type.value, str(file), options, 128 - 37))
-    told = json.dumps([str(path), [(str(file), by) for file, by in adapters], jobs])
+    argument = json.dumps([str(path), [(str(file), by) for file, by in adapters], jobs])
     root = Path(__file__).parents[3]
     run = subprocess.run(
-        [sys.executable, "-c", _CHILD, told], cwd=root, capture_output=True, check=True
+        [sys.executable, "-c", _CHILD, argument], cwd=root, capture_output=True, check=True
     )
     rests = [json.loads(line) for line in run.stdout.splitlines()]
     assert [whole[37:] for whole in wholes] == rests
     assert len({tuple(whole) for whole in wholes}) > 2  # they are not all the same
 
 
-# --- written whole or not at all ----------------------------------------------------------------
+# --- atomic writes ------------------------------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_written_leaves_nothing_behind(
-    model: LoadedModel, saved: Path
-) -> None:
+def test_failed_write_leaves_no_temporary_file(model: LoadedModel, saved: Path) -> None:
     session = model.new_session()
     answer(model, session, PROMPT, 3, GREEDY)
     blocked = saved.parent / "blocked"
@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_written_leaves_nothing_behind(
         save(session, blocked / "inside" / "file")
 
 
-def test_an_old_file_is_replaced_by_the_new_one(model: LoadedModel, saved: Path) -> None:
+def test_save_replaces_an_existing_file(model: LoadedModel, saved: Path) -> None:
     session = model.new_session()
     answer(model, session, PROMPT, 3, GREEDY)
     save(session, saved)

@@ -1,4 +1,4 @@
-"""Files that are damaged, of something else or made up are refused, and the session stays as it was."""
+"""Damaged, foreign and crafted snapshot files are refused and leave the session unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(path: Path) -> LoadedModel:
 
 @pytest.fixture
 def saved(model: LoadedModel, tmp_path: Path) -> Path:
-    """A small file: five tokens, an answer of three, and random numbers."""
+    """A small snapshot: five tokens, an answer of three, and a random state."""
     session = model.new_session()
     answer(model, session, [5, 6, 7, 8, 9], 3, SEEDED)
     return save(session, tmp_path / "small.safetensors", conversation="one")
@@ -51,8 +51,8 @@ def test_other_adapters_are_named(model: LoadedModel, path: Path, saved: Path) -
     adapted.set_stack(Stack([(adapter, 0.5)]))
     assert refusal(model, saved, session=adapted) == "The session was saved without adapters."
     answer(model, adapted, PROMPT, 2, GREEDY)
-    told = refusal(model, save(adapted, saved))
-    assert told == "The session was saved with other adapters or strengths (leaf at 0.5)."
+    message = refusal(model, save(adapted, saved))
+    assert message == "The session was saved with other adapters or strengths (leaf at 0.5)."
     weaker = model.new_session()
     weaker.set_stack(Stack([(adapter, 0.25)]))
     assert "leaf at 0.5" in refusal(model, saved, session=weaker)
@@ -65,18 +65,18 @@ def test_a_name_from_a_file_is_shown_short_and_on_one_line(
     answer(model, session, [5, 6, 7], 1, GREEDY)
     captured = capture(session, model="a\nb\x1b[31m" + "c" * 10_000, architecture="llama")
     write(captured, tmp_path / "file", SHA)
-    told = refusal(model, tmp_path / "file", "b" * 64)
-    assert len(told) < 200
-    assert told.isprintable()
+    message = refusal(model, tmp_path / "file", "b" * 64)
+    assert len(message) < 200
+    assert message.isprintable()
 
 
-def test_another_type_of_cache_is_named(path: Path, model: LoadedModel, saved: Path) -> None:
-    told = refusal(load(path, cache=CacheType.Q8_0), saved)
-    assert "f32" in told
-    assert "q8_0" in told
+def test_another_cache_type_is_named(path: Path, model: LoadedModel, saved: Path) -> None:
+    message = refusal(load(path, cache=CacheType.Q8_0), saved)
+    assert "f32" in message
+    assert "q8_0" in message
 
 
-def test_a_context_too_small_is_told_with_figures(
+def test_context_too_small_is_refused_with_figures(
     path: Path, model: LoadedModel, tmp_path: Path
 ) -> None:
     session = model.new_session()
@@ -90,7 +90,7 @@ def test_a_context_too_small_is_told_with_figures(
 @pytest.mark.parametrize(
     ("version", "age"), [(3, "newer"), (999, "newer"), (1, "older"), (0, "older"), ("x", "older")]
 )
-def test_other_versions_are_told(
+def test_other_format_versions_are_refused(
     version: object, age: str, model: LoadedModel, saved: Path
 ) -> None:
     rewrite(saved, lambda header: header["__metadata__"].update(version=str(version)))
@@ -99,7 +99,7 @@ def test_other_versions_are_told(
     )
 
 
-def test_other_files_are_no_sessions(model: LoadedModel, path: Path, tmp_path: Path) -> None:
+def test_files_of_other_formats_are_refused(model: LoadedModel, path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.safetensors"
     safetensors.numpy.save_file({"x": torch.zeros(3).numpy()}, other)
     assert refusal(model, other) == "The file is not a saved session."
@@ -111,19 +111,19 @@ def test_other_files_are_no_sessions(model: LoadedModel, path: Path, tmp_path: P
     assert "cannot be read" in refusal(model, tmp_path)
 
 
-def test_every_flipped_bit_of_the_header_is_noticed(model: LoadedModel, saved: Path) -> None:
+def test_every_flipped_bit_of_the_header_is_detected(model: LoadedModel, saved: Path) -> None:
     whole = saved.read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")
     flip_each(model, saved, ((at, at % 8) for at in range(header)))
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_is_noticed(model: LoadedModel, saved: Path) -> None:
+def test_every_flipped_bit_is_detected(model: LoadedModel, saved: Path) -> None:
     size = saved.stat().st_size
     flip_each(model, saved, ((at, bit) for at in range(size) for bit in range(8)))
 
 
-def test_flipped_bits_of_the_data_are_noticed(model: LoadedModel, saved: Path) -> None:
+def test_flipped_bits_of_the_data_are_detected(model: LoadedModel, saved: Path) -> None:
     chance, size = random.Random(1), saved.stat().st_size
     places = [(chance.randrange(size), chance.randrange(8)) for _ in range(300)]
     places += [(size - 1 - at, at % 8) for at in range(32)]  # the digest itself
@@ -143,23 +143,23 @@ def flip_each(model: LoadedModel, file: Path, places: object) -> None:
     restore(file, session, SHA)
 
 
-def test_a_file_that_is_cut_short_or_grown_is_noticed(model: LoadedModel, saved: Path) -> None:
+def test_truncated_and_extended_files_are_refused(model: LoadedModel, saved: Path) -> None:
     whole = saved.read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")
     for length in [*range(0, header, 37), *range(header, len(whole), 501), len(whole) - 1]:
         saved.write_bytes(whole[:length])
-        told = refusal(model, saved)
+        message = refusal(model, saved)
         if length >= header:
-            assert told == f"The saved session is cut short: {length:,} bytes of {len(whole):,}."
+            assert message == f"The saved session is cut short: {length:,} bytes of {len(whole):,}."
     saved.write_bytes(whole + b"\0")
     assert refusal(model, saved) == "The saved session is damaged."
 
 
-# --- strangers' files: sound digests, senseless contents ----------------------------------------
+# --- crafted files: valid digests, invalid contents ---------------------------------------------
 
 
 def rewrite(file: Path, change: Callable[[dict[str, object]], object]) -> None:
-    """Change the header, and give the file the digest that goes with it."""
+    """Change the header and recompute the digest."""
     whole = file.read_bytes()
     length = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + length])
@@ -216,7 +216,7 @@ def _set(name: str, **fields: object) -> Callable[[dict[str, dict[str, object]]]
         lambda header: header.update(more=[]),
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(
+def test_invalid_header_with_a_valid_digest_is_refused(
     change: Callable[[dict[str, object]], object], model: LoadedModel, saved: Path
 ) -> None:
     rewrite(saved, change)
@@ -233,7 +233,7 @@ def test_ids_outside_the_vocabulary_are_refused(
     assert refusal(model, save(session, tmp_path / "file")) == "The saved session is damaged."
 
 
-def test_random_numbers_that_are_none_are_refused(model: LoadedModel, tmp_path: Path) -> None:
+def test_invalid_random_state_is_refused(model: LoadedModel, tmp_path: Path) -> None:
     session = model.new_session()
     answer(model, session, [5, 6, 7], 2, SEEDED)
     assert session.sampler_state is not None
@@ -250,7 +250,7 @@ JSON = st.recursive(
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(field=st.sampled_from(["__metadata__", "tokens", "keys.0", "logits", "random"]), value=JSON)
-def test_any_header_is_refused_or_restored(
+def test_any_changed_header_is_refused(
     field: str, value: object, model: LoadedModel, saved: Path
 ) -> None:
     whole = saved.read_bytes()
@@ -271,16 +271,14 @@ def test_any_bytes_are_refused(contents: bytes, model: LoadedModel, tmp_path: Pa
         restore(file, model.new_session(), SHA)
 
 
-def test_cancel_while_a_file_is_checked_leaves_the_session_as_it_was(
-    model: LoadedModel, saved: Path
-) -> None:
+def test_cancelled_restore_leaves_the_session_unchanged(model: LoadedModel, saved: Path) -> None:
     session = model.new_session()
     answer(model, session, PROMPT, 3, GREEDY)
-    held = session.all_tokens
+    tokens = session.all_tokens
 
     def cancel() -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
         restore(saved, session, SHA, cancel)
-    assert session.all_tokens == held
+    assert session.all_tokens == tokens

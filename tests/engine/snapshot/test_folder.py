@@ -1,4 +1,4 @@
-"""The folder of saved sessions as the window sees it."""
+"""Snapshot folder functions of the window: size and deletion."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_all_of_it_is_counted_and_deleted(folder: Path) -> None:
+def test_all_snapshots_are_counted_and_deleted(folder: Path) -> None:
     assert snapshots_size() == 123
     assert delete_snapshots() == 123
     assert snapshots_size() == 0
 
 
-def test_a_conversation_takes_only_its_own_with_it(folder: Path) -> None:
+def test_only_snapshots_of_the_given_conversations_are_deleted(folder: Path) -> None:
     assert delete_snapshots(["1"]) == 100
     assert snapshots_size() == 23
     assert delete_snapshots(["2", "unknown"]) == 20
@@ -34,8 +34,6 @@ def test_a_conversation_takes_only_its_own_with_it(folder: Path) -> None:
     assert snapshots_size() == 3
 
 
-def test_a_folder_that_is_not_there_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_folder_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKONOMA_HOME", str(tmp_path / "none"))
     assert (snapshots_size(), delete_snapshots()) == (0, 0)

@@ -1,4 +1,4 @@
-"""Conversations saved and brought back, through the engine's commands: near, exact, or refused."""
+"""SaveSnapshot and LoadSnapshot: exact and partial restores, refusals, budget, cancellation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from engine_bench import (
     with_printable_output,
 )
 
-KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture to the vocabulary it has here
+KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture: tokenizer of its tiny model
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def root(llama: Path) -> Path:
 
 
 @pytest.mark.parametrize("cache", list(CacheType))
-def test_a_conversation_comes_back_in_another_engine(cache: CacheType, model: Path) -> None:
+def test_conversation_is_restored_in_another_engine(cache: CacheType, model: Path) -> None:
     bench = Bench()
     bench.load(model, cache=cache)
     texts = run_turns(bench, 5)
@@ -106,9 +106,7 @@ def test_a_conversation_comes_back_in_another_engine(cache: CacheType, model: Pa
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
-def test_an_answer_goes_on_in_another_engine_as_if_it_had_never_stopped(
-    sampling: Sampling, llama: Path
-) -> None:
+def test_interrupted_answer_continues_in_another_engine(sampling: Sampling, llama: Path) -> None:
     bench = Bench()
     bench.load(llama)
     whole = answer_text(bench.generate(1, "hello", max_tokens=60, sampling=sampling))
@@ -124,7 +122,7 @@ def test_an_answer_goes_on_in_another_engine_as_if_it_had_never_stopped(
     again.engine.stop()
 
 
-def test_switching_conversations_brings_each_back_by_itself(bench: Bench, model: Path) -> None:
+def test_generate_restores_the_snapshot_of_another_conversation(bench: Bench, model: Path) -> None:
     bench.load(model)
     one = run_turns(bench, 4)
     assert bench.save(1, "one").tokens
@@ -148,7 +146,7 @@ def test_saving_twice_writes_once(bench: Bench, model: Path) -> None:
     assert bench.save(4).tokens == first.tokens
 
 
-def test_what_was_brought_back_is_not_written_again(bench: Bench, llama: Path) -> None:
+def test_restored_session_is_not_written_again(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = run_turns(bench, 3)
     bench.save(1)
@@ -160,7 +158,7 @@ def test_what_was_brought_back_is_not_written_again(bench: Bench, llama: Path) -
     assert len(list(snapshots_folder().glob("*"))) == 1
 
 
-def test_a_live_session_is_not_replaced_by_less(bench: Bench, llama: Path) -> None:
+def test_session_with_a_longer_prefix_is_not_replaced(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = run_turns(bench, 2)
     bench.save(1)
@@ -171,7 +169,7 @@ def test_a_live_session_is_not_replaced_by_less(bench: Bench, llama: Path) -> No
     assert loaded.total_tokens - loaded.ready_tokens <= 4
 
 
-def test_a_conversation_nobody_saved_is_told_what_it_will_take(bench: Bench, llama: Path) -> None:
+def test_load_without_a_snapshot_estimates_the_prefill_time(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = ("hello " * 40, "yes", "and " * 40)
     loaded = bench.load_snapshot(1, *texts)
@@ -184,9 +182,7 @@ def test_a_conversation_nobody_saved_is_told_what_it_will_take(bench: Bench, lla
     assert known.remaining_prefill_seconds > 0
 
 
-def test_a_conversation_is_brought_back_as_far_as_a_branch_of_it_was_saved(
-    bench: Bench, llama: Path
-) -> None:
+def test_snapshot_of_a_branch_restores_the_shared_prefix(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = run_turns(bench, 6)
     bench.save(1)
@@ -202,7 +198,7 @@ def only_file() -> Path:
     return file
 
 
-def test_a_damaged_file_is_refused_once_and_read_again(bench: Bench, llama: Path) -> None:
+def test_damaged_file_is_refused_once_and_deleted(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     texts = run_turns(bench, 3)
     bench.save(1)
@@ -234,11 +230,11 @@ def test_a_damaged_header_is_refused_for_its_own_conversation_only(
             bench.load(llama, request=2)
             refused = bench.load_snapshot(3, *texts, conversation=conversation).refused
             assert bool(refused) == (conversation == "one")
-            # It goes when it is met; one that looks like another version's, when it is missed.
+            # A refused file of the conversation is deleted, as its digest is wrong.
             assert not (file.exists() and conversation == "one")
 
 
-def test_other_adapters_another_cache_and_another_model_are_refused_by_sentence(
+def test_snapshot_of_other_adapters_cache_or_model_is_refused_with_the_reason(
     bench: Bench, llama: Path, tmp_path: Path
 ) -> None:
     adapter = tiny_lora.write(tmp_path / "leaf.gguf", llama)
@@ -262,7 +258,7 @@ def test_other_adapters_another_cache_and_another_model_are_refused_by_sentence(
     assert bench.load_snapshot(14, *texts).refused == ""
 
 
-def test_a_model_whose_file_was_replaced_is_told_from_itself(
+def test_save_fails_when_the_model_file_was_replaced(
     bench: Bench, llama: Path, tmp_path: Path
 ) -> None:
     bench.load(llama)
@@ -275,9 +271,7 @@ def test_a_model_whose_file_was_replaced_is_told_from_itself(
     assert isinstance(bench.generate(2, *texts, "more", max_tokens=2)[-1], Finished)
 
 
-def test_a_session_above_the_budget_is_refused_and_nothing_else_goes(
-    bench: Bench, llama: Path
-) -> None:
+def test_session_above_the_budget_is_refused_and_evicts_nothing(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 2)
     bench.save(1)
@@ -290,7 +284,7 @@ def test_a_session_above_the_budget_is_refused_and_nothing_else_goes(
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_told(bench: Bench, llama: Path) -> None:
+def test_save_to_a_read_only_folder_fails(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 1)
     snapshots_folder().mkdir(parents=True, exist_ok=True)
@@ -300,7 +294,7 @@ def test_a_folder_that_may_not_be_written_is_told(bench: Bench, llama: Path) -> 
     snapshots_folder().chmod(0o700)
 
 
-def test_a_folder_that_is_none_is_told(bench: Bench, llama: Path) -> None:
+def test_save_fails_when_the_folder_is_a_file(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 1)
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
@@ -312,7 +306,7 @@ def test_a_folder_that_is_none_is_told(bench: Bench, llama: Path) -> None:
     assert bench.load_snapshot(2, "hello").refused == ""
 
 
-def test_stop_waits_for_what_is_to_be_saved(llama: Path) -> None:
+def test_stop_waits_for_queued_saves(llama: Path) -> None:
     bench = Bench()
     bench.load(llama)
     texts = run_turns(bench, 2)
@@ -327,7 +321,7 @@ def test_stop_waits_for_what_is_to_be_saved(llama: Path) -> None:
     again.engine.stop()
 
 
-def test_unloading_waits_for_what_is_being_saved(bench: Bench, llama: Path) -> None:
+def test_unload_waits_for_a_running_save(bench: Bench, llama: Path) -> None:
     bench.load(llama)
     run_turns(bench, 2)
     bench.engine.send(SaveSnapshot(1, "one", AMPLE_BYTES))
@@ -340,7 +334,9 @@ def test_unloading_waits_for_what_is_being_saved(bench: Bench, llama: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["load", "save"])
-def test_cancelled_before_it_began_it_ends_empty(kind: str, bench: Bench, llama: Path) -> None:
+def test_snapshot_command_cancelled_before_its_start_has_0_tokens(
+    kind: str, bench: Bench, llama: Path
+) -> None:
     bench.load(llama)
     started, go = threading.Event(), threading.Event()
 
@@ -362,7 +358,7 @@ def test_cancelled_before_it_began_it_ends_empty(kind: str, bench: Bench, llama:
     assert last in (SnapshotLoaded(7, 0, 0, 0, 0.0, 0.0, ""), SnapshotSaved(7, 0, 0, 0.0, 0))
 
 
-def test_without_a_model_all_fail_by_sentence(bench: Bench) -> None:
+def test_commands_without_a_model_fail_with_message_and_remedy(bench: Bench) -> None:
     for request, command in enumerate(
         (
             LoadSnapshot(0, turns_of("hello"), "one"),
@@ -375,17 +371,17 @@ def test_without_a_model_all_fail_by_sentence(bench: Bench) -> None:
         assert failed == Failed(request, "No model is loaded.", "Choose a model first.")
 
 
-def test_the_hash_of_a_model_is_remembered(bench: Bench, llama: Path) -> None:
+def test_model_hash_is_cached_on_disk(bench: Bench, llama: Path) -> None:
     then = llama.stat().st_mtime_ns - 60 * 10**9
     os.utime(llama, ns=(then, then))
     bench.load(llama)
     run_turns(bench, 1)
     bench.save(1)
-    memory = snapshots_folder().parent / "hashes.json"
-    assert str(llama) in json.loads(memory.read_text())
+    hashes = snapshots_folder().parent / "hashes.json"
+    assert str(llama) in json.loads(hashes.read_text())
 
 
-def test_an_adapted_conversation_comes_back_under_the_same_stack_only(
+def test_snapshot_is_restored_with_the_same_adapter_stack_only(
     bench: Bench, llama: Path, leaf: Path, root: Path
 ) -> None:
     bench.load(llama)
@@ -400,7 +396,7 @@ def test_an_adapted_conversation_comes_back_under_the_same_stack_only(
     assert loaded.refused == ""
 
 
-def test_a_saved_stack_is_written_again_under_another_one(
+def test_same_tokens_are_saved_again_with_another_adapter_stack(
     bench: Bench, llama: Path, leaf: Path
 ) -> None:
     bench.load(llama)
@@ -413,7 +409,7 @@ def test_a_saved_stack_is_written_again_under_another_one(
 
 
 @pytest.mark.parametrize("next_command", ["answer", "adapters", "load", "unload"])
-def test_what_is_sent_while_a_session_is_saved_leaves_the_file_right(
+def test_commands_during_a_save_do_not_change_the_file(
     next_command: str, llama: Path, leaf: Path
 ) -> None:
     commands = {
@@ -438,6 +434,6 @@ def test_what_is_sent_while_a_session_is_saved_leaves_the_file_right(
         contents.append({k: v.tobytes() for k, v in safetensors.numpy.load_file(file).items()})
         file.unlink()
     first, second = contents
-    first.pop("digest"), second.pop("digest")  # it covers the time of saving
+    first.pop("digest"), second.pop("digest")  # it depends on the time of saving
     assert first == second
     assert len(first["tokens"]) > 400

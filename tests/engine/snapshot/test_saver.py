@@ -1,4 +1,4 @@
-"""The writer of sessions: one event for each, and the cache released before it."""
+"""Saver: one event per save, after the cache lease is released."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from engine.snapshot.saver import Saver
 from engine.snapshot.store import Snapshots
 from engine.state.kv_cache import Cache
 
-PATIENCE = 60  # seconds for an event, on a busy machine
+TIMEOUT_SECONDS = 60  # for an event, on a busy machine
 MODEL = "0" * 64
 
 
 class Panic(BaseException):
-    """What a panic of a Rust library is to Python: no `Exception`."""
+    """Like the exception of a panic in a Rust library: not an `Exception`."""
 
 
 def captured() -> Snapshot:
@@ -39,13 +39,11 @@ def captured() -> Snapshot:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_cache_is_released_before_the_event_says_that_it_is_written(
-    tmp_path: Path, fails: bool
-) -> None:
+def test_cache_lease_is_released_before_the_event(tmp_path: Path, fails: bool) -> None:
     begun = threading.Event()
 
     def identify() -> str:
-        assert begun.wait(PATIENCE)
+        assert begun.wait(TIMEOUT_SECONDS)
         if fails:
             raise SnapshotError("The model's file has changed.", "Load the model again.")
         return MODEL
@@ -64,13 +62,13 @@ def test_the_cache_is_released_before_the_event_says_that_it_is_written(
     )
     assert not lease.released
     begun.set()
-    event, released = events.get(timeout=PATIENCE)
+    event, released = events.get(timeout=TIMEOUT_SECONDS)
     saver.wait()
     assert isinstance(event, Failed if fails else SnapshotSaved)
     assert released
 
 
-def test_a_panic_while_saving_is_answered_and_the_next_save_works(
+def test_panic_while_saving_is_reported_and_the_next_save_works(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def panic() -> str:
@@ -89,7 +87,7 @@ def test_a_panic_while_saving_is_answered_and_the_next_save_works(
             saved=lambda path: None,
         )
     saver.wait()
-    first, second = events.get(timeout=PATIENCE), events.get(timeout=PATIENCE)
+    first, second = events.get(timeout=TIMEOUT_SECONDS), events.get(timeout=TIMEOUT_SECONDS)
     assert isinstance(first, Failed)
     assert "index out of bounds" in first.message
     assert first.remedy

@@ -1,4 +1,4 @@
-"""The folder of saved sessions: the nearest one is found, prefixes go, and the budget is kept."""
+"""Snapshot store: longest prefix search, superseded prefixes, LRU eviction, damaged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(*tokens: int) -> bytes:
 
 
 def writing(token_bytes: bytes, key: tuple[str, ...] = KEY, size: int = 0) -> Callable[[Path], int]:
-    """A writer of a small file with these tokens, and `size` bytes of anything."""
+    """A function that writes a small file with these tokens and `size` bytes of padding."""
     count = len(token_bytes) // 4
     names = dict(zip(("model_sha256", "stack", "cache"), key, strict=True))
     data = [
@@ -43,7 +43,7 @@ def save(
     size: int = 0,
     budget: int = PLENTY,
 ) -> tuple[Path, int]:
-    """The new file, and how many had to go."""
+    """Save a snapshot; returns its path and the number of evicted files."""
     token_bytes = ids(*tokens)
     path, written, evicted = folder.save(
         conversation=conversation,
@@ -57,7 +57,7 @@ def save(
 
 
 def age(path: Path, seconds: int) -> None:
-    """As if it had been used so long ago."""
+    """Set the last use of a file this many seconds earlier."""
     then = path.stat().st_mtime_ns - seconds * 10**9
     os.utime(path, ns=(then, then))
 
@@ -67,38 +67,40 @@ def folder() -> Snapshots:
     return Snapshots(snapshots_folder())
 
 
-def agreeing(wanted: list[int]) -> Callable[[Sequence[int]], int]:
-    """How many tokens a file shares with what is wanted."""
+def shared_length(prompt: list[int]) -> Callable[[Sequence[int]], int]:
+    """A function that counts the tokens a file shares with the beginning of the prompt."""
 
-    def count(held: Sequence[int]) -> int:
-        pairs = zip(wanted, held, strict=False)
+    def count(tokens: Sequence[int]) -> int:
+        pairs = zip(prompt, tokens, strict=False)
         return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
     return count
 
 
-def test_an_empty_or_missing_folder_holds_nothing(folder: Snapshots) -> None:
+def test_missing_folder_has_no_snapshots(folder: Snapshots) -> None:
     assert folder.all() == []
     assert snapshots_size() == 0
-    assert best([], agreeing([1])) is None
+    assert best([], shared_length([1])) is None
 
 
 def test_the_longest_prefix_is_found_and_the_last_used_among_equals(folder: Snapshots) -> None:
     short, _ = save(folder, 1, 2, 9)
     long, _ = save(folder, 1, 2, 3, 9, 9)
     other, _ = save(folder, 7, 8)
-    found = best(folder.all(), agreeing([1, 2, 3, 4]))
+    found = best(folder.all(), shared_length([1, 2, 3, 4]))
     assert found is not None
     assert (found[0].path, found[1]) == (long, 3)
     age(long, 60)
-    found = best(folder.all(), agreeing([1, 2]))
+    found = best(folder.all(), shared_length([1, 2]))
     assert found is not None
     assert (found[0].path, found[1]) == (short, 2)
-    assert best(folder.all(), agreeing([5])) is None
-    assert best([saved for saved in folder.all() if saved.path == other], agreeing([1])) is None
+    assert best(folder.all(), shared_length([5])) is None
+    assert (
+        best([saved for saved in folder.all() if saved.path == other], shared_length([1])) is None
+    )
 
 
-def test_a_new_session_supersedes_its_own_prefixes_and_no_others(folder: Snapshots) -> None:
+def test_save_deletes_snapshots_that_are_prefixes_of_the_new_one(folder: Snapshots) -> None:
     superseded = [save(folder, 1, 2)[0], save(folder, 1, 2, 3, conversation="two")[0]]
     kept = [
         save(folder, 1, 2, key=("b" * 64, "", "f16"))[0],
@@ -119,13 +121,13 @@ def test_one_long_conversation_keeps_one_file(folder: Snapshots) -> None:
     assert len(folder.all()) == 1
 
 
-def test_tokens_that_only_begin_alike_in_bytes_are_no_prefix(folder: Snapshots) -> None:
+def test_tokens_that_share_only_some_bytes_are_not_a_prefix(folder: Snapshots) -> None:
     path, _ = save(folder, 1, 256)
     save(folder, 1, 256 * 256 * 256 + 256, 5)
     assert path.exists()
 
 
-def test_the_least_recently_used_go_first_and_the_new_one_stays(folder: Snapshots) -> None:
+def test_eviction_is_least_recently_used_and_keeps_the_new_snapshot(folder: Snapshots) -> None:
     paths = [save(folder, number, size=10_000)[0] for number in range(5)]
     for number, path in enumerate(paths):
         age(path, 100 - number)
@@ -137,7 +139,7 @@ def test_the_least_recently_used_go_first_and_the_new_one_stays(folder: Snapshot
     assert snapshots_size() <= 35_000
 
 
-def test_the_new_one_stays_even_when_it_is_alone_at_the_limit(folder: Snapshots) -> None:
+def test_new_snapshot_above_the_budget_is_kept(folder: Snapshots) -> None:
     save(folder, 1, size=10_000)
     new, evicted = save(folder, 2, size=10_000, budget=1)
     assert evicted == 1
@@ -150,7 +152,7 @@ def test_a_session_above_the_budget_is_refused_with_figures() -> None:
         check_budget(2_000_000_000, 1_000_000_000)
 
 
-def test_other_files_are_left_alone_and_count_for_nothing(folder: Snapshots) -> None:
+def test_other_files_are_neither_counted_nor_deleted(folder: Snapshots) -> None:
     save(folder, 1)
     other = snapshots_folder() / "notes.txt"
     other.write_text("mine")
@@ -159,7 +161,7 @@ def test_other_files_are_left_alone_and_count_for_nothing(folder: Snapshots) -> 
     assert len(folder.all()) == 1
 
 
-def test_damaged_and_foreign_files_are_listed_with_their_fault_and_make_room(
+def test_damaged_files_are_listed_with_their_fault_and_evicted(
     folder: Snapshots,
 ) -> None:
     path, _ = save(folder, 1, 2)
@@ -173,7 +175,7 @@ def test_damaged_and_foreign_files_are_listed_with_their_fault_and_make_room(
     assert not path.exists()
 
 
-def test_a_header_is_read_once_until_its_file_changes(folder: Snapshots) -> None:
+def test_header_is_cached_until_the_file_changes(folder: Snapshots) -> None:
     path, _ = save(folder, 1, 2)
     (first,) = folder.all()
     assert folder.all()[0] is first
@@ -186,7 +188,7 @@ def test_a_header_is_read_once_until_its_file_changes(folder: Snapshots) -> None
     assert folder.all()[0].fault is not None
 
 
-def test_a_file_with_senseless_tokens_is_a_fault(folder: Snapshots) -> None:
+def test_file_with_invalid_tokens_is_listed_with_a_fault(folder: Snapshots) -> None:
     path, _ = save(folder, 1, 2)
     for tokens, kind in (("x", "I32"), ("9" * 20, "I32"), ("2", "F32")):
         data = Data("tokens", kind, (2,), [memoryview(ids(1, 2))])
@@ -196,7 +198,7 @@ def test_a_file_with_senseless_tokens_is_a_fault(folder: Snapshots) -> None:
     assert folder.all()[0].fault is not None
 
 
-def test_leftovers_of_crashed_writers_go_and_those_in_use_stay() -> None:
+def test_temporary_files_of_crashed_writers_are_deleted_unless_locked() -> None:
     path = snapshots_folder() / "x.safetensors"
     path.parent.mkdir(parents=True)
     left = path.parent / f".{path.name}.00ff00ff.tmp"
@@ -224,7 +226,7 @@ def test_leftovers_of_crashed_writers_go_and_those_in_use_stay() -> None:
     assert not list(path.parent.glob(".*.tmp"))
 
 
-def test_only_the_leftovers_of_one_file_go_when_it_is_named(tmp_path: Path) -> None:
+def test_remove_leftovers_can_be_limited_to_one_file(tmp_path: Path) -> None:
     mine, other = tmp_path / ".a.bin.0011.tmp", tmp_path / ".ab.bin.0011.tmp"
     mine.write_bytes(b"123")
     other.write_bytes(b"12345")
@@ -234,7 +236,7 @@ def test_only_the_leftovers_of_one_file_go_when_it_is_named(tmp_path: Path) -> N
     assert snapshot_file.remove_leftovers(tmp_path / "nowhere") == 0
 
 
-def test_a_folder_emptied_by_others_is_no_fault(folder: Snapshots) -> None:
+def test_files_deleted_by_others_are_tolerated(folder: Snapshots) -> None:
     path, _ = save(folder, 1)
     (saved,) = folder.all()
     path.unlink()
@@ -244,7 +246,7 @@ def test_a_folder_emptied_by_others_is_no_fault(folder: Snapshots) -> None:
     save(folder, 2)
 
 
-def test_names_say_nothing_of_a_conversation(folder: Snapshots) -> None:
+def test_file_names_do_not_reveal_the_conversation(folder: Snapshots) -> None:
     path, _ = save(folder, 1, conversation="../secret plans \ud800")
     assert "secret" not in path.name
     assert path.parent == snapshots_folder()
