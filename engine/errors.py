@@ -21,8 +21,8 @@ from __future__ import annotations
 class EngineError(Exception):
     """A fault the user can act on: `str(error)` names the fault, `remedy` says what to do."""
 
-    def __init__(self, what: str, remedy: str = "") -> None:
-        super().__init__(what)
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
         self.remedy = remedy
 
     @property

@@ -161,15 +161,15 @@ class TemplateEnvironment(sandbox.ImmutableSandboxedEnvironment):
             "range": self.globals["range"],
         }
 
-    def compiled(self, source: str) -> jinja2.Template:
+    def compile_source(self, source: str) -> jinja2.Template:
         """Compile a template. Raises jinja2.TemplateError and Python's built-in errors."""
         if len(source) > MAX_SOURCE:
             raise Exhausted("is too long")
         tree = _Meter().visit(self.parse(source))
         return jinja2.Template.from_code(self, self.compile(tree), self.globals)
 
-    def rendered(self, template: jinja2.Template, variables: Mapping[str, object]) -> str:
-        """Render a template. Raises as `compiled` does."""
+    def render_template(self, template: jinja2.Template, variables: Mapping[str, object]) -> str:
+        """Render a template. Raises as `compile_source` does."""
         context = template.new_context(dict(variables))
         return self._concatenated(template.root_render_func(context))
 

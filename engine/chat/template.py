@@ -89,7 +89,7 @@ class ChatTemplate:
         if enable_thinking is not None:
             options["enable_thinking"] = enable_thinking
         try:
-            return self._rendered_whole(turns, options)
+            return self._render_with_system(turns, options)
         except Refused as refusal:
             raise TemplateError(
                 f"The model's chat template refuses this conversation: {_one_line(refusal)}",
@@ -124,17 +124,17 @@ class ChatTemplate:
             prompt = prompt.rstrip().removesuffix(THOUGHT_OPENS)
         return prompt + turns[-1].text
 
-    def _rendered_whole(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
+    def _render_with_system(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         folded = _fold_system(turns)
         if folded is None:
-            return self._rendered(turns, options)
+            return self._render_with_tools(turns, options)
         try:
-            prompt = self._rendered(turns, options)
+            prompt = self._render_with_tools(turns, options)
             if not self._ignores_system(turns, options, prompt):
                 return prompt
         except Refused:
             pass
-        return self._rendered(folded, options)
+        return self._render_with_tools(folded, options)
 
     def _ignores_system(
         self, turns: Sequence[Turn], options: Mapping[str, object], prompt: str
@@ -143,18 +143,18 @@ class ChatTemplate:
             return False
         # The text may be in the prompt in escaped form, so test with one plain word instead.
         marked = [Turn(turn.role, _MARK) if turn.role is Role.SYSTEM else turn for turn in turns]
-        return _MARK not in self._rendered(marked, options)
+        return _MARK not in self._render_with_tools(marked, options)
 
-    def _rendered(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
+    def _render_with_tools(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         try:
-            return self._rendered_with(turns, {"tools": None, **options})
+            return self._render_within_budget(turns, {"tools": None, **options})
         except TypeError:
             if "tools" not in self.source:
                 raise
             # Some templates iterate over `tools` without a check for none.
-            return self._rendered_with(turns, {"tools": [], **options})
+            return self._render_within_budget(turns, {"tools": [], **options})
 
-    def _rendered_with(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
+    def _render_within_budget(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         characters = sum(len(turn.text) for turn in turns)
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
@@ -163,9 +163,9 @@ class ChatTemplate:
             seconds=1.0 + 0.005 * len(turns),  # some templates have nested loops over the turns
         )
         if self._compiled is None:
-            self._compiled = self._environment.compiled(self.source)
+            self._compiled = self._environment.compile_source(self.source)
         messages = [_message(turn) for turn in turns]
-        return self._environment.rendered(
+        return self._environment.render_template(
             self._compiled,
             {
                 "messages": messages,

@@ -1,4 +1,4 @@
-"""The headless command line: chat, complete, tokenize, logits, perplexity, info, bench."""
+"""Command line of the engine: runs chat, complete, tokenize, logits, perplexity and others."""
 
 from __future__ import annotations
 

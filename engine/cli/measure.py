@@ -40,13 +40,13 @@ from kernels import ops
 # and read a third slower.
 _BANDWIDTH_BYTES = 518 << 20
 
-_SLOW_WORDS = {
-    SlowReason.EXPERTS: "chosen for each token, so that operations run one by one",
-    SlowReason.HEAD_NORMS: "a norm of each head, so that operations run one by one",
-    SlowReason.ADAPTED_EMBEDDING: "changed by an adapter, so that operations run one by one",
-    SlowReason.NO_KERNEL: "no native kernel; the reference runs, and operations run one by one",
-    SlowReason.WRONG_KERNEL: "wrong on this machine; the reference runs",
-    SlowReason.WRONG_PROGRAM: "wrong on this machine; operations run one by one",
+_SLOW_DESCRIPTIONS = {
+    SlowReason.EXPERTS: "routed for each token, so the model runs op by op",
+    SlowReason.HEAD_NORMS: "norms with weights per head, so the model runs op by op",
+    SlowReason.ADAPTED_EMBEDDING: "changed by an adapter, so the model runs op by op",
+    SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
+    SlowReason.WRONG_KERNEL: "failed its check on this machine: uses the reference",
+    SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
 }
 
 
@@ -227,7 +227,7 @@ def _slow(
         return {}  # the load would fail
     return {
         "slow": [
-            {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
+            {"part": one.part, "reason": one.reason.value, "words": _SLOW_DESCRIPTIONS[one.reason]}
             for one in slow_parts(decoder, kernels)
         ]
     }
@@ -236,7 +236,7 @@ def _slow(
 def _two_bit(file: GGUFFile) -> dict[str, object]:
     """The layout of 2-bit tensors and how it was detected, if there are any."""
     found = file.two_bit
-    return {"two_bit_layout": f"{found.layout.words}, told by {found.by}"} if found else {}
+    return {"two_bit_layout": f"{found.layout.words}, detected by {found.by}"} if found else {}
 
 
 def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> dict[str, object]:

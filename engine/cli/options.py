@@ -140,10 +140,10 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
 
 
 def _command(
-    commands: _SubParsersAction[Parser], runs: Mapping[str, Run], name: str, words: str
+    commands: _SubParsersAction[Parser], runs: Mapping[str, Run], name: str, description: str
 ) -> Parser:
     """A subcommand with the common options."""
-    made = commands.add_parser(name, help=words, description=words, allow_abbrev=False)
+    made = commands.add_parser(name, help=description, description=description, allow_abbrev=False)
     made.set_defaults(run=runs[name])
     made.add_argument("-m", "--model", required=True, help="a path, a model's name, or `starter`")
     made.add_argument(
@@ -158,7 +158,7 @@ def _command(
 
 def _add_sampling(parser: Parser) -> None:
     default = Sampling()
-    for flag, name, kind, words in (
+    for flag, name, kind, text in (
         ("--temp", "temperature", float, "0: always the most likely"),
         ("--top-k", "top_k", int, "0: off"),
         ("--top-p", "top_p", float, "1: off"),
@@ -169,7 +169,7 @@ def _add_sampling(parser: Parser) -> None:
         ("--presence-penalty", "presence_penalty", float, "0: off"),
         ("--seed", "seed", int, "-1: random"),
     ):
-        parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=words)
+        parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=text)
     parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until an end token")
 
 

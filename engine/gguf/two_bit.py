@@ -47,7 +47,7 @@ class LayoutEvidence:
     """The layout of the 2-bit tensors of a file, and the evidence for it."""
 
     layout: Layout
-    by: str  # the evidence in words, after "told by"
+    by: str  # the evidence in words, after "detected by"
 
 
 def resolve_layout(

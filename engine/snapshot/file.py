@@ -70,9 +70,9 @@ class Damaged(SnapshotError):
     """The file is corrupt, so it can be deleted."""
 
     def __init__(
-        self, what: str = "The saved session is damaged.", remedy: str = REPROCESS
+        self, message: str = "The saved session is damaged.", remedy: str = REPROCESS
     ) -> None:
-        super().__init__(what, remedy)
+        super().__init__(message, remedy)
 
 
 if sys.platform == "win32":

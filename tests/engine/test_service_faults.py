@@ -92,7 +92,7 @@ def test_panic_outside_a_command_fails_all_queued_commands(
 
     def react(event: Event) -> None:
         if event.request == 2 and next(faults, None) is not None:
-            raise Panic("no room in the queue")
+            raise Panic("the queue is full")
 
     bench.react = react
     for request in (2, 3):
@@ -102,7 +102,7 @@ def test_panic_outside_a_command_fails_all_queued_commands(
     answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
     assert [event.request for event in answers] == [2, 3, 4, 5]
     assert isinstance(answers[0], Failed)
-    assert "no room in the queue" in caplog.text
+    assert "the queue is full" in caplog.text
     if any(isinstance(event, ModelUnloaded) for event in answers):
         bench.load(model, request=6)
     assert isinstance(bench.generate(7, "hello", max_tokens=2)[-1], Finished)

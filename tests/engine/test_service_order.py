@@ -211,7 +211,7 @@ def test_stop_may_come_twice_and_before_start() -> None:
     assert not any(thread.name == "engine" for thread in threading.enumerate())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads resident memory from /proc")
 def test_repeated_loads_and_answers_do_not_leak_memory(
     paths: tuple[Path, ...],
 ) -> None:
@@ -232,7 +232,7 @@ def test_repeated_loads_and_answers_do_not_leak_memory(
 
 
 @pytest.mark.real
-@pytest.mark.skipif(sys.platform != "linux", reason="reads what the Linux kernel says is held")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads resident memory from /proc")
 def test_unloading_a_large_model_frees_its_memory(
     paths: tuple[Path, ...], gemma_model: Path
 ) -> None:
