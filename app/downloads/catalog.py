@@ -1,8 +1,8 @@
-"""The models this app recommends, read from `resources/catalog.json` and checked to the last field.
+"""Model catalog: the recommended models in `resources/catalog.json`, every field validated.
 
-Where a size or a hash stands there, two public records of the file agreed on it; where none is
-known it is 0 or "", and a download learns it from the hub. Files are named by the commit they were
-published in, so that a later upload under the same name is never taken for the one described.
+Sizes and hashes in it were confirmed by two public records of the file; unknown ones are 0 or "",
+and a download takes them from the hub. The revision of a file is a commit, so that a later upload
+under the same name is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.net.hub import HUB, Source, file_address, page_address
 from app.system import paths
 from engine import ModelShape
 
-# What the engine wires, and how it can stretch positions; a test holds both against the engine.
+# Architectures and RoPE scalings the engine supports; a test compares both with the engine.
 ARCHITECTURES = (
     *("cohere2", "command-r", "gemma", "gemma2", "gemma3", "granite", "llama", "olmo2", "phi2"),
     *("phi3", "qwen2", "qwen3", "qwen3moe", "starcoder", "starcoder2"),
@@ -35,7 +35,7 @@ _ID = re.compile(r"[a-z0-9.-]+")
 
 
 class CatalogError(Exception):
-    """The catalog cannot be used: `str(error)` names the row and the field, `remedy` what to do."""
+    """The catalog is invalid: `str(error)` names row and field, `remedy` is the advice."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -44,7 +44,7 @@ class CatalogError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatalogSampling:
-    """How its makers advise to draw tokens; None where they say nothing."""
+    """Sampling settings recommended by the model's publisher; None where not stated."""
 
     temperature: float | None = None
     top_k: int | None = None
@@ -67,12 +67,12 @@ class CatalogModel:
     licence: str  # SPDX, or its name
     licence_url: str
     parameters: int
-    format: str  # the layout's name, or its recipe's: "Q1_0", "Q4_K_M"
-    layout: str  # of most of its weights, in words
+    format: str  # name of the layout or quantization recipe: "Q1_0", "Q4_K_M"
+    layout: str  # layout of most of its weights, in words
     description: str  # one sentence
     sampling: CatalogSampling
     architecture: str
-    rope_scaling: str  # "none", or how positions are stretched
+    rope_scaling: str  # "none", or the RoPE scaling method
     layers: int
     heads: int
     kv_heads: int
@@ -84,12 +84,12 @@ class CatalogModel:
 
     @property
     def source(self) -> Source:
-        """What a download needs of it."""
+        """The file as the source of a download."""
         return Source(self.repository, self.revision, self.file, self.size_bytes, self.sha256)
 
     @property
     def shape(self) -> ModelShape:
-        """What a prediction of its memory needs of it."""
+        """The model's shape, to predict its memory."""
         return ModelShape(
             architecture=self.architecture,
             layers=self.layers,
@@ -105,16 +105,16 @@ class CatalogModel:
         )
 
     def address(self, endpoint: str = HUB) -> str:
-        """The address of the file."""
+        """URL of the file."""
         return file_address(self.source, endpoint=endpoint)
 
     def page(self, endpoint: str = HUB) -> str:
-        """The page about it, for a browser."""
+        """URL of its page, for a browser."""
         return page_address(self.repository, endpoint)
 
 
 def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
-    """The catalog, in its order; raises CatalogError."""
+    """Read and validate the catalog, in file order; raises CatalogError."""
     path = path or paths.resources() / "catalog.json"
     try:
         stored: object = json.loads(path.read_bytes())
@@ -135,9 +135,9 @@ def load(path: Path | None = None) -> tuple[CatalogModel, ...]:
 
 
 def problem(model: CatalogModel, formats: Collection[str]) -> str:
-    """Why this version cannot run a model yet, in a sentence; "" when it can.
+    """Why this version cannot run a model, in a sentence; "" when it can.
 
-    `formats` are the layouts and recipes that run.
+    `formats` are the supported layouts and recipes.
     """
     if model.architecture not in ARCHITECTURES:
         return f"This version does not run {model.architecture} models yet."
@@ -149,7 +149,7 @@ def problem(model: CatalogModel, formats: Collection[str]) -> str:
 
 
 def _model(row: object, at: int) -> CatalogModel:
-    """One row, checked."""
+    """Validate one row."""
     where = f"The catalog's row {at}"
     if not isinstance(row, dict):
         raise CatalogError(f"{where} is not an object.")
@@ -157,7 +157,7 @@ def _model(row: object, at: int) -> CatalogModel:
     names = {field.name for field in fields(CatalogModel)}
     if values.keys() != names:
         odd = ", ".join(sorted(values.keys() ^ names))
-        raise CatalogError(f"{where} has too much or too little: {odd}.")
+        raise CatalogError(f"{where} has unknown or missing fields: {odd}.")
     checked: dict[str, Any] = {name: _checked(name, values[name], where) for name in names}
     if checked["heads"] % checked["kv_heads"]:
         raise CatalogError(f"{where} has a wrong value for kv_heads.")
@@ -193,11 +193,11 @@ def _link(value: object) -> bool:
     return _text(value) and cast("str", value).startswith("https://")
 
 
-def _like(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def _whole(low: int, high: int) -> Callable[[object], bool]:
+def _integer(low: int, high: int) -> Callable[[object], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
@@ -207,33 +207,33 @@ def _number(low: float, high: float) -> Callable[[object], bool]:
 
 _SAMPLING = {
     "temperature": _number(0, 2),
-    "top_k": _whole(0, 1000),
+    "top_k": _integer(0, 1000),
     "top_p": _number(0.01, 1),
     "min_p": _number(0, 1),
 }
 _RULES: dict[str, Callable[[object], bool]] = {
-    "id": _like(_ID),
+    "id": _matches(_ID),
     "name": _text,
     "family": _text,
-    "repository": _like(_REPOSITORY),
-    "revision": _like(_REVISION),
-    "file": _like(_FILE),
-    "size_bytes": _whole(0, 1 << 44),
-    "sha256": _like(_SHA256),
+    "repository": _matches(_REPOSITORY),
+    "revision": _matches(_REVISION),
+    "file": _matches(_FILE),
+    "size_bytes": _integer(0, 1 << 44),
+    "sha256": _matches(_SHA256),
     "licence": _text,
     "licence_url": _link,
-    "parameters": _whole(1, 1 << 44),
+    "parameters": _integer(1, 1 << 44),
     "format": _text,
     "layout": _text,
     "description": _sentence,
     "architecture": _text,
     "rope_scaling": _text,
-    "layers": _whole(1, 4096),
-    "heads": _whole(1, 65_536),
-    "kv_heads": _whole(1, 65_536),
-    "head_width": _whole(2, 65_536),
-    "width": _whole(1, 1 << 20),
-    "feed_forward": _whole(1, 1 << 24),
-    "vocabulary": _whole(1, 1 << 24),
-    "context": _whole(1, 1 << 30),
+    "layers": _integer(1, 4096),
+    "heads": _integer(1, 65_536),
+    "kv_heads": _integer(1, 65_536),
+    "head_width": _integer(2, 65_536),
+    "width": _integer(1, 1 << 20),
+    "feed_forward": _integer(1, 1 << 24),
+    "vocabulary": _integer(1, 1 << 24),
+    "context": _integer(1, 1 << 30),
 }

@@ -1,4 +1,4 @@
-"""One download as the queue keeps it, and as it is shown: progress, true speed, time left."""
+"""A queued download: its pieces, progress, measured speed and remaining time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from app.downloads.transfer import FileDownload
 from app.net.hub import Piece, Source, file_address, piece_names
 
 ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)
-_WINDOW_SECONDS = 5.0  # speed is the mean over so long
-_SILENT_SECONDS = 2.0  # without a byte, after which the speed is 0
+_WINDOW_SECONDS = 5.0  # moving average of the speed
+_SILENT_SECONDS = 2.0  # without a byte, until the speed is 0
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A download as it stands."""
+    """Snapshot of a download, for the window."""
 
     id: int
     url: str
     file: str  # name on disk, of the first piece
-    path: Path  # once it is complete
+    path: Path  # final path of the first piece
     repository: str  # "": a direct link
     size_bytes: int  # of all pieces; 0: unknown
     done_bytes: int
     bytes_per_second: float  # over the last seconds; 0 while nothing arrives
-    seconds_left: float | None  # None: nobody can say
+    seconds_left: float | None  # None: unknown
     phase: Phase
-    note: str  # what is worth knowing beside the phase; why and when for WAITING
+    note: str  # details of the phase; reason and delay for WAITING
     error: str  # for FAILED, one sentence
     remedy: str
     sha256: str  # expected, of a file in one piece; "": unknown
@@ -38,14 +38,14 @@ class Download:
 
 @dataclass
 class Run:
-    """One attempt at a download, on a thread of its own."""
+    """One attempt at a download, on a separate thread."""
 
-    live: bool = True  # False: its word no longer counts
-    index: int = 0  # of the piece under way
+    live: bool = True  # False: stopped, its reports are ignored
+    index: int = 0  # of the current piece
     job: FileDownload | None = None
 
     def stop(self) -> None:
-        """End it soon."""
+        """Stop it soon."""
         self.live = False
         if self.job is not None:
             self.job.stop()
@@ -64,10 +64,10 @@ class Entry:
     remedy: str = ""
     pieces: list[Piece] = field(default_factory=list[Piece])
     done: dict[str, int] = field(default_factory=dict[str, int])  # bytes by name of the piece
-    fetched: list[str] = field(default_factory=list[str])  # pieces that have their name already
+    fetched: list[str] = field(default_factory=list[str])  # complete pieces
     run: Run | None = None
     _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
-    _grew: float = 0.0  # when the last byte was seen
+    _last_growth: float = 0.0  # time of the last received byte
 
     def __post_init__(self) -> None:
         self.pieces = self.pieces or pieces_of(self.source)
@@ -75,32 +75,32 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two downloads the same."""
+        """Identity of a download: two with the same key are the same."""
         source = self.source
         return (source.url,) if source.url else (source.repository, source.revision, source.file)
 
     @property
     def size_bytes(self) -> int:
-        """Of all pieces; 0 when any is unknown."""
+        """Size of all pieces; 0 when any is unknown."""
         sizes = [piece.size_bytes for piece in self.pieces]
         return sum(sizes) if all(sizes) else self.source.size_bytes
 
     @property
     def done_bytes(self) -> int:
-        """Of all pieces, what is here."""
+        """Received bytes of all pieces."""
         return sum(self.done.values())
 
     def place(self, index: int) -> Path:
-        """Where a piece goes."""
+        """Final path of a piece."""
         return self.path.with_name(safe_name(self.pieces[index].file)) if index else self.path
 
     def address(self, index: int, endpoint: str) -> str:
-        """Where a piece comes from."""
+        """URL of a piece."""
         file = "" if self.source.url else self.pieces[index].file
         return file_address(self.source, file, endpoint)
 
-    def learn(self) -> None:
-        """Take over what the running job has found out."""
+    def update_from_job(self) -> None:
+        """Copy progress, size and hash from the running transfer."""
         if self.run is None or self.run.job is None:
             return
         job, piece = self.run.job, self.pieces[self.run.index]
@@ -109,35 +109,35 @@ class Entry:
             self.pieces[self.run.index] = Piece(piece.file, job.size_bytes, job.sha256)
 
     def sample(self, now: float) -> bool:
-        """Note how far it is; True when there is something new to show."""
-        self.learn()
+        """Record a speed sample; returns whether progress or speed has changed."""
+        self.update_from_job()
         before, done = self.speed, self.done_bytes
         last = self._samples[-1][1] if self._samples else -1
-        if done < last:  # it began again
+        if done < last:  # the transfer was restarted
             self._samples.clear()
         if done != last:
-            self._grew = now
+            self._last_growth = now
         self._samples.append((now, done))
         while now - self._samples[0][0] > _WINDOW_SECONDS:
             self._samples.popleft()
         return done != last or before != self.speed
 
     def forget_speed(self) -> None:
-        """Begin to measure again."""
+        """Reset the speed measurement."""
         self._samples.clear()
 
     @property
     def speed(self) -> float:
-        """Bytes a second over the last seconds; 0 when nothing has come for a while."""
+        """Bytes per second, averaged over `_WINDOW_SECONDS`; 0 when stalled."""
         if self.phase is not Phase.RUNNING or len(self._samples) < 2:
             return 0.0
         (began, first), (now, last) = self._samples[0], self._samples[-1]
-        if now - self._grew >= _SILENT_SECONDS or now <= began:
+        if now - self._last_growth >= _SILENT_SECONDS or now <= began:
             return 0.0
         return max(last - first, 0) / (now - began)
 
     def snapshot(self, endpoint: str) -> Download:
-        """The download as it stands."""
+        """An immutable copy for the window."""
         size, done, speed = self.size_bytes, self.done_bytes, self.speed
         return Download(
             id=self.id,
@@ -158,7 +158,7 @@ class Entry:
 
 
 def pieces_of(source: Source) -> list[Piece]:
-    """The pieces of a source in order; raises HubError for a name that counts them wrongly."""
+    """The pieces of a source in order; raises HubError for an invalid piece number."""
     if source.pieces:
         return list(source.pieces)
     names = piece_names(source.file) if not source.url else (source.file,)

@@ -1,7 +1,7 @@
-"""The queue of downloads on the disk: `downloads.json`, and what it takes from one it cannot trust.
+"""Journal of the download queue: writes and reads `downloads.json`, which may be damaged.
 
-What has arrived is noted beside each file, so a lost queue costs nothing but its order: a part
-nobody asked for is taken up again, paused.
+Progress is stored in the sidecar of each partial file, so a lost journal loses only the order: a
+partial file without a row is listed again, paused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from app.downloads.entry import Entry
-from app.downloads.partial import part_of, read_part, sidecar_of
+from app.downloads.partial import part_path, read_part, sidecar_path
 from app.downloads.policy import Phase
 from app.net.hub import HubError, Piece, Source, parse_link
 from app.system.json_file import replace_file
@@ -25,7 +25,7 @@ _KEPT = (Phase.PAUSED, Phase.FAILED)
 
 
 def write_queue(folder: Path, entries: Iterable[Entry]) -> None:
-    """Note the downloads that are not done; raises OSError."""
+    """Write the unfinished downloads; raises OSError."""
     rows = [_row(folder, entry) for entry in entries if entry.phase is not Phase.DONE]
     if not rows and not (folder / NAME).exists():
         return
@@ -35,9 +35,9 @@ def write_queue(folder: Path, entries: Iterable[Entry]) -> None:
 
 
 def read_queue(folder: Path, endpoint: str) -> list[Entry]:
-    """What an earlier run left, the oldest first; QUEUED stands for what was running.
+    """Read the downloads of an earlier run, the oldest first; those that were running are QUEUED.
 
-    Rows that make no sense are left out. The numbers of the entries are 0.
+    Invalid rows are skipped. The ids of the entries are 0.
     """
     entries: list[Entry] = []
     for row in _rows(folder / NAME):
@@ -76,7 +76,7 @@ def _rows(path: Path) -> list[dict[str, object]]:
 
 
 def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
-    """One row as an entry; None when a field is missing, of another type, or leads elsewhere."""
+    """One row as an entry; None when a field is missing or invalid, or its path leaves `folder`."""
     source, path = _source(row.get("source")), row.get("path")
     if source is None or not isinstance(path, str):
         return None
@@ -104,12 +104,12 @@ def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
 
 
 def _count_parts(entry: Entry) -> None:
-    """See on the disk how far the pieces are: the queue is not written as they grow."""
+    """Set the progress of the pieces from their files: the journal is not written while running."""
     for index, piece in enumerate(entry.pieces):
         if piece.file in entry.fetched:
             continue
         place = entry.place(index)
-        part, path = read_part(sidecar_of(place)), part_of(place)
+        part, path = read_part(sidecar_path(place)), part_path(place)
         here = path.stat().st_size if part is not None and path.is_file() else 0
         entry.done[piece.file] = min(here, piece.size_bytes or here)
 
@@ -144,7 +144,7 @@ def _pieces(stored: object) -> tuple[Piece, ...]:
 
 
 def _orphans(folder: Path, endpoint: str, known: set[Path]) -> list[Entry]:
-    """Parts whose download the queue has lost, as paused downloads."""
+    """Partial files that the journal does not list, as paused downloads."""
     entries: list[Entry] = []
     found = sorted(folder.rglob(f"*.gguf{_SIDECAR}")) if folder.is_dir() else []
     for sidecar in found:

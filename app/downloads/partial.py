@@ -1,4 +1,4 @@
-"""What lies beside a file that is on its way: what has arrived, and the note of what it is a part of."""
+"""Partial-download file `<name>.part` and its JSON sidecar `<name>.part.json`."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _CHUNK = 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a `.part` file is a part of, as the JSON beside it says."""
+    """Contents of the sidecar: which file the `.part` file belongs to, and how much is synced."""
 
     url: str
     etag: str = ""  # of the server that sent the bytes
-    linked_etag: str = ""  # of the hub, where it named one
+    linked_etag: str = ""  # of the hub, if it sent one
     size_bytes: int = 0  # of the whole file; 0: unknown
     sha256: str = ""  # expected; "": unknown
-    done_bytes: int = 0  # surely on the disk
-    time: float = 0.0  # of this note, seconds since 1970
+    done_bytes: int = 0  # synced to the disk
+    time: float = 0.0  # of this checkpoint, seconds since 1970
 
 
-def part_of(path: Path) -> Path:
-    """Where what has arrived of a file lies."""
+def part_path(path: Path) -> Path:
+    """Path of a file's partial download."""
     return path.with_name(path.name + ".part")
 
 
-def sidecar_of(path: Path) -> Path:
-    """Where it is noted what the part is a part of."""
+def sidecar_path(path: Path) -> Path:
+    """Path of the partial download's sidecar."""
     return path.with_name(path.name + ".part.json")
 
 
-def drop_part(path: Path) -> None:
-    """Remove what has arrived of a file, and the note beside it."""
-    part_of(path).unlink(missing_ok=True)
-    sidecar_of(path).unlink(missing_ok=True)
+def delete_part(path: Path) -> None:
+    """Delete the partial download of a file and its sidecar."""
+    part_path(path).unlink(missing_ok=True)
+    sidecar_path(path).unlink(missing_ok=True)
 
 
 def read_part(sidecar: Path) -> Part | None:
-    """The note beside a part; None when there is none or it cannot be read."""
+    """Read a sidecar; None when it is missing or invalid."""
     try:
         stored: object = json.loads(sidecar.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -59,8 +59,8 @@ def read_part(sidecar: Path) -> Part | None:
     return part if part.url and part.size_bytes >= 0 and part.done_bytes >= 0 else None
 
 
-def hash_of(path: Path, check_stop: Callable[[], None]) -> Any:
-    """The running SHA-256 of a file so far; `check_stop` is called often and may raise."""
+def hash_file(path: Path, check_stop: Callable[[], None]) -> Any:
+    """SHA-256 object of a file's bytes, to continue with; `check_stop` may raise in between."""
     running = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):

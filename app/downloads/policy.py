@@ -1,4 +1,4 @@
-"""What a download may be doing, how patient it is, and the ways in which it ends early."""
+"""Download phases, limits (timeouts, retries, free space) and errors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Phase(Enum):
-    """What a download is doing."""
+    """Phase of a download."""
 
     QUEUED = "queued"
     CONNECTING = "connecting"
     RUNNING = "running"
     PAUSED = "paused"
-    WAITING = "waiting"  # to try again; the note says why and when
+    WAITING = "waiting"  # for the next attempt; the note has the reason and the delay
     VERIFYING = "verifying"
     DONE = "done"
     FAILED = "failed"
@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 class DownloadError(Exception):
-    """A download that cannot go on: `str(error)` says why, `remedy` what to do."""
+    """A download failed: `str(error)` is the reason, `remedy` the advice."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what)
@@ -34,36 +34,36 @@ class DownloadError(Exception):
 
 
 class Stopped(Exception):
-    """Someone asked the download to stop; what has arrived is kept."""
+    """The download was stopped; its partial file is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient a download is, and how much room it leaves."""
+    """Timeouts, retries, free-space margin and checkpoint intervals of a download."""
 
-    stall_seconds: float = 30.0  # without a byte, before the connection is given up
-    retry_seconds: float = 1.0  # before a new attempt; doubles while they bring nothing
+    stall_seconds: float = 30.0  # read timeout
+    retry_seconds: float = 1.0  # before a new attempt; doubles after each one without progress
     longest_retry_seconds: float = 60.0
-    attempts: int = 8  # in a row that bring nothing new, before giving up
-    wrong_attempts: int = 3  # answers that cannot be the file, before giving up
+    attempts: int = 8  # consecutive attempts without progress, before failing
+    wrong_attempts: int = 3  # responses that cannot be the file, before failing
     margin_bytes: int = 256 << 20  # free space that must be left when the file is complete
-    checkpoint_bytes: int = 32 << 20  # brought to the disk at once
+    checkpoint_bytes: int = 32 << 20  # received between syncs to the disk
     checkpoint_seconds: float = 5.0
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space of the disk that holds a folder, which may not exist yet."""
+    """Free space of the disk of a folder, which may not exist yet."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def disk_error(error: OSError, path: Path) -> DownloadError:
-    """What a fault of the disk means for a download, in a sentence."""
+    """The DownloadError for an OSError of the disk."""
     if error.errno in _FULL:
         return DownloadError(
             f"The disk is full: {path.name} could not be written.",
-            "Make room on the disk, then try again; what has arrived is kept.",
+            "Free some disk space, then try again; the partial file is kept.",
         )
     return DownloadError(
         f"{path.name} could not be written: {error.strerror or error}.",

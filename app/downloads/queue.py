@@ -1,8 +1,8 @@
-"""The queue of downloads: which run, in what order, and what of them outlives a quit or a crash.
+"""Download queue: starts, pauses and resumes downloads, and restores them after a restart.
 
-One thread per running download and one that tells: `changed` is only ever called on the latter, in
-order, and for progress at most a few times a second. What has arrived lies beside its file-to-be
-(`download_file`), the queue itself in `downloads.json` (`download_queue`).
+Each running download has a thread, and one notifier thread calls `changed`, in order, and for
+progress at most once per `tick_seconds`. Partial files are written by `app.downloads.transfer`,
+the queue itself by `app.downloads.journal`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from app.downloads.entry import ACTIVE, Download, Entry, Run
 from app.downloads.journal import read_queue, write_queue
 from app.downloads.names import safe_folder, safe_name
-from app.downloads.partial import drop_part, hash_of
+from app.downloads.partial import delete_part, hash_file
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
 from app.downloads.transfer import FileDownload, probe
 from app.net.http import WebError, parse_proxy
@@ -28,11 +28,11 @@ __all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 3.0
-_SHELVES = 100  # folders that are tried for a name that is taken
+_MAX_FOLDERS = 100  # folders tried when a file name is already in use
 
 
 class Downloads:
-    """The queue. Every method may be called from any thread, and none waits for the net."""
+    """The queue. Every method may be called from any thread; none blocks on the network."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Downloads:
         self._tick_seconds = tick_seconds
         self._free = free
         self._entries: dict[int, Entry] = {}
-        self._threads: list[tuple[Entry, threading.Thread]] = []  # what works on which files
+        self._threads: list[tuple[Entry, threading.Thread]] = []  # running, by download
         self._pending: deque[Download] = deque()
         self._unsaved = False
         self._closing = False
@@ -63,10 +63,10 @@ class Downloads:
         self._wake = threading.Condition(threading.RLock())
         self._notifier: threading.Thread | None = None
 
-    # --- what a caller may ask ------------------------------------------------------------------
+    # --- public methods -------------------------------------------------------------------------
 
     def start(self, *, resume: bool = False) -> None:
-        """Take up what an earlier run left; what was running goes on only with `resume`."""
+        """Restore the downloads of an earlier run; `resume` restarts those that were running."""
         with self._wake:
             for entry in read_queue(self._folder, self._endpoint):
                 self._number += 1
@@ -74,14 +74,14 @@ class Downloads:
                 if entry.phase is Phase.QUEUED and not resume:
                     entry.phase = Phase.PAUSED
                 self._entries[entry.id] = entry
-                self._tell(entry)
+                self._notify(entry)
             self._notifier = threading.Thread(target=self._loop, name="downloads", daemon=True)
             self._notifier.start()
 
     def add(self, source: Source) -> int:
-        """Queue a download and return its number; one that is there already goes on instead.
+        """Queue a download and return its id; one that is queued already is resumed instead.
 
-        Raises HubError for a source that cannot be a model file.
+        Raises HubError for a source that is not a model file.
         """
         if not source.file.lower().endswith(".gguf"):
             raise HubError("This is not a model file.", "Choose a file that ends in .gguf.")
@@ -96,13 +96,13 @@ class Downloads:
                 self.resume(entry.id)
                 return entry.id
             self._number += 1
-            fresh.path = next(self._places(fresh))
+            fresh.path = next(self._candidate_paths(fresh))
             self._entries[fresh.id] = fresh
-            self._tell(fresh)
+            self._notify(fresh)
             return fresh.id
 
     def pause(self, id: int) -> None:
-        """Stop a download for now; what has arrived is kept."""
+        """Pause a download; its partial file is kept."""
         with self._wake:
             entry = self._entries.get(id)
             if entry is not None and entry.phase in ACTIVE:
@@ -111,18 +111,18 @@ class Downloads:
                 self._set(entry, Phase.PAUSED)
 
     def resume(self, id: int) -> None:
-        """Go on with a download that is paused or failed."""
+        """Queue a paused or failed download again."""
         with self._wake:
             entry = self._entries.get(id)
             if entry is not None and entry.phase in (Phase.PAUSED, Phase.FAILED):
                 self._set(entry, Phase.QUEUED)
 
     def retry(self, id: int) -> None:
-        """Try a failed download again, from what has arrived."""
+        """Retry a failed download; it resumes its partial file."""
         self.resume(id)
 
     def cancel(self, id: int) -> None:
-        """Give a download up and remove what has arrived; a finished one only leaves the list."""
+        """Cancel a download and delete its partial file; a finished file stays."""
         with self._wake:
             entry = self._entries.pop(id, None)
             if entry is None:
@@ -130,9 +130,9 @@ class Downloads:
             finished = entry.phase is Phase.DONE
             self._set(entry, Phase.CANCELLED)
             if entry.run is not None:
-                entry.run.stop()  # its thread clears up behind itself
+                entry.run.stop()  # its thread deletes the files
             elif not finished:
-                self._work_on(entry, self._clear)
+                self._start_thread(entry, self._delete_files)
 
     def all(self) -> tuple[Download, ...]:
         """Every download, the oldest first; finished ones until the app closes or `cancel`."""
@@ -140,25 +140,25 @@ class Downloads:
             return tuple(entry.snapshot(self._endpoint) for entry in self._entries.values())
 
     def set_endpoint(self, endpoint: str) -> None:
-        """Use another hub from the next start or resume of a download on."""
+        """Set the hub for downloads that start or resume later."""
         with self._wake:
             self._endpoint = endpoint
 
     def set_proxy(self, proxy: str) -> None:
-        """Use another proxy from then on, "" for the system's own; raises WebError."""
+        """Set the proxy for later transfers, "" for the system's; raises WebError."""
         if proxy:
             parse_proxy(proxy)
         with self._wake:
             self._proxy = proxy
 
     def set_parallel(self, parallel: int) -> None:
-        """Let so many downloads run at once from then on; those that run already go on."""
+        """Set how many downloads run at once; running ones are not stopped."""
         with self._wake:
             self._parallel = parallel
             self._wake.notify_all()
 
     def close(self) -> None:
-        """Stop everything soon, keep what has arrived, and note what was running."""
+        """Stop all downloads, keep their partial files, and write the journal."""
         with self._wake:
             if self._closing:
                 return
@@ -183,19 +183,23 @@ class Downloads:
     ) -> None:
         entry.phase, entry.note, entry.error, entry.remedy = phase, note, error, remedy
         entry.forget_speed()
-        self._tell(entry)
+        self._notify(entry)
 
-    def _tell(self, entry: Entry) -> None:
+    def _notify(self, entry: Entry) -> None:
         self._pending.append(entry.snapshot(self._endpoint))
         self._unsaved = True
         self._wake.notify_all()
 
-    def _places(self, entry: Entry) -> Iterator[Path]:
-        """Where a download may go, the plain folder first; never where another one goes."""
+    def _candidate_paths(self, entry: Entry) -> Iterator[Path]:
+        """Possible paths of a download, the plain one first, without those of other downloads."""
         name, base = safe_name(entry.source.file), self._folder / safe_folder(entry.source.folder)
-        shelf = safe_folder(entry.source.repository.replace("/", "_")) or "other"
+        subfolder = safe_folder(entry.source.repository.replace("/", "_")) or "other"
         others = {one.path for one in self._entries.values() if one is not entry}
-        folders = [base, base / shelf, *(base / f"{shelf}-{n}" for n in range(2, _SHELVES))]
+        folders = [
+            base,
+            base / subfolder,
+            *(base / f"{subfolder}-{n}" for n in range(2, _MAX_FOLDERS)),
+        ]
         return iter([folder / name for folder in folders if folder / name not in others])
 
     def _start_queued(self) -> None:
@@ -206,10 +210,10 @@ class Downloads:
             taken = entry.run is not None or any(one.path == entry.path for one in busy)
             if entry.phase is Phase.QUEUED and not taken:
                 entry.run = Run()
-                self._work_on(entry, self._work)
+                self._start_thread(entry, self._run_download)
 
-    def _work_on(self, entry: Entry, work: Callable[[Entry], None]) -> None:
-        """Run something on the files of a download; `_start_queued` keeps others off them."""
+    def _start_thread(self, entry: Entry, work: Callable[[Entry], None]) -> None:
+        """Run `work` on a new thread; `_start_queued` starts no other one for the same files."""
 
         def run() -> None:
             try:
@@ -230,7 +234,7 @@ class Downloads:
         except OSError as error:
             _log.warning("the list of downloads could not be saved: %s", error.strerror)
 
-    # --- the telling thread ---------------------------------------------------------------------
+    # --- notifier thread ------------------------------------------------------------------------
 
     def _loop(self) -> None:
         sampled = 0.0
@@ -245,11 +249,11 @@ class Downloads:
                     self._sample(now)
                 if self._unsaved:
                     self._save()
-                news, closing = list(self._pending), self._closing
+                changes, closing = list(self._pending), self._closing
                 self._pending.clear()
-            for download in news:
+            for download in changes:
                 self._changed(download)
-            if closing and not news:
+            if closing and not changes:
                 return
 
     def _sample(self, now: float) -> None:
@@ -257,27 +261,27 @@ class Downloads:
             if entry.phase is Phase.RUNNING and entry.run is not None and entry.sample(now):
                 self._pending.append(entry.snapshot(self._endpoint))
 
-    # --- a download's own thread ----------------------------------------------------------------
+    # --- download threads -----------------------------------------------------------------------
 
-    def _work(self, entry: Entry) -> None:
-        """Bring a download to its end, or to where it can go on from."""
+    def _run_download(self, entry: Entry) -> None:
+        """Run a download until it is done, stopped or failed."""
         run = entry.run
         assert run is not None
         try:
             note = self._fetch(entry, run)
         except Stopped:
-            self._over(entry, run, entry.phase, entry.note)
+            self._end_run(entry, run, entry.phase, entry.note)
         except (DownloadError, WebError) as error:
-            self._over(entry, run, Phase.FAILED, error=str(error), remedy=error.remedy)
+            self._end_run(entry, run, Phase.FAILED, error=str(error), remedy=error.remedy)
         except OSError as error:
             trouble = disk_error(error, entry.path)
-            self._over(entry, run, Phase.FAILED, error=str(trouble), remedy=trouble.remedy)
+            self._end_run(entry, run, Phase.FAILED, error=str(trouble), remedy=trouble.remedy)
         else:
-            self._over(entry, run, Phase.DONE, note)
+            self._end_run(entry, run, Phase.DONE, note)
         if entry.phase is Phase.CANCELLED:
-            self._clear(entry)
+            self._delete_files(entry)
 
-    def _over(
+    def _end_run(
         self,
         entry: Entry,
         run: Run,
@@ -287,18 +291,18 @@ class Downloads:
         remedy: str = "",
     ) -> None:
         with self._wake:
-            entry.learn()
+            entry.update_from_job()
             entry.run = None
             if run.live and not self._closing:
                 self._set(entry, phase, note, error, remedy)
             elif phase is Phase.DONE and entry.phase is not Phase.CANCELLED:
-                self._set(entry, phase, note)  # it was too late to stop it
+                self._set(entry, phase, note)  # finished before the stop took effect
             self._wake.notify_all()
 
     def _fetch(self, entry: Entry, run: Run) -> str:
-        """Fetch the pieces, the first one last: the model shows up in no list before it is whole."""
-        self._learn_pieces(entry)
-        if self._is_here(entry, run):
+        """Download the pieces, the first one last: an incomplete model is not listed that way."""
+        self._fetch_piece_sizes(entry)
+        if self._is_downloaded(entry, run):
             return "This file was here already."
         note = ""
         for index in [*range(1, len(entry.pieces)), 0]:
@@ -309,22 +313,22 @@ class Downloads:
             job.run()
             note = note or job.note
             with self._wake:
-                entry.learn()
+                entry.update_from_job()
                 entry.fetched.append(file)
                 self._unsaved = True
         return note
 
     def _job(self, entry: Entry, run: Run, index: int) -> FileDownload:
-        """The download of one piece."""
+        """The transfer of one piece."""
 
         def report(phase: Phase, note: str) -> None:
             with self._wake:
-                entry.learn()
+                entry.update_from_job()
                 if run.live and not self._closing:
                     self._set(entry, phase, note)
 
         def free(folder: Path) -> int:
-            return self._free(folder) - self._promised(entry, job)
+            return self._free(folder) - self._reserved_bytes(entry, job)
 
         with self._wake:
             self._check_stop(run)
@@ -347,10 +351,10 @@ class Downloads:
         if not run.live or self._closing:
             raise Stopped
 
-    def _promised(self, entry: Entry, job: FileDownload) -> int:
-        """Bytes of the disk that other running downloads and the pieces after this one will take."""
+    def _reserved_bytes(self, entry: Entry, job: FileDownload) -> int:
+        """Disk space that other running downloads and the remaining pieces will need."""
         with self._wake:
-            entry.learn()
+            entry.update_from_job()
             left = sum(
                 max(one.size_bytes - one.done_bytes, 0)
                 for one in self._entries.values()
@@ -358,8 +362,8 @@ class Downloads:
             )
             return max(left - max(job.size_bytes - job.done_bytes, 0), 0)
 
-    def _learn_pieces(self, entry: Entry) -> None:
-        """Ask the hub how large the pieces of a split model are, so that its size is known at once."""
+    def _fetch_piece_sizes(self, entry: Entry) -> None:
+        """Fetch the sizes of all pieces of a split model from the hub, to know its total size."""
         source = entry.source
         unknown = not all(piece.size_bytes for piece in entry.pieces)
         if len(entry.pieces) == 1 or not unknown or not source.repository:
@@ -367,17 +371,17 @@ class Downloads:
         try:
             found = hub_files(source.repository, self._endpoint, self._proxy, source.revision)
         except HubError:
-            return  # each piece tells its size when it is fetched
+            return  # the size of each piece is known when its transfer starts
         known = {piece.file: piece for one in found for piece in one.pieces}
         with self._wake:
             entry.pieces = [_completed(piece, known.get(piece.file)) for piece in entry.pieces]
 
-    def _is_here(self, entry: Entry, run: Run) -> bool:
-        """Whether this very file is on the disk; another one of its name moves it to a folder."""
+    def _is_downloaded(self, entry: Entry, run: Run) -> bool:
+        """Whether the same file exists; another file of its name makes it go to a subfolder."""
         if not entry.path.exists():
             return False
         with self._wake:
-            places = list(self._places(entry))
+            places = list(self._candidate_paths(entry))
         for place in places:
             with self._wake:
                 entry.path = place
@@ -390,40 +394,40 @@ class Downloads:
         )
 
     def _is_same(self, entry: Entry, run: Run, index: int) -> bool:
-        """Whether the file at a piece's place is that piece: by size, and by hash where one is known."""
+        """Whether the file at a piece's path is that piece, by size and, if known, by hash."""
         place, piece = entry.place(index), entry.pieces[index]
         here = place.stat().st_size if place.is_file() else -1
         size, sha256 = piece.size_bytes, piece.sha256
         if here < 0 or (size and size != here):
             return False
         if not size or not sha256:
-            told = probe(entry.address(index, self._endpoint), self._proxy)
-            size, sha256 = size or told.size_bytes, sha256 or told.sha256
+            linked = probe(entry.address(index, self._endpoint), self._proxy)
+            size, sha256 = size or linked.size_bytes, sha256 or linked.sha256
         if size != here:
             return False
         with self._wake:
             self._check_stop(run)
             self._set(entry, Phase.VERIFYING, "Checking the file that is here already.")
-        same = not sha256 or hash_of(place, lambda: self._check_stop(run)).hexdigest() == sha256
+        same = not sha256 or hash_file(place, lambda: self._check_stop(run)).hexdigest() == sha256
         with self._wake:
             if same:
                 entry.done[piece.file] = size
                 entry.pieces[index] = Piece(piece.file, size, sha256)
         return same
 
-    def _clear(self, entry: Entry) -> None:
-        """Remove what has arrived of a download that was given up."""
+    def _delete_files(self, entry: Entry) -> None:
+        """Delete the files of a cancelled download."""
         try:
             for index, piece in enumerate(entry.pieces):
-                drop_part(entry.place(index))
+                delete_part(entry.place(index))
                 if piece.file in entry.fetched:
                     entry.place(index).unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("a cancelled download could not be removed: %s", error.strerror)
+            _log.warning("a cancelled download could not be deleted: %s", error.strerror)
 
 
 def _completed(piece: Piece, listed: Piece | None) -> Piece:
-    """A piece with what the hub's list adds to it; what was known before counts more."""
+    """Fill unknown fields of a piece from the hub's list."""
     if listed is None:
         return piece
     return Piece(piece.file, piece.size_bytes or listed.size_bytes, piece.sha256 or listed.sha256)

@@ -1,8 +1,8 @@
-"""One file from the net to the disk: resumed by Range, hashed while it streams, named when it is whole.
+"""Download of one file: resumed with Range requests, hashed while streaming, renamed when verified.
 
-Beside the file lie `<name>.part`, what has arrived, and `<name>.part.json`, what it is a part of.
-The file gets its name only after length, hash and magic agree, so whatever carries the name can be
-used. No Qt, no threads: `run` blocks its caller, `stop` ends it from another thread.
+Received bytes are in `<name>.part`, with a JSON sidecar `<name>.part.json`. The file gets its final
+name only after its length, SHA-256 and magic were checked, so a file under that name is complete.
+No Qt, no threads: `run` blocks the caller, `stop` ends it from another thread.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from app.downloads.partial import Part, drop_part, hash_of, part_of, read_part, sidecar_of
+from app.downloads.partial import Part, delete_part, hash_file, part_path, read_part, sidecar_path
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
-from app.net.http import Answer, Cancellation, Linked, WebError, ask, refusal
+from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.system.byte_size import size
 from app.system.json_file import replace_file, sync_folder
 
 MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
-_LONGEST_WAIT = 300.0  # seconds, whatever a server asks for
+_LONGEST_WAIT = 300.0  # seconds; limit for Retry-After
 
 
-class _Wrong(Exception):
-    """An answer that cannot be the file; asked again a few times."""
+class _InvalidResponse(Exception):
+    """A response that cannot be the file; retried `Limits.wrong_attempts` times."""
 
 
 class FileDownload:
-    """One file on its way. `done_bytes`, `size_bytes`, `sha256` may be read from any thread."""
+    """Downloads one file. `done_bytes`, `size_bytes`, `sha256` may be read from any thread."""
 
     def __init__(
         self,
@@ -53,47 +53,47 @@ class FileDownload:
         self.path = path
         self.size_bytes: int = size_bytes
         self.sha256: str = sha256.lower()
-        self._wanted: tuple[int, str] = (
+        self._expected: tuple[int, str] = (
             self.size_bytes,
             self.sha256,
-        )  # the rest is learnt from the servers
+        )  # from the caller; the rest comes from response headers
         self.done_bytes = 0
-        self.received_bytes = 0  # over the wire by this object, repeats included
+        self.received_bytes = 0  # from the network by this object, repeated bytes included
         self.note = ""
         self._proxy = proxy
         self._limits = limits or Limits()
         self._report = report
         self._free = free
-        self._part, self._sidecar = part_of(path), sidecar_of(path)
+        self._part, self._sidecar = part_path(path), sidecar_path(path)
         self._known = Part(url, size_bytes=size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
         self._stop = Cancellation()
-        self._inherited = False  # bytes of an earlier run are part of the file
+        self._resumed = False  # the part has bytes of an earlier run
         self._checkpoint = (0, 0.0)  # bytes, time
 
     def stop(self) -> None:
-        """End `run` soon; it raises Stopped. Callable from any thread."""
+        """Make `run` raise Stopped soon; may be called from any thread."""
         self._stop.set()
 
     def run(self) -> None:
-        """Fetch what is missing, verify, and give the file its name.
+        """Download the missing bytes, verify the file, and rename it.
 
-        Raises Stopped, or DownloadError; what has arrived is kept unless it is known to be wrong.
+        Raises Stopped or DownloadError; the part is kept unless it is known to be invalid.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._take_up()
+            self._resume_part()
             self._transfer()
             self._finish()
         except OSError as error:
             raise disk_error(error, self.path) from error
 
-    # --- what is here already -------------------------------------------------------------------
+    # --- resuming -------------------------------------------------------------------------------
 
-    def _take_up(self) -> None:
-        """Read what an earlier run left, and hash it; a part nobody can vouch for is dropped."""
+    def _resume_part(self) -> None:
+        """Resume the part of an earlier run and hash it; delete one that may be of another file."""
         part = read_part(self._sidecar)
-        keep = self._usable(part) if part is not None and self._vouched(part) else 0
+        keep = self._usable_bytes(part) if part is not None and self._is_same_file(part) else 0
         if part is None or not keep:
             self._restart()
             return
@@ -107,62 +107,62 @@ class FileDownload:
         self.size_bytes, self.sha256 = self._known.size_bytes, self._known.sha256
         if keep < self._part.stat().st_size:
             os.truncate(self._part, keep)
-        self._inherited, self.done_bytes = True, keep
+        self._resumed, self.done_bytes = True, keep
         self._report(Phase.VERIFYING, "Checking what is already here.")
-        self._hash = hash_of(self._part, self._check_stop)
+        self._hash = hash_file(self._part, self._check_stop)
 
-    def _usable(self, part: Part) -> int:
-        """How many bytes of a part can be built on."""
+    def _usable_bytes(self, part: Part) -> int:
+        """How many bytes of a part can be kept."""
         here = self._part.stat().st_size if self._part.is_file() else 0
-        # A hash finds out what a power cut did to the end of the file; without one it is dropped.
+        # A power cut may damage bytes after the last checkpoint: without a hash, drop them.
         keep = here if self.sha256 or part.sha256 else min(here, part.done_bytes)
         size = self.size_bytes or part.size_bytes
         return 0 if size and keep > size else keep
 
-    def _vouched(self, part: Part) -> bool:
-        """Whether a part is of the file wanted now: its hash says so, or its address."""
+    def _is_same_file(self, part: Part) -> bool:
+        """Whether a part is of the wanted file: same hash, or same address and size."""
         if self.sha256 and part.sha256:
             return self.sha256 == part.sha256
         same_size = not self.size_bytes or part.size_bytes in (0, self.size_bytes)
         return part.url == self.url and same_size
 
     def _restart(self) -> None:
-        """Begin with an empty part; what the servers said of the one before is forgotten."""
-        self.size_bytes, self.sha256 = self._wanted
+        """Start with an empty part, and forget the size and hash from response headers."""
+        self.size_bytes, self.sha256 = self._expected
         self._known = Part(self.url, size_bytes=self.size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
-        self.done_bytes, self._inherited = 0, False
-        drop_part(self.path)
+        self.done_bytes, self._resumed = 0, False
+        delete_part(self.path)
 
     # --- the transfer ---------------------------------------------------------------------------
 
     def _transfer(self) -> None:
-        """Ask again and again until everything is here."""
-        furthest, barren, wrong = self.done_bytes, 0, 0
+        """Send requests until the file is complete."""
+        furthest, failures, invalid = self.done_bytes, 0, 0
         while not self._complete():
             self._check_stop()
             try:
                 self._fetch()
                 continue
-            except _Wrong as error:
-                wrong += 1
+            except _InvalidResponse as error:
+                invalid += 1
                 trouble = WebError(str(error), "Try again later, or choose another file.")
-                last = wrong >= self._limits.wrong_attempts
+                last = invalid >= self._limits.wrong_attempts
             except WebError as error:
-                barren = 0 if self.done_bytes > furthest else barren + 1
+                failures = 0 if self.done_bytes > furthest else failures + 1
                 trouble = error
-                last = not error.retry or barren >= self._limits.attempts
+                last = not error.retry or failures >= self._limits.attempts
             furthest = max(furthest, self.done_bytes)
             self._check_stop()
             if last:
                 raise DownloadError(str(trouble), trouble.remedy) from trouble
-            self._wait(trouble, max(barren, wrong))
+            self._wait(trouble, max(failures, invalid))
 
     def _complete(self) -> bool:
         return bool(self.size_bytes) and self.done_bytes == self.size_bytes
 
     def _wait(self, trouble: WebError, attempt: int) -> None:
-        """Wait before the next attempt: longer each time, and never in step with others."""
+        """Exponential backoff with jitter before the next attempt."""
         doubled = self._limits.retry_seconds * 2 ** min(max(attempt - 1, 0), 16)
         seconds = min(doubled, self._limits.longest_retry_seconds) * random.uniform(0.75, 1.25)
         seconds = max(seconds, min(trouble.wait_seconds, _LONGEST_WAIT))
@@ -171,9 +171,9 @@ class FileDownload:
         self._stop.wait(seconds)
 
     def _fetch(self) -> None:
-        """One request for what is missing, and what comes of it."""
+        """Send one request for the missing bytes, and receive its response."""
         self._report(Phase.CONNECTING, "")
-        answer = ask(
+        response = send_request(
             self.url,
             headers=self._headers(),
             proxy=self._proxy,
@@ -182,10 +182,10 @@ class FileDownload:
         )
         try:
             self._check_stop()
-            if self._accept(answer):
-                self._receive(answer)
+            if self._accept(response):
+                self._receive(response)
         finally:
-            answer.close()
+            response.close()
 
     def _headers(self) -> dict[str, str]:
         if not self.done_bytes:
@@ -195,124 +195,124 @@ class FileDownload:
             headers["If-Range"] = self._known.etag
         return headers
 
-    def _accept(self, answer: Answer) -> bool:
-        """Whether the answer's body is to be taken in, from `done_bytes` on.
+    def _accept(self, response: Response) -> bool:
+        """Check the response's headers; whether its body continues the part at `done_bytes`.
 
-        Raises WebError or _Wrong for an answer that is of no use.
+        Raises WebError or _InvalidResponse for one that cannot be used.
         """
-        if answer.status == 416:
-            self._unsatisfied(answer)
+        if response.status == 416:
+            self._handle_unsatisfied(response)
             return False
-        if answer.status not in (200, 206):
-            raise refusal(answer)
-        if answer.header("Content-Encoding") not in ("", "identity"):
-            raise _Wrong(f"{answer.host} sent the file in an encoding that was not asked for.")
-        etag, linked = answer.header("ETag"), answer.linked.etag
-        if answer.status == 206:
+        if response.status not in (200, 206):
+            raise status_error(response)
+        if response.header("Content-Encoding") not in ("", "identity"):
+            raise _InvalidResponse(f"{response.host} sent the file in another encoding.")
+        etag, linked = response.header("ETag"), response.linked.etag
+        if response.status == 206:
             if self._changed(etag, linked):
-                self._begin_again("The file on the server has changed; starting again.")
+                self._restart_with_note("The file on the server has changed; starting again.")
                 return False
-            total = self._range(answer)
+            total = self._check_range(response)
         else:
             if self.done_bytes:
                 changed = self._changed(etag, linked)
                 why = "has changed" if changed else "cannot be continued"
-                self._begin_again(f"The file on the server {why}; starting again.")
-            total = answer.length
-        self._expect(total, answer)
+                self._restart_with_note(f"The file on the server {why}; starting again.")
+            total = response.length
+        self._set_expected(total, response)
         self._known = Part(self.url, etag, linked, self.size_bytes, self.sha256)
         return True
 
     def _changed(self, etag: str, linked: str) -> bool:
-        """Whether the server now has another file than the one the part is of."""
-        if linked and self._known.linked_etag:  # the hub's own word; its stores come and go
+        """Whether the file on the server has changed since the part was received."""
+        if linked and self._known.linked_etag:  # the hub's ETag; storage servers differ
             return linked != self._known.linked_etag
         return bool(etag and self._known.etag and etag != self._known.etag)
 
-    def _begin_again(self, note: str) -> None:
+    def _restart_with_note(self, note: str) -> None:
         self.note = note
         self._restart()
 
-    def _unsatisfied(self, answer: Answer) -> None:
-        """The server has nothing after what is here: it may be complete, or of another file."""
-        match = _UNSATISFIED.fullmatch(answer.header("Content-Range"))
-        total = int(match[1]) if match else answer.linked.size_bytes
+    def _handle_unsatisfied(self, response: Response) -> None:
+        """Status 416: the part is complete, or it is of another file."""
+        match = _UNSATISFIED.fullmatch(response.header("Content-Range"))
+        total = int(match[1]) if match else response.linked.size_bytes
         if total and total == self.done_bytes and self.size_bytes in (0, total):
             self.size_bytes = total
         elif self.done_bytes:
-            self._begin_again("What was here did not belong to the file; starting again.")
+            self._restart_with_note("What was here did not belong to the file; starting again.")
         else:
-            raise _Wrong(f"{answer.host} has no bytes for this file.")
+            raise _InvalidResponse(f"{response.host} has no bytes for this file.")
 
-    def _range(self, answer: Answer) -> int | None:
-        """The whole file's size as a partial answer states it; None when it does not."""
-        match = _RANGE.fullmatch(answer.header("Content-Range"))
+    def _check_range(self, response: Response) -> int | None:
+        """Check Content-Range; returns the size of the whole file, None when not stated."""
+        match = _RANGE.fullmatch(response.header("Content-Range"))
         if match is None or int(match[1]) != self.done_bytes:
             self._restart()
-            raise _Wrong(f"{answer.host} sent another part of the file than was asked for.")
+            raise _InvalidResponse(f"{response.host} sent another range of the file.")
         return None if match[3] == "*" else int(match[3])
 
-    def _expect(self, total: int | None, answer: Answer) -> None:
-        """Settle size and hash: what the caller knew, else what the servers say."""
-        wanted = self.size_bytes or answer.linked.size_bytes
-        if total is not None and total != (wanted or total or 1):
+    def _set_expected(self, total: int | None, response: Response) -> None:
+        """Set expected size and hash: from the caller, else from response headers."""
+        expected = self.size_bytes or response.linked.size_bytes
+        if total is not None and total != (expected or total or 1):
             self._restart()
-            raise _Wrong(
-                f"The file on {answer.host} has {total:,} bytes where {wanted:,} were expected."
-                if wanted
-                else f"The file on {answer.host} is empty."
+            raise _InvalidResponse(
+                f"The file on {response.host} has {total:,} bytes where {expected:,} were expected."
+                if expected
+                else f"The file on {response.host} is empty."
             )
-        self.size_bytes = wanted or total or 0
-        self.sha256 = self.sha256 or answer.linked.sha256
-        self._check_room(self._limits.margin_bytes)
+        self.size_bytes = expected or total or 0
+        self.sha256 = self.sha256 or response.linked.sha256
+        self._check_free_space(self._limits.margin_bytes)
 
-    def _check_room(self, margin: int) -> None:
-        """Raise DownloadError when the rest of the file and a margin do not fit on the disk."""
+    def _check_free_space(self, margin: int) -> None:
+        """Raise DownloadError when the disk has too little space for the rest and a margin."""
         needed = max(self.size_bytes - self.done_bytes, 0) + margin
         free = self._free(self.path.parent)
         if free < needed:
             raise DownloadError(
                 f"The disk has {size(free)} free where {size(needed)} are needed.",
-                "Make room on the disk, then try again; what has arrived is kept.",
+                "Free some disk space, then try again; the partial file is kept.",
             )
 
-    def _receive(self, answer: Answer) -> None:
-        """Write the body as it arrives, and hash it."""
+    def _receive(self, response: Response) -> None:
+        """Write the body to the part while receiving, and hash it."""
         self._write_sidecar()
         self._checkpoint = (self.done_bytes, time.monotonic())
         self._report(Phase.RUNNING, self.note)
         with self._part.open("r+b" if self.done_bytes else "wb", buffering=0) as file:
             file.seek(self.done_bytes)
             try:
-                for piece in answer.pieces():
+                for piece in response.pieces():
                     self._check_stop()
-                    self._take(file.fileno(), piece, answer)
+                    self._append(file.fileno(), piece, response)
             finally:
-                if self._part.exists():  # else it was of no use
-                    with contextlib.suppress(OSError):  # a full disk has been, or will be, reported
-                        self._save_point(file.fileno())
+                if self._part.exists():  # else it was deleted as invalid
+                    with contextlib.suppress(OSError):  # a full disk is reported elsewhere
+                        self._write_checkpoint(file.fileno())
         self._check_stop()
-        if not self.size_bytes and answer.length is None:
-            self.size_bytes = self.done_bytes  # nobody said how long it is: this is all of it
+        if not self.size_bytes and response.length is None:
+            self.size_bytes = self.done_bytes  # no size was stated: the end of the body is the end
         elif not self._complete():
             raise WebError(
-                f"{answer.host} broke off before the end of the file.",
+                f"{response.host} closed the connection before the end of the file.",
                 "Check the connection to the network, then try again.",
                 retry=True,
             )
 
-    def _take(self, number: int, piece: bytes, answer: Answer) -> None:
-        """Put one piece at the end of the part."""
+    def _append(self, number: int, piece: bytes, response: Response) -> None:
+        """Append a chunk to the part."""
         self.received_bytes += len(piece)
         if not self.done_bytes and not piece.startswith(MAGIC[: len(piece)]):
-            self._drop()
-            raise _not_a_model(answer)
+            self._delete()
+            raise _not_a_model(response)
         if self.size_bytes and self.done_bytes + len(piece) > self.size_bytes:
             size = self.size_bytes
             self._restart()
-            raise _Wrong(f"{answer.host} sent more than the {size:,} bytes of the file.")
+            raise _InvalidResponse(f"{response.host} sent more than {size:,} bytes.")
         view = memoryview(piece)
-        while view:  # a disk that fills up takes less than it is given
+        while view:  # `os.write` may write less, on a full disk
             written = os.write(number, view)
             self._hash.update(view[:written])
             self.done_bytes += written
@@ -322,11 +322,11 @@ class FileDownload:
             self.done_bytes - done >= self._limits.checkpoint_bytes
             or time.monotonic() - since >= self._limits.checkpoint_seconds
         ):
-            self._save_point(number)
-            self._check_room(self._limits.margin_bytes // 4)
+            self._write_checkpoint(number)
+            self._check_free_space(self._limits.margin_bytes // 4)
 
-    def _save_point(self, number: int) -> None:
-        """Bring what has arrived to the disk, then say so beside it."""
+    def _write_checkpoint(self, number: int) -> None:
+        """Sync the part to the disk, then update the sidecar."""
         os.fsync(number)
         self._checkpoint = (self.done_bytes, time.monotonic())
         self._write_sidecar()
@@ -343,32 +343,32 @@ class FileDownload:
         )
         replace_file(self._sidecar, json.dumps(asdict(known), indent=1).encode("ascii"))
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- verification ---------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Compare the hash, look for the magic, then give the file its name."""
+        """Check the hash and the magic, then rename the part to its final name."""
         self._report(Phase.VERIFYING, "")
         self._check_stop()
         if self.sha256 and self._hash.hexdigest() != self.sha256:
-            inherited = self._inherited
-            self._drop()
-            if inherited:  # a power cut may have spoiled what was here: once more, from nothing
+            resumed = self._resumed
+            self._delete()
+            if resumed:  # a power cut may have damaged the old bytes: start again from 0
                 self._restart()
                 self.note = "What was here was damaged; starting again."
                 self._transfer()
                 self._finish()
                 return
             raise DownloadError(
-                "The file that arrived is not the one that was promised: its SHA-256 differs.",
+                "The downloaded file is not the expected one: its SHA-256 differs.",
                 "It was deleted; try again later, or choose another file.",
             )
         with self._part.open("rb+") as file:
             magic = file.read(len(MAGIC))
             os.fsync(file.fileno())
         if magic != MAGIC:
-            self._drop()
+            self._delete()
             raise DownloadError(
-                "The file that arrived is not a model: it does not begin with GGUF.",
+                "The downloaded file is not a model: it does not begin with GGUF.",
                 "It was deleted; choose a file that ends in .gguf.",
             )
         os.replace(self._part, self.path)
@@ -376,8 +376,8 @@ class FileDownload:
         self._sidecar.unlink(missing_ok=True)
         self.note = "" if self.sha256 else "Not verified by hash: the server names none."
 
-    def _drop(self) -> None:
-        drop_part(self.path)
+    def _delete(self) -> None:
+        delete_part(self.path)
         self.done_bytes = 0
 
     def _check_stop(self) -> None:
@@ -385,19 +385,19 @@ class FileDownload:
             raise Stopped
 
 
-def _not_a_model(answer: Answer) -> DownloadError:
-    page = answer.header("Content-Type").split(";")[0].strip().lower() == "text/html"
+def _not_a_model(response: Response) -> DownloadError:
+    page = response.header("Content-Type").split(";")[0].strip().lower() == "text/html"
     return DownloadError(
-        f"{answer.host} sent {'a web page' if page else 'something else'} instead of a model file.",
+        f"{response.host} sent {'a web page' if page else 'something else'} instead of a model file.",
         "Open the link in a browser to see what it asks for, or choose another file.",
     )
 
 
 def probe(url: str, proxy: str = "") -> Linked:
-    """Size and hash of a file as its servers state them, without fetching it; raises WebError."""
-    answer = ask(url, method="HEAD", proxy=proxy)
-    answer.close()
-    if answer.status != 200:
-        raise refusal(answer)
-    told = answer.linked
-    return Linked(told.sha256, told.etag, told.size_bytes or answer.length or 0)
+    """Size and hash of a file from a HEAD request; raises WebError."""
+    response = send_request(url, method="HEAD", proxy=proxy)
+    response.close()
+    if response.status != 200:
+        raise status_error(response)
+    linked = response.linked
+    return Linked(linked.sha256, linked.etag, linked.size_bytes or response.length or 0)

@@ -1,9 +1,9 @@
-"""HTTPS requests over httpx: safe redirects, size limits, a proxy, cancellation from any thread.
+"""HTTPS client over httpx: checked redirects, size limits, proxy, cancellation from any thread.
 
-Redirects are followed here one by one, because every address is checked before it is asked, and
-the hub names a file's size and hash on its first answer while its store sends the bytes on the
-last. Certificates are checked against the system's own list. Nothing that names the user is sent
-on to another host. httpx is imported with the first request: the window opens without it.
+Redirects are followed here one by one: every address is checked before it is requested, and the
+hub sends a file's size and hash with its first response while its storage server sends the bytes
+with the last. Certificates are checked against the system's list. Headers that identify the user
+are not sent to another host. httpx is imported by the first request, not at startup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_REDIRECTS = 10
 CONNECT_SECONDS = 10.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NETWORK = "Check the connection to the network, then try again."
-# Where systems keep their certificates: a bundled OpenSSL looks only where it was built.
+# CA bundles of common systems: a bundled OpenSSL only knows the path of its build machine.
 _CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -46,12 +46,12 @@ _HEADERS = {
     "Accept-Encoding": "identity",
     "Connection": "close",
 }
-# It logs every address, and that of a store carries a key.
+# httpx logs every address, and those of storage servers contain a signature.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class WebError(Exception):
-    """A request failed: `str(error)` says why, `remedy` what to do, `retry` whether time may help."""
+    """A request failed: `str(error)` is the reason, `remedy` the advice, `retry` if temporary."""
 
     def __init__(
         self, what: str, remedy: str = "", *, retry: bool = False, wait_seconds: float = 0.0
@@ -59,31 +59,31 @@ class WebError(Exception):
         super().__init__(what)
         self.remedy = remedy
         self.retry = retry
-        self.wait_seconds = wait_seconds  # what the server asked for; 0: nothing
+        self.wait_seconds = wait_seconds  # from Retry-After; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy that is asked to pass a connection on."""
+    """An HTTP proxy that tunnels connections (CONNECT)."""
 
     host: str
     port: int
-    authorization: str = ""  # the header's value; goes to the proxy alone
+    authorization: str = ""  # value of the Proxy-Authorization header
 
     @property
     def url(self) -> str:
-        """Its address; a connection to it is never encrypted, what passes through it is."""
+        """Its address; the connection to the proxy is not encrypted, the tunnel through it is."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What it is sent besides the name of the host."""
+        """Headers of the CONNECT request."""
         return {"Proxy-Authorization": self.authorization} if self.authorization else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """What the hub says of a file before it sends the request on to its store."""
+    """Facts of a file from the hub's headers, sent before it redirects to its storage server."""
 
     sha256: str = ""
     etag: str = ""
@@ -91,9 +91,9 @@ class Linked:
 
 
 class Cancellation(threading.Event):
-    """An event that ends the request it was given to, from whatever thread it is set.
+    """An event that aborts its request when it is set, from any thread.
 
-    A connection that is still being made ends by itself, after `CONNECT_SECONDS` at most.
+    It cannot abort a connection attempt, which times out after `CONNECT_SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -102,34 +102,34 @@ class Cancellation(threading.Event):
         self._connection: socket.socket | None = None
 
     def set(self) -> None:
-        """Cancel: whoever waits for the peer wakes up with an error."""
+        """Cancel: shut the socket down, so that a blocked read raises an error."""
         super().set()
         with self._guard:
             if self._connection is not None:
-                with contextlib.suppress(OSError):  # the peer has ended it already
+                with contextlib.suppress(OSError):  # the peer has closed it already
                     self._connection.shutdown(socket.SHUT_RDWR)
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Take note of a new connection; httpcore calls this at every step of a request."""
+        """Store the socket of a new connection; httpcore calls this at every step of a request."""
         if event == "connection.connect_tcp.complete":
             connection = cast("socket.socket", facts["return_value"].get_extra_info("socket"))
             self.release()
             with self._guard:
-                # A second handle: TLS takes the first one over, and the client closes it.
+                # Duplicate the handle: the TLS layer takes over the first one, and httpx closes it.
                 self._connection = connection.dup()
             if self.is_set():
                 self.set()
 
     def release(self) -> None:
-        """Forget the connection: it has been closed."""
+        """Close the duplicated socket, after the connection was closed."""
         with self._guard:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
 
-class Answer:
-    """An open response; whoever asked for it closes it."""
+class Response:
+    """An open response; the caller closes it."""
 
     def __init__(
         self,
@@ -149,16 +149,16 @@ class Answer:
 
     @property
     def length(self) -> int | None:
-        """Bytes the body is to have; None when the server does not say."""
+        """Content-Length of the body; None when the header is missing."""
         return _number(self.header("Content-Length"))
 
     def header(self, name: str) -> str:
-        """A header's value, "" when it is missing."""
+        """Value of a header, "" when it is missing."""
         return self._response.headers.get(name, "")
 
     def pieces(self) -> Iterator[bytes]:
-        """The body as it arrives, never decompressed; raises WebError, also when it is cut off."""
-        with _errors_in_words(self.host):
+        """The raw body in chunks, not decompressed; raises WebError, also when it is truncated."""
+        with _translate_errors(self.host):
             yield from self._response.iter_raw()
 
     def read_all(self, limit: int) -> bytes:
@@ -167,7 +167,7 @@ class Answer:
         for piece in self.pieces():
             body += piece
             if len(body) > limit:
-                raise WebError(f"{self.host} answered with more than can be taken in.")
+                raise WebError(f"{self.host} sent a response of more than {limit:,} bytes.")
         return bytes(body)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Answer:
         self._cancellation.release()
 
 
-def ask(
+def send_request(
     url: str,
     *,
     method: str = "GET",
@@ -185,15 +185,15 @@ def ask(
     proxy: str = "",
     stall_seconds: float = 30.0,
     cancellation: Cancellation | None = None,
-) -> Answer:
-    """Send one request and follow its redirects, ten at most; the body is left to be read.
+) -> Response:
+    """Send a request and follow up to `MAX_REDIRECTS` redirects; the body is not read yet.
 
-    `stall_seconds` is how long the server may stay silent. Raises WebError, also when cancelled.
+    `stall_seconds` is the read timeout. Raises WebError, also when cancelled.
     """
     import httpx
 
     cancellation = cancellation or Cancellation()
-    with _errors_in_words(check_address(url).hostname or ""):
+    with _translate_errors(check_address(url).hostname or ""):
         request = httpx.Request(
             method,
             url,
@@ -206,14 +206,14 @@ def ask(
     linked = Linked()
     for redirects in range(MAX_REDIRECTS + 1):
         client, response = _send(request, proxy, cancellation)
-        answer = Answer(client, response, cancellation, linked, redirects > 0)
-        linked = answer.linked = _linked(answer, linked)
-        following = response.next_request
-        if following is None:
-            return answer
-        answer.close()
-        _check_redirect(request, following)
-        request = following
+        result = Response(client, response, cancellation, linked, redirects > 0)
+        linked = result.linked = _linked(result, linked)
+        redirect = response.next_request
+        if redirect is None:
+            return result
+        result.close()
+        _check_redirect(request, redirect)
+        request = redirect
     raise WebError(
         f"{request.url.host} redirects in a loop.",
         "Try again later, or choose another server in the settings.",
@@ -221,9 +221,9 @@ def ask(
 
 
 def check_address(url: str) -> urllib.parse.SplitResult:
-    """The parts of an address that may be asked; raises WebError for any other.
+    """Split an address and check that it may be requested; raises WebError.
 
-    Only https, and http on this machine itself; no names or passwords in it.
+    It has to be https, or http on this machine, without a user name or password.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -254,7 +254,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_proxy(text: str) -> Proxy:
-    """The proxy a setting such as "http://user:password@host:3128" names; raises WebError."""
+    """Parse a proxy setting such as "http://user:password@host:3128"; raises WebError."""
     remedy = "Write it as http://host:port in the settings."
     try:
         parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
@@ -275,12 +275,12 @@ def parse_proxy(text: str) -> Proxy:
 
 
 def proxy_for(host: str, setting: str) -> Proxy | None:
-    """The proxy for a host: the setting, else the system's own; never one for this machine."""
+    """The proxy for a host: the setting, else the system's; None for this machine."""
     if is_loopback(host):
         return None
     if setting:
         return parse_proxy(setting)
-    import urllib.request  # httpx needs it as well
+    import urllib.request  # imported late, as httpx is, which needs it too
 
     found = urllib.request.getproxies()
     address = found.get("https") or found.get("all") or ""
@@ -290,48 +290,48 @@ def proxy_for(host: str, setting: str) -> Proxy | None:
 
 
 def sha256_of_etag(etag: str) -> str:
-    """The hash an ETag is, as the hub gives it for large files; "" when it is something else."""
-    bare = etag.removeprefix("W/").strip('"').lower()
-    return bare if _SHA256.fullmatch(bare) else ""
+    """The SHA-256 in an ETag, which the hub uses for large files; "" for any other ETag."""
+    value = etag.removeprefix("W/").strip('"').lower()
+    return value if _SHA256.fullmatch(value) else ""
 
 
-def fault(error: BaseException, host: str) -> WebError:
-    """What went wrong on the wire, in a sentence."""
+def network_error(error: BaseException, host: str) -> WebError:
+    """The WebError for an exception of httpx or the socket."""
     match _cause(error):
         case socket.gaierror():
             return WebError(f"The server {host} was not found.", _NETWORK, retry=True)
         case ssl.SSLCertVerificationError() as refused:
             return WebError(
-                f"{host} could not prove who it is: {refused.verify_message}.",
-                "Check this machine's clock, and whether a proxy or a filter reads along.",
+                f"The certificate of {host} could not be verified: {refused.verify_message}.",
+                "Check this machine's clock, and whether a proxy or filter intercepts it.",
             )
         case TimeoutError():
             return WebError(f"{host} does not answer.", _NETWORK, retry=True)
         case ConnectionResetError() | BrokenPipeError():
-            return WebError(f"{host} broke the connection off.", _NETWORK, retry=True)
+            return WebError(f"{host} closed the connection.", _NETWORK, retry=True)
         case OSError() as failed:
             reason = failed.strerror or type(failed).__name__
             return WebError(f"The connection to {host} failed: {reason}.", _NETWORK, retry=True)
         case other if "disconnected" in str(other):
-            return WebError(f"{host} broke the connection off.", _NETWORK, retry=True)
+            return WebError(f"{host} closed the connection.", _NETWORK, retry=True)
         case other if "closed connection" in str(other):
-            return WebError(f"{host} broke off before the end of its answer.", _NETWORK, retry=True)
+            return WebError(f"{host} closed the connection before the end.", _NETWORK, retry=True)
         case _:
-            return WebError(f"{host} gave an answer that cannot be read.", _NETWORK, retry=True)
+            return WebError(f"{host} sent an invalid response.", _NETWORK, retry=True)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The system's own error that an error of the library came from; else the error itself."""
+    """The OSError that caused an error of httpx; else the error itself."""
     below: object = error
     while isinstance(below, BaseException) and not isinstance(below, OSError):
-        # httpcore's pool clears the cause; the first argument is the same.
+        # httpcore's pool clears `__cause__`; its first argument is the same exception.
         below = below.__cause__ or next(iter(below.args), None)
     return below if isinstance(below, OSError) else error
 
 
 @contextlib.contextmanager
-def _errors_in_words(host: str) -> Generator[None]:
-    """Raise WebError for whatever goes wrong on the wire."""
+def _translate_errors(host: str) -> Generator[None]:
+    """Convert exceptions of httpx and the socket to WebError."""
     import httpx
 
     try:
@@ -344,13 +344,13 @@ def _errors_in_words(host: str) -> Generator[None]:
             retry=not reason.startswith("407"),
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise fault(error, host) from error
+        raise network_error(error, host) from error
 
 
-def refusal(answer: Answer) -> WebError:
-    """What a status other than success means, in a sentence."""
-    host, status, code = answer.host, answer.status, answer.header("X-Error-Code")
-    if status in (401, 403) and answer.redirected:  # a store's link that has run out
+def status_error(response: Response) -> WebError:
+    """The WebError for a status other than success."""
+    host, status, code = response.host, response.status, response.header("X-Error-Code")
+    if status in (401, 403) and response.redirected:  # an expired link to a storage server
         return WebError(f"{host} refused to send the file ({status}).", retry=True)
     if status in (401, 403) and code != "RepoNotFound":
         return WebError(
@@ -362,14 +362,17 @@ def refusal(answer: Answer) -> WebError:
         return WebError(
             f"There is no such file on {host}.", "Check the link, or choose another file."
         )
-    wait = _retry_after(answer)
+    wait = _retry_after(response)
     if status == 429:
         return WebError(
-            f"{host} asks for fewer requests.", "Wait a while.", retry=True, wait_seconds=wait
+            f"{host} limits the number of requests (429).",
+            "Wait a while.",
+            retry=True,
+            wait_seconds=wait,
         )
     if status == 408 or status >= 500:
         return WebError(
-            f"{host} has a fault of its own ({status}).",
+            f"{host} reports a server error ({status}).",
             "Try again later.",
             retry=True,
             wait_seconds=wait,
@@ -377,8 +380,8 @@ def refusal(answer: Answer) -> WebError:
     return WebError(f"{host} refused the request ({status}).", "Check the link.")
 
 
-def _retry_after(answer: Answer) -> float:
-    text = answer.header("Retry-After")
+def _retry_after(response: Response) -> float:
+    text = response.header("Retry-After")
     return float(_number(text) or 0) if len(text) < 9 else 0.0
 
 
@@ -393,14 +396,14 @@ def _send(
     import httpx
 
     check_address(str(request.url))
-    between = proxy_for(request.url.host, proxy)
+    route = proxy_for(request.url.host, proxy)
     client = httpx.Client(
         verify=_context(os.environ.get("SSL_CERT_FILE", "")),
-        proxy=between and httpx.Proxy(between.url, headers=between.headers),
+        proxy=route and httpx.Proxy(route.url, headers=route.headers),
         trust_env=False,
     )
     try:
-        with _errors_in_words(request.url.host):
+        with _translate_errors(request.url.host):
             return client, client.send(request, stream=True)
     except BaseException:
         client.close()
@@ -410,7 +413,7 @@ def _send(
 
 @functools.cache
 def _context(certificates: str) -> ssl.SSLContext:
-    """TLS that checks certificates, with the system's list of who to trust or the file named."""
+    """TLS context that verifies certificates against the system's CA list or the given file."""
     context = ssl.create_default_context()
     if not certificates and not context.cert_store_stats()["x509_ca"]:
         for place in _CERTIFICATES:
@@ -420,16 +423,16 @@ def _context(certificates: str) -> ssl.SSLContext:
     return context
 
 
-def _check_redirect(request: httpx.Request, following: httpx.Request) -> None:
+def _check_redirect(request: httpx.Request, redirect: httpx.Request) -> None:
     """Raise WebError when a redirect may not be followed."""
-    if request.url.scheme == "https" and following.url.scheme != "https":
+    if request.url.scheme == "https" and redirect.url.scheme != "https":
         raise WebError(f"{request.url.host} redirects to an address that is not safe.")
-    following.headers.pop("Cookie", None)
+    redirect.headers.pop("Cookie", None)
 
 
-def _linked(answer: Answer, known: Linked) -> Linked:
-    """What this answer's headers add to what is known of the file."""
-    etag, size = answer.header("X-Linked-Etag"), answer.header("X-Linked-Size")
+def _linked(response: Response, known: Linked) -> Linked:
+    """Merge the file facts in this response's headers into the known ones."""
+    etag, size = response.header("X-Linked-Etag"), response.header("X-Linked-Size")
     return Linked(
         known.sha256 or sha256_of_etag(etag),
         known.etag or etag,

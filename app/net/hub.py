@@ -1,7 +1,7 @@
-"""The model hub: what a pasted link means, what a search finds, which files a repository holds.
+"""Model hub API: parses links, searches repositories, and lists the GGUF files of one.
 
-Everything that arrives is a stranger's: answers are read up to a limit, and a field of another type
-than the hub documents counts as missing. Nothing is asked until a person searches or opens a page.
+Responses are untrusted: they are read up to a size limit, and a field of a type other than the
+hub documents counts as missing. Nothing is requested until the user searches or opens a page.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import cast
 
-from app.net.http import Answer, WebError, ask, check_address, refusal
+from app.net.http import Response, WebError, check_address, send_request, status_error
 
 HUB = "https://huggingface.co"
 _HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co")
-_LARGEST_ANSWER = 8 << 20  # bytes; the longest listing seen has some 300 KB
-_MOST_PAGES = 10  # of a listing, 1,000 files each
+_MAX_RESPONSE = 8 << 20  # bytes; the longest listing seen has some 300 KB
+_MAX_PAGES = 10  # of a listing, 1,000 files each
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-PATIENCE_SECONDS = 20.0  # with a silent hub
+TIMEOUT_SECONDS = 20.0  # without a byte from the hub
 
 
 class HubError(Exception):
-    """The hub could not be asked, or a link leads nowhere: `str(error)` says why."""
+    """A hub request failed or a link is not usable: `str(error)` is the reason."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(what)
@@ -34,7 +34,7 @@ class HubError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file of a model that is split into several."""
+    """One file of a model split into several files."""
 
     file: str
     size_bytes: int = 0  # 0: unknown
@@ -43,34 +43,34 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a model file comes from: a file of a repository, or an address of its own."""
+    """Where a model file comes from: a file of a repository, or a direct link."""
 
-    repository: str  # "owner/name"; "" for an address of its own
+    repository: str  # "owner/name"; "" for a direct link
     revision: str = "main"
     file: str = ""  # path inside the repository
     size_bytes: int = 0  # of all pieces; 0: unknown
     sha256: str = ""  # "": unknown
     url: str = ""  # for a direct link
-    folder: str = ""  # below the folder of models; "": that itself
-    pieces: tuple[Piece, ...] = ()  # of a split model, where they are known
+    folder: str = ""  # subfolder of the models folder; "": none
+    pieces: tuple[Piece, ...] = ()  # of a split model, if known
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository as a search lists it."""
+    """A repository in the results of a search."""
 
     id: str  # "owner/name"
     downloads: int
     likes: int
-    gated: bool  # its files come only after a licence was accepted on the hub
-    licence: str  # as its tags name it: "apache-2.0"; "": not stated
-    files: int  # model files, a split one counted once; 0: the search did not say
+    gated: bool  # its files require accepting a licence on the hub
+    licence: str  # from its tags: "apache-2.0"; "": not stated
+    files: int  # model files, a split one counted once; 0: unknown
     updated: str  # ISO date, "": not stated
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A model file of a repository; the pieces of a split model are one."""
+    """A model file of a repository; a split model is one row."""
 
     repository: str
     revision: str
@@ -82,7 +82,7 @@ class HubFile:
 
     @property
     def source(self) -> Source:
-        """What a download needs of it."""
+        """The file as the source of a download."""
         return Source(
             self.repository,
             self.revision,
@@ -94,7 +94,7 @@ class HubFile:
 
 
 def file_address(source: Source, file: str = "", endpoint: str = HUB) -> str:
-    """The address of a source's file, or of another file of its repository."""
+    """URL of a source's file, or of another file of its repository."""
     if source.url and not file:
         return source.url
     quoted = urllib.parse.quote(file or source.file)
@@ -103,14 +103,14 @@ def file_address(source: Source, file: str = "", endpoint: str = HUB) -> str:
 
 
 def page_address(repository: str, endpoint: str = HUB) -> str:
-    """The page about a repository, for a browser."""
+    """URL of a repository's page, for a browser."""
     return f"{endpoint.rstrip('/')}/{repository}"
 
 
 def piece_names(file: str) -> tuple[str, ...]:
-    """The names of all pieces of a split model, from that of any; one name for a whole file.
+    """File names of all pieces of a split model, from any of them; one name for a single file.
 
-    Raises HubError for a number of pieces that makes no sense.
+    Raises HubError for an invalid number of pieces.
     """
     match = _PART.search(file)
     if match is None:
@@ -123,9 +123,9 @@ def piece_names(file: str) -> tuple[str, ...]:
 
 
 def parse_link(text: str, endpoint: str = HUB) -> Source | str:
-    """What a pasted link or name means: a file, or the name of a repository ("owner/name").
+    """Parse a pasted link or name: a file, or the name of a repository ("owner/name").
 
-    Takes pages and files of the hub, "hf.co/owner/name", "owner/name", and other https links to
+    Accepts pages and files of the hub, "hf.co/owner/name", "owner/name", and other https links to
     a .gguf file. Raises HubError for anything else.
     """
     text = text.strip().strip("<>\"'").strip()
@@ -160,12 +160,12 @@ def search(
     proxy: str = "",
     limit: int = 30,
     *,
-    patience_seconds: float = PATIENCE_SECONDS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> tuple[Repository, ...]:
     """Repositories with GGUF files whose names match, the most used first. Raises HubError."""
-    # Not "gguf": it brings the architecture, and every model's chat template, ten times the bytes.
+    # Not "gguf": it includes every model's chat template, which is ten times the bytes.
     fields = ("downloads", "likes", "gated", "tags", "lastModified", "siblings")
-    asked = urllib.parse.urlencode(
+    query_string = urllib.parse.urlencode(
         {
             "search": query,
             "filter": "gguf",
@@ -176,7 +176,7 @@ def search(
         },
         doseq=True,
     )
-    found, _ = _get(f"{_checked(endpoint)}/api/models?{asked}", proxy, patience_seconds)
+    found, _ = _get(f"{_checked(endpoint)}/api/models?{query_string}", proxy, timeout_seconds)
     if not isinstance(found, list):
         raise _unreadable(endpoint)
     rows = (_repository(row) for row in cast("list[object]", found)[:limit])
@@ -189,7 +189,7 @@ def files(
     proxy: str = "",
     revision: str = "main",
     *,
-    patience_seconds: float = PATIENCE_SECONDS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> tuple[HubFile, ...]:
     """The GGUF files of a repository, the smallest model first. Raises HubError."""
     if not _REPOSITORY.fullmatch(repository):
@@ -199,13 +199,13 @@ def files(
         f"{base}/api/models/{repository}/tree/{urllib.parse.quote(revision, safe='')}?recursive=1"
     )
     listed: list[Piece] = []
-    for _ in range(_MOST_PAGES):
-        found, following = _get(address, proxy, patience_seconds)
+    for _ in range(_MAX_PAGES):
+        found, following = _get(address, proxy, timeout_seconds)
         if not isinstance(found, list):
             raise _unreadable(endpoint)
         pieces = (_piece(row) for row in cast("list[object]", found))
         listed += [piece for piece in pieces if piece is not None]
-        # A page that another host names is not asked: the name of the repository is nobody's.
+        # The next page has to be on the hub itself: another host must not learn the repository.
         if not following or urllib.parse.urlsplit(following)[:2] != urllib.parse.urlsplit(base)[:2]:
             break
         address = following
@@ -213,7 +213,7 @@ def files(
 
 
 def _hub_link(path: str) -> Source | str:
-    """A path below the hub: /owner/name[/(blob|resolve|raw|tree)/revision[/file]]."""
+    """Parse a path on the hub: /owner/name[/(blob|resolve|raw|tree)/revision[/file]]."""
     segments = [urllib.parse.unquote(one) for one in path.split("/") if one]
     if segments[:1] in (["datasets"], ["spaces"], ["api"], ["models"], ["docs"], ["papers"]):
         raise HubError("The link does not lead to a model.", "Open the model's page and copy that.")
@@ -238,21 +238,21 @@ def _checked(endpoint: str) -> str:
     return endpoint.rstrip("/")
 
 
-def _get(address: str, proxy: str, patience_seconds: float) -> tuple[object, str]:
-    """The JSON at an address, and the address of the next page if there is one."""
+def _get(address: str, proxy: str, timeout_seconds: float) -> tuple[object, str]:
+    """The JSON at an address, and the address of the next page, if any."""
     try:
-        answer = ask(
+        response = send_request(
             address,
             headers={"Accept": "application/json"},
             proxy=proxy,
-            stall_seconds=patience_seconds,
+            stall_seconds=timeout_seconds,
         )
         try:
-            if answer.status != 200:
-                raise _refused(answer)
-            body, following = answer.read_all(_LARGEST_ANSWER), _next_page(answer)
+            if response.status != 200:
+                raise _refused(response)
+            body, following = response.read_all(_MAX_RESPONSE), _next_page(response)
         finally:
-            answer.close()
+            response.close()
     except WebError as error:
         raise HubError(str(error), error.remedy) from error
     try:
@@ -261,32 +261,32 @@ def _get(address: str, proxy: str, patience_seconds: float) -> tuple[object, str
         raise _unreadable(address) from error
 
 
-def _refused(answer: Answer) -> WebError:
-    if answer.status in (401, 403) and answer.header("X-Error-Code") != "RepoNotFound":
+def _refused(response: Response) -> WebError:
+    if response.status in (401, 403) and response.header("X-Error-Code") != "RepoNotFound":
         return WebError(
             "This repository is private, or shows its files only after its licence was accepted.",
             "Accept the licence on the model's page, or choose another repository.",
         )
-    if answer.status in (401, 404):
-        return WebError(f"There is no such repository on {answer.host}.", "Check its name.")
-    return refusal(answer)
+    if response.status in (401, 404):
+        return WebError(f"There is no such repository on {response.host}.", "Check its name.")
+    return status_error(response)
 
 
-def _next_page(answer: Answer) -> str:
-    match = re.search(r'<([^<>\s]{1,2000})>\s*;\s*rel="next"', answer.header("Link"))
+def _next_page(response: Response) -> str:
+    match = re.search(r'<([^<>\s]{1,2000})>\s*;\s*rel="next"', response.header("Link"))
     return match[1] if match else ""
 
 
 def _unreadable(address: str) -> HubError:
     host = urllib.parse.urlsplit(address).hostname
     return HubError(
-        f"{host} gave an answer that is not the hub's.",
+        f"The response of {host} is not that of a model hub.",
         "Check the address of the hub in the settings; a network may also ask for a login first.",
     )
 
 
 def _repository(row: object) -> Repository | None:
-    """One row of a search; None for what is no repository."""
+    """One row of a search; None when it is not a repository."""
     if not isinstance(row, dict):
         return None
     values = cast("dict[str, object]", row)
@@ -331,7 +331,7 @@ def _piece(row: object) -> Piece | None:
 
 
 def _grouped(repository: str, revision: str, listed: list[Piece]) -> tuple[HubFile, ...]:
-    """Files, with those that are pieces of one model put together; models first, by size."""
+    """Files, with the pieces of each split model grouped; models first, by size."""
     by_name = {piece.file: piece for piece in listed}
     grouped: list[HubFile] = []
     for piece in listed:
@@ -343,8 +343,8 @@ def _grouped(repository: str, revision: str, listed: list[Piece]) -> tuple[HubFi
                 names = piece_names(piece.file)
             except HubError:
                 continue
-            there = tuple(by_name[name] for name in names if name in by_name)
-            grouped.append(_hub_file(repository, revision, there, len(there) == len(names)))
+            found = tuple(by_name[name] for name in names if name in by_name)
+            grouped.append(_hub_file(repository, revision, found, len(found) == len(names)))
     return tuple(sorted(grouped, key=lambda one: (one.kind != "model", one.size_bytes, one.file)))
 
 
@@ -363,7 +363,7 @@ def _hub_file(repository: str, revision: str, pieces: tuple[Piece, ...], complet
 
 
 def _kind(file: str) -> str:
-    """What a file is, as far as its name says; only opening it tells for sure."""
+    """Kind of a file, guessed from its name."""
     name = file.rsplit("/", 1)[-1].lower()
     if "mmproj" in name:
         return "projector"

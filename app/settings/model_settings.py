@@ -1,7 +1,7 @@
-"""What a person set for one model alone; everything left out is as in the settings.
+"""Per-model settings: values that override the app's settings for one model.
 
-Kept by the model's path, since that is what a person sees and can move on purpose. Ranges come from
-the table of settings, so a value is judged by one rule wherever it was typed.
+Stored by the model's path, which is what the user sees and may move. Ranges come from the table of
+settings, so a value is validated by one rule in both places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine import DEFAULT_CACHE, CacheType
 
 @dataclass(frozen=True, slots=True)
 class ModelDefaults:
-    """One model's own values; None is as in the settings."""
+    """Settings of one model; None uses the app's settings."""
 
     context: int | None = None  # tokens; 0: as much as fits
     cache: CacheType | None = None
@@ -35,12 +35,12 @@ _NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != 
 
 
 def file() -> Path:
-    """Where the defaults of all models are kept."""
+    """Path of the file with the settings of all models."""
     return paths.config() / "models.json"
 
 
 def load(path: Path) -> dict[Path, ModelDefaults]:
-    """The defaults of every model in a file; what does not fit its range is left out."""
+    """Read the settings of every model; values outside their range are skipped."""
     stored: object = json_file.read(path).get("defaults")
     if not isinstance(stored, dict):
         return {}
@@ -50,7 +50,7 @@ def load(path: Path) -> dict[Path, ModelDefaults]:
 
 
 def save(path: Path, defaults: Mapping[Path, ModelDefaults]) -> None:
-    """Write the defaults of every model. Raises `JsonFileError`."""
+    """Write the settings of every model. Raises `JsonFileError`."""
     kept = {
         str(model): _plain(values) for model, values in defaults.items() if values != AS_IN_SETTINGS
     }
@@ -58,9 +58,9 @@ def save(path: Path, defaults: Mapping[Path, ModelDefaults]) -> None:
 
 
 def applied(settings: Settings, defaults: ModelDefaults) -> Settings:
-    """The settings as they hold for a model with these defaults; those it has none of stay.
+    """The app's settings, overridden by the values that a model has.
 
-    The cache type is set where the settings have a row of that name.
+    The cache type is set if the settings have a row of that name.
     """
     known = {field.name for field in fields(Settings)}
     values = {name: value for name, value in _plain(defaults).items() if name in known}
@@ -68,7 +68,7 @@ def applied(settings: Settings, defaults: ModelDefaults) -> Settings:
 
 
 def in_settings(settings: Settings, own_cache: CacheType | None = None) -> ModelDefaults:
-    """What holds for a model under these settings, every value set."""
+    """The effective values of a model under these settings, every one set."""
     values: dict[str, Any] = asdict(settings)
     cache = values.get("cache")
     known = cache in [kind.value for kind in CacheType]
@@ -79,12 +79,12 @@ def in_settings(settings: Settings, own_cache: CacheType | None = None) -> Model
 
 
 def fits(name: str, value: float) -> bool:
-    """Whether a number lies in the range the settings give its row."""
+    """Whether a number is in the range of its setting."""
     return SETTINGS[name].low <= value <= SETTINGS[name].high
 
 
 def _plain(values: ModelDefaults) -> dict[str, Any]:
-    """What is set, as JSON has it."""
+    """The values that are set, as JSON types."""
     return {
         name: value.value if isinstance(value, CacheType) else value
         for name, value in asdict(values).items()
@@ -93,7 +93,7 @@ def _plain(values: ModelDefaults) -> dict[str, Any]:
 
 
 def _fit(stored: object) -> ModelDefaults:
-    """One model's values, each left out where its type or range is wrong."""
+    """Validate one model's values; those of a wrong type or range are skipped."""
     if not isinstance(stored, dict):
         return AS_IN_SETTINGS
     values = cast("dict[str, object]", stored)

@@ -1,7 +1,7 @@
-"""The settings: one table of name, type, default, unit, help and range; how they load and save.
+"""The table of settings (name, type, default, unit, help, range), and loading and saving them.
 
-The table is the `Settings` class itself, so a setting exists once. A value that does not fit its row
-becomes the default; keys of a newer version stay in the file, and a file that is no JSON is set aside.
+The table is the `Settings` class, so each setting is defined once. An invalid value becomes the
+default; keys of a newer version stay in the file; a file that is not JSON is renamed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUPS = ("Look", "Answers", "Model", "Downloads", "Storage")  # in the order th
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the preferences show for one setting; a setting without a label is not shown."""
+    """How the settings page shows a setting; one without a label is not shown."""
 
     label: str = ""
     help: str = ""
@@ -34,17 +34,17 @@ class Setting:
     low: float = -math.inf
     high: float = math.inf
     choices: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # for people, one for each choice; empty: the choices themselves
+    words: tuple[str, ...] = ()  # displayed, one for each choice; empty: the choices
     exact: str = ""  # the exact term, for the tooltip
     group: str = ""  # one of GROUPS
     step: float = 1.0  # of the arrow keys
-    lines: int = 1  # of text
-    at_load: bool = False  # counts from the next load of a model on
-    check: Callable[[str], str] | None = None  # what is wrong with a text, in a sentence
+    lines: int = 1  # height of a text field
+    at_load: bool = False  # takes effect when a model is loaded
+    check: Callable[[str], str] | None = None  # validates a text; returns an error sentence or ""
 
 
 def wrong_endpoint(text: str) -> str:
-    """What is wrong with the address of a hub; nothing when it can be used."""
+    """Validate the address of a hub; returns an error sentence, or "" when valid."""
     try:
         parts = check_address(text)
     except WebError as error:
@@ -53,7 +53,7 @@ def wrong_endpoint(text: str) -> str:
 
 
 def wrong_proxy(text: str) -> str:
-    """What is wrong with the address of a proxy; nothing when it can be used or is empty."""
+    """Validate the address of a proxy; returns an error sentence, or "" when valid or empty."""
     try:
         if text:
             parse_proxy(text)
@@ -64,7 +64,7 @@ def wrong_proxy(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting with its default: the table."""
+    """The table: every setting with its default."""
 
     theme: Annotated[
         str,
@@ -143,7 +143,7 @@ class Settings:
             group="Answers",
             step=0.05,
         ),
-    ] = 1.1  # a small model left at 1 repeats whole lines of a poem for ever
+    ] = 1.1  # at 1, small models repeat whole lines without end
     max_tokens: Annotated[
         int,
         Setting(
@@ -255,7 +255,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 class SettingsError(Exception):
-    """The settings could not be saved: `str(error)` says why, `remedy` what to do."""
+    """The settings could not be saved: `str(error)` is the reason, `remedy` the advice."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what)
@@ -263,7 +263,7 @@ class SettingsError(Exception):
 
 
 def sampling(settings: Settings) -> Sampling:
-    """How the engine draws tokens under these settings."""
+    """The sampler settings of the engine."""
     return Sampling(
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -274,29 +274,29 @@ def sampling(settings: Settings) -> Sampling:
 
 
 def thinking(settings: Settings) -> bool | None:
-    """Whether the model is to think first; None: as its template has it."""
+    """Whether the model thinks first; None: the default of its chat template."""
     return _THINKING[settings.thinking]
 
 
 def load(path: Path) -> Settings:
-    """The settings in a file; what is missing or does not fit is the default, with a log line."""
+    """Read the settings; missing and invalid values become defaults, the latter with a warning."""
     stored = json_file.read(path)
     fitting: dict[str, Any] = {}
     for name, default in asdict(Settings()).items():
         if name not in stored:
             continue
         value = _fit(stored[name], default, SETTINGS[name])
-        if value is None:  # the value itself stays out of the log: it may be the user's text
-            _log.warning("setting %s does not fit, its default is used", name)
+        if value is None:  # the value is not logged: it may be the user's text
+            _log.warning("setting %s has an invalid value, its default is used", name)
         else:
             fitting[name] = value
     return Settings(**fitting)
 
 
 def save(path: Path, settings: Settings) -> None:
-    """Write the settings so that a crash leaves the old file or the new one, never half of one.
+    """Save the settings with an atomic replace.
 
-    Keys this version does not know stay in the file. Raises `SettingsError`.
+    Keys unknown to this version stay in the file. Raises `SettingsError`.
     """
     try:
         json_file.write(path, asdict(settings))
@@ -305,7 +305,7 @@ def save(path: Path, settings: Settings) -> None:
 
 
 def _fit(value: object, default: object, setting: Setting) -> object | None:
-    """The value in the type of its default, or None when type, range, choices or check forbid it."""
+    """The value in the type of its default; None when type, range, choices or check reject it."""
     if isinstance(default, bool) or isinstance(value, bool):
         return value if isinstance(value, bool) and isinstance(default, bool) else None
     if isinstance(default, str):
@@ -313,7 +313,7 @@ def _fit(value: object, default: object, setting: Setting) -> object | None:
             return None
         return None if setting.check and setting.check(value) else value
     if not isinstance(value, int | float) or not setting.low <= value <= setting.high:
-        return None  # NaN is in no range either
+        return None  # also for NaN
     if isinstance(default, float):
         return float(value)
     return int(value) if value == int(value) else None

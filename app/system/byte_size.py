@@ -1,10 +1,10 @@
-"""Sizes in bytes as the app writes them, in decimal units."""
+"""Formats sizes in bytes with decimal units."""
 
 from __future__ import annotations
 
 
 def size(size_bytes: float) -> str:
-    """Bytes as people say them: `98 MB`, `4.1 GB`; nothing or less is `0 MB`."""
+    """Format a size: `98 MB`, `4.1 GB`; zero and negative sizes are `0 MB`."""
     if size_bytes <= 0:
         return "0 MB"
     if size_bytes >= 999.5e6:

@@ -1,4 +1,4 @@
-"""The operating system's lock on a file, which ends with the process that holds it."""
+"""Exclusive file lock of the operating system, released when the process ends."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(file: int) -> None:
+    def _lock(file: int) -> None:
         """Lock an open file, or raise `OSError` at once."""
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _take(file: int) -> None:
+    def _lock(file: int) -> None:
         """Lock an open file, or raise `OSError` at once."""
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_LOCKED_ERRNOS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 class FileLockHeld(Exception):
@@ -33,18 +33,18 @@ class FileLock:
     """An exclusive lock on the file at `path`, held until `release`."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock; raises `FileLockHeld`, or `OSError` where there can be no such file."""
+        """Take the lock; raises `FileLockHeld`, or `OSError` if the file cannot be created."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _take(self._file)
+            _lock(self._file)
         except OSError as error:
-            if error.errno in _HELD:
+            if error.errno in _LOCKED_ERRNOS:
                 self.release()
                 raise FileLockHeld(path) from error
-            # Some network drives have no locks: there every caller counts as holding one.
+            # Some network drives do not support locks: there every caller succeeds.
 
     def release(self) -> None:
-        """Let the next one in; releasing twice is allowed."""
+        """Release the lock; releasing twice is allowed."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

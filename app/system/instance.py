@@ -1,7 +1,7 @@
-"""Single instance per profile: a second start hands its model over to the first, and ends.
+"""Single instance per profile: a second start passes its model path to the first, and exits.
 
-A lock on a file of the profile decides between starts at the same moment; a local socket carries
-what is handed over. The lock on the conversations is another one: it keeps a second app from harm.
+A lock file in the profile decides between simultaneous starts; a local socket transmits the path.
+The store has a separate lock, which protects the conversations if this one fails.
 """
 
 # ruff: noqa: N802  (Qt names the method that is overridden)
@@ -20,17 +20,17 @@ from app.system.file_lock import FileLock, FileLockHeld
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_MILLISECONDS = 2000
-_CLAIM_SECONDS = 10.0  # within which the app that has the lock answers, or ends and lets go of it
+_TIMEOUT_MILLISECONDS = 2000
+_CLAIM_SECONDS = 10.0  # time for the lock's owner to answer, or to exit and release it
 _RETRY_SECONDS = 0.05
-_LONGEST = 32768  # bytes of a path
-_HEARD = b"heard\n"
+_MAX_BYTES = 32768  # of a path
+_ACKNOWLEDGED = b"heard\n"
 
 
 class Instance(QObject):
-    """The app that has this profile open, seen from inside, or from a second start."""
+    """Server or client of the profile's single instance."""
 
-    called = Signal(str)  # a second start: the path of the model it was given, or nothing
+    called = Signal(str)  # by a second start: the path of its model, or nothing
 
     def __init__(self, profile: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -40,10 +40,10 @@ class Instance(QObject):
         self._server: QLocalServer | None = None
 
     def claim(self, model: Path | None) -> bool:
-        """Become the instance, or hand `model` over to the app that is it; whether this is it now.
+        """Become the single instance, or pass `model` to the running one; whether this is it now.
 
-        An app that is still starting, or saving before it ends, is waited for. One that does
-        neither is left alone: the lock on the conversations then says that they are in use.
+        Waits `_CLAIM_SECONDS` for an app that is starting or quitting. If that one hangs, this
+        start continues, and the store reports that the conversations are in use.
         """
         limit = time.monotonic() + _CLAIM_SECONDS
         while not self._take_lock():
@@ -52,8 +52,8 @@ class Instance(QObject):
             if time.monotonic() > limit:
                 return True
             time.sleep(_RETRY_SECONDS)
-        # A folder that cannot be written to and some network drives have no locks: there an answer
-        # is the only sign of another app.
+        # Read-only folders and some network drives do not support locks: there only an answer on
+        # the socket shows that another app is running.
         return not self.call(model)
 
     def _take_lock(self) -> bool:
@@ -68,20 +68,20 @@ class Instance(QObject):
         return True
 
     def call(self, model: Path | None) -> bool:
-        """Call the app that is open, from a second start; False when there is none that answers."""
+        """Send `model` to the running app; False when none answers."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
-        if not socket.waitForConnected(_PATIENCE_MILLISECONDS):
+        if not socket.waitForConnected(_TIMEOUT_MILLISECONDS):
             return False
         socket.write(f"{model or ''}\n".encode("utf-8", "surrogateescape"))
-        heard = b""
-        while not heard.endswith(b"\n") and socket.waitForReadyRead(_PATIENCE_MILLISECONDS):
-            heard += bytes(socket.readAll().data())
+        reply = b""
+        while not reply.endswith(b"\n") and socket.waitForReadyRead(_TIMEOUT_MILLISECONDS):
+            reply += bytes(socket.readAll().data())
         socket.abort()
-        return heard == _HEARD
+        return reply == _ACKNOWLEDGED
 
     def listen(self) -> None:
-        """Answer second starts from now on; the socket of an app that crashed is removed."""
+        """Start the server; removes the stale socket of a crashed app."""
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
@@ -89,7 +89,7 @@ class Instance(QObject):
         self._server.listen(self._name)
 
     def close(self) -> None:
-        """Answer no more; the lock stays until the process ends, as much is yet to be saved."""
+        """Stop the server; the lock is kept until the process exits, after saving."""
         if self._server is not None:
             self._server.close()
 
@@ -97,7 +97,7 @@ class Instance(QObject):
         assert self._server is not None
         while self._server.hasPendingConnections():
             socket = self._server.nextPendingConnection()
-            socket.setReadBufferSize(_LONGEST)
+            socket.setReadBufferSize(_MAX_BYTES)
             socket.disconnected.connect(socket.deleteLater)
             socket.readyRead.connect(lambda socket=socket: self._on_ready(socket))
             if socket.canReadLine():
@@ -105,16 +105,16 @@ class Instance(QObject):
 
     def _on_ready(self, socket: QLocalSocket) -> None:
         if socket.canReadLine():
-            line = bytes(socket.readLine(_LONGEST).data())
-            socket.write(_HEARD)
+            line = bytes(socket.readLine(_MAX_BYTES).data())
+            socket.write(_ACKNOWLEDGED)
             socket.disconnectFromServer()
             self.called.emit(line.decode("utf-8", "surrogateescape").rstrip("\n"))
-        elif socket.bytesAvailable() >= _LONGEST:
+        elif socket.bytesAvailable() >= _MAX_BYTES:
             socket.abort()
 
 
 class FileOpens(QObject):
-    """macOS hands a double-clicked file to the application that is open, as an event."""
+    """Event filter for macOS file-open events, sent when a file is double-clicked."""
 
     opened = Signal(str)
 

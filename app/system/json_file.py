@@ -1,7 +1,7 @@
-"""One JSON object in a file of the user's: read with suspicion, replaced whole or not at all.
+"""JSON files of the user: validated reads and atomic replacement.
 
-A person may edit such a file, a disk may spoil it and a crash may come while it is written; none
-of that may keep the app from starting or cost what was there before.
+The user may edit such a file, the disk may damage it, and a crash may interrupt a write; none of
+these may prevent the start of the app or lose the old contents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class JsonFileError(Exception):
-    """The file could not be written: `str(error)` says why, `remedy` what to do."""
+    """The file could not be written: `str(error)` is the reason, `remedy` the advice."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what)
@@ -26,7 +26,7 @@ class JsonFileError(Exception):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; a file that holds none is set aside, and nothing is returned."""
+    """Read a JSON object; a file without one is renamed, and an empty dict returned."""
     try:
         stored: object = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -48,9 +48,9 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, values: dict[str, Any]) -> None:
-    """Replace a file by these values so that a crash leaves the old or the new one, never half.
+    """Atomically replace a file, so that a crash leaves the old or the new contents.
 
-    Keys the file has and `values` lacks stay in it. Raises `JsonFileError`.
+    Keys of the file that `values` lacks are kept. Raises `JsonFileError`.
     """
     text = json.dumps({**read(path), **values}, indent=2, sort_keys=True) + "\n"
     try:
@@ -64,9 +64,9 @@ def write(path: Path, values: dict[str, Any]) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file so that a crash leaves the old one or the new one, never half of one.
+    """Atomic replace: write a temporary file, sync it, and rename it over `path`.
 
-    Only its owner can read it. The other name is always the same, so that crashes leave one at most.
+    Only the owner can read it. The temporary name is fixed, so crashes leave at most one file.
     """
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
@@ -83,7 +83,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring new names in a folder to the disk, where the system knows how."""
+    """Sync a folder's directory entries to the disk; does nothing on Windows."""
     if sys.platform == "win32":
         return
     number = os.open(folder, os.O_RDONLY)

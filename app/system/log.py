@@ -1,7 +1,7 @@
-"""The log, and the report of a crash.
+"""Logging setup: log file, crash report, and hooks for uncaught exceptions.
 
-The log holds what the app did and never what the user wrote: an exception's message can quote
-anything, so tracebacks are logged without it. Nothing but warnings reaches stderr.
+The log must not contain the user's text: an exception's message can quote it, so tracebacks are
+logged without messages. Only warnings and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Format(logging.Formatter):
-    """Lines with time and place; exceptions by type and place, without their message."""
+    """Log lines with time and logger; tracebacks without exception messages."""
 
     def formatException(  # noqa: N802  (logging's own name)
         self,
@@ -45,10 +45,10 @@ class _Format(logging.Formatter):
 
 
 def set_up(path: Path, on_fault: Callable[[BaseException], None]) -> Path | None:
-    """Log to `path`, and report what nobody caught; returns the report of an earlier crash, if any.
+    """Log to `path`, and hook uncaught exceptions; returns an earlier crash report, if any.
 
-    `on_fault` is called on the thread the exception ended on. A log that cannot be written costs a
-    warning, not the start.
+    `on_fault` is called on the thread of the exception. If the log cannot be written, the app
+    starts with a warning.
     """
     root = logging.getLogger()
     root.setLevel(logging.INFO)
@@ -74,11 +74,11 @@ def _add(root: logging.Logger, handler: logging.Handler, level: int) -> None:
     root.addHandler(handler)
 
 
-_crash_file: IO[str] | None = None  # faulthandler writes to it for as long as the process lives
+_crash_file: IO[str] | None = None  # kept open for faulthandler
 
 
 def _watch_crashes(path: Path) -> Path | None:
-    """Let a fatal signal write the stacks of all threads to `path`; keep an earlier report."""
+    """Write the stacks of all threads to `path` on a fatal signal; keeps an earlier report."""
     global _crash_file
     earlier = path.with_name("crash-previous.log")
     if crashed := path.exists() and path.stat().st_size > 0:
@@ -90,13 +90,13 @@ def _watch_crashes(path: Path) -> Path | None:
 
 
 def _route_faults(on_fault: Callable[[BaseException], None]) -> None:
-    """Send exceptions nobody caught, on any thread, to the log and to `on_fault`."""
+    """Send uncaught exceptions of any thread to the log and to `on_fault`."""
 
     def fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
             return
-        _log.critical("not caught", exc_info=(kind, error, trace))
+        _log.critical("uncaught exception", exc_info=(kind, error, trace))
         on_fault(error)
 
     def thread_fault(ended: threading.ExceptHookArgs) -> None:

@@ -1,7 +1,7 @@
-"""Where the app keeps what is the user's, and where its own pictures lie.
+"""Paths of the app: data, config, state, cache and resource folders.
 
-Nothing here creates a folder: whoever writes a file makes its folder, so that a start that fails
-early leaves nothing behind. TOKONOMA_HOME puts all four folders into one place.
+Nothing here creates a folder: the code that writes a file does, so that a failed start leaves no
+empty folders. TOKONOMA_HOME moves all four user folders into one place.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ _NAME = "Tokonoma"
 
 
 def data() -> Path:
-    """What cannot be made again: conversations and models."""
+    """Data folder: conversations and models."""
     return data_folder()
 
 
 def config() -> Path:
-    """The settings."""
+    """Config folder: settings."""
     return _home("config") or platformdirs.user_config_path(_NAME, appauthor=False)
 
 
 def state() -> Path:
-    """The log and the crash report."""
+    """State folder: log and crash report."""
     return _home("state") or platformdirs.user_state_path(_NAME, appauthor=False)
 
 
 def cache() -> Path:
-    """What can be made again at any time."""
+    """Cache folder: files that can be recreated."""
     return _home("cache") or platformdirs.user_cache_path(_NAME, appauthor=False)
 
 
 def database() -> Path:
-    """The file of conversations."""
+    """Database of conversations."""
     return data() / "conversations.sqlite"
 
 
 def settings_file() -> Path:
-    """The file of settings."""
+    """Settings file."""
     return config() / "settings.json"
 
 
 def log_file() -> Path:
-    """The log of this run and the ones before it."""
+    """Log file of this run and earlier ones."""
     return state() / "tokonoma.log"
 
 
 def resources() -> Path:
-    """Icons, fonts and licences: beside this package, or inside the frozen bundle."""
+    """Folder of icons, fonts and licences: next to this package, or in the frozen bundle."""
     return Path(getattr(sys, "_MEIPASS", Path(__file__).parents[2])) / "resources"
 
 

@@ -1,8 +1,8 @@
-"""A worker thread for calls that may block: files of a slow drive, questions to the hub, the store.
+"""Worker thread for blocking calls: files on slow drives, hub requests, the store.
 
-Each kind of call has a worker of its own, so that none waits for a drive that is just waking up.
-The thread begins with the first call and is a daemon: a call that never returns keeps nobody from
-quitting.
+Each kind of call has a separate worker, so that none waits for a drive that is spinning up. The
+thread starts with the first call and is a daemon, so that a call that never returns does not
+prevent quitting.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-JOIN_TIMEOUT_SECONDS = 3.0  # that closing waits for what is under way
+JOIN_TIMEOUT_SECONDS = 3.0  # how long `close` waits for queued calls
 
 
 class BackgroundWorker(QObject):
-    """Runs one call after the other; results come back on the window's thread."""
+    """Runs calls one after another; delivers their results on the GUI thread."""
 
-    _posted = Signal(object)  # a callable for the window's thread
+    _posted = Signal(object)  # a callable for the GUI thread
 
     def __init__(self, name: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._name = name
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()  # so that nothing is posted to what is closed
+        self._lock = threading.Lock()  # guards `_closed`: nothing is posted after close
         self._closed = False
         self._posted.connect(self._run_posted, Qt.ConnectionType.QueuedConnection)
 
     def run(self, call: Callable[[], T], then: Callable[[T], None] | None = None) -> None:
-        """Do `call` on the thread; `then` gets its result here. What comes after close is dropped."""
+        """Run `call` on the thread, then `then` on the GUI thread; does nothing once closed."""
         if self._closed:
             return
 
@@ -50,7 +50,7 @@ class BackgroundWorker(QObject):
         self._put(work)
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have `call` run on the window's thread, unless this is closed; from any thread."""
+        """Run `call` on the GUI thread, unless closed; may be called from any thread."""
         with self._lock:
             if not self._closed:
                 self._posted.emit(call)
@@ -60,7 +60,7 @@ class BackgroundWorker(QObject):
         last: Callable[[], object] | None = None,
         timeout_seconds: float = JOIN_TIMEOUT_SECONDS,
     ) -> bool:
-        """Do `last` after what is queued and wait for that; False when it takes longer."""
+        """Run `last` after the queued calls, and wait; False when that exceeds the timeout."""
         self.end(last)
         ended = self.join(timeout_seconds)
         if not ended and timeout_seconds:
@@ -68,7 +68,7 @@ class BackgroundWorker(QObject):
         return ended
 
     def end(self, last: Callable[[], object] | None = None) -> None:
-        """Do `last` after what is queued, then end the thread; returns at once."""
+        """Run `last` after the queued calls, then end the thread; returns at once."""
         with self._lock:
             if self._closed:
                 return
@@ -79,7 +79,7 @@ class BackgroundWorker(QObject):
             self._calls.put(None)
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the thread's end; False when it takes longer than this."""
+        """Wait until the thread has ended; False when that exceeds the timeout."""
         if self._thread is None:
             return True
         self._thread.join(timeout_seconds)
@@ -101,7 +101,7 @@ class BackgroundWorker(QObject):
                 call()
             ended = True
         finally:
-            if not ended:  # a mistake of ours, which the hook of threads reports
+            if not ended:  # a call raised, which `threading.excepthook` reports
                 self._start()
 
     def _run_posted(self, call: Callable[[], None]) -> None:

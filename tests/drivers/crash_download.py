@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.downloads.partial import part_of
+from app.downloads.partial import part_path
 from app.downloads.queue import Download, Downloads, Limits, Phase, Source
 from tests.support.hostile_hub import Hub, model_bytes, running
 
@@ -107,7 +107,7 @@ def interrupt(how: str, size: int, share: float, hashed: bool = True) -> Outcome
         ended.set()
         sent, file = hub.sent_bytes, folder / Path(MODEL).name
         assert not file.exists(), "the final name must not exist before the end"
-        kept = part_of(file).stat().st_size if part_of(file).exists() else 0
+        kept = part_path(file).stat().st_size if part_path(file).exists() else 0
         second = started(folder, hub)
         code = second.wait(TIMEOUT_SECONDS)
         assert second.stdin is not None

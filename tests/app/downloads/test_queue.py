@@ -192,7 +192,7 @@ def test_waiting_says_why_and_when(hub: Hub, watch) -> None:
     hub.faults.append(Fault(status=502))
     id = watched.queue.add(source(1))
     note = watched.wait_for_phase(id, Phase.WAITING).note
-    assert note.startswith("127.0.0.1 has a fault of its own (502). Trying again in ")
+    assert note.startswith("127.0.0.1 reports a server error (502). Trying again in ")
 
 
 def test_speed_is_true_and_nothing_while_stalled(hub: Hub, watch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.downloads.partial import part_of, sidecar_of
+from app.downloads.partial import part_path, sidecar_path
 from app.downloads.policy import DownloadError, Limits, Phase
 from downloading import (
     HALF,
@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
-    here = part_of(place).stat().st_size
+    here = part_path(place).stat().st_size
     assert 0 < here < SIZE
     told = ProgressRecorder()
     job = fetch(hub, place, report=told)
@@ -53,8 +53,8 @@ def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
 def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -> None:
     sha256 = hub.files[MODEL].sha256
     interrupted(hub, place)
-    note = json.loads(sidecar_of(place).read_bytes())
-    sidecar_of(place).write_text(json.dumps(note | {"url": "https://mirror.example/x.gguf"}))
+    note = json.loads(sidecar_path(place).read_bytes())
+    sidecar_path(place).write_text(json.dumps(note | {"url": "https://mirror.example/x.gguf"}))
     job = fetch(hub, place, sha256=sha256)
     assert is_complete(hub, place)
     assert job.received_bytes < SIZE
@@ -66,7 +66,7 @@ def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -
 )
 def test_a_part_nobody_vouches_for_is_fetched_anew(hub: Hub, place: Path, note: str) -> None:
     interrupted(hub, place)
-    sidecar_of(place).write_text(note)
+    sidecar_path(place).write_text(note)
     assert fetch(hub, place).received_bytes == SIZE
     assert is_complete(hub, place)
 
@@ -117,8 +117,8 @@ def test_416_for_a_whole_part_is_the_end(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     job = download(hub, place)
     place.parent.mkdir()
-    part_of(place).write_bytes(hub.files[MODEL].content)
-    sidecar_of(place).write_text(json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}))
+    part_path(place).write_bytes(hub.files[MODEL].content)
+    sidecar_path(place).write_text(json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}))
     job.run()
     assert is_complete(hub, place)
     assert job.received_bytes == 0
@@ -143,8 +143,8 @@ def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
     whole = hub.files[MODEL]
     job = download(hub, place, sha256=whole.sha256, size_bytes=SIZE)
     place.parent.mkdir()
-    part_of(place).write_bytes(whole.content)
-    sidecar_of(place).write_text(json.dumps({"url": job.url, "size_bytes": SIZE}))
+    part_path(place).write_bytes(whole.content)
+    sidecar_path(place).write_text(json.dumps({"url": job.url, "size_bytes": SIZE}))
     job.run()
     assert is_complete(hub, place)
     assert hub.requests == []
@@ -152,7 +152,7 @@ def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
 
 def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
-    part = part_of(place)
+    part = part_path(place)
     content = bytearray(part.read_bytes())
     content[-1000:] = bytes(1000)  # as a power cut leaves it
     part.write_bytes(bytes(content))
@@ -163,8 +163,8 @@ def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> Non
 def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
-    note = json.loads(sidecar_of(place).read_bytes())
-    sidecar_of(place).write_text(json.dumps(note | {"done_bytes": 1_000}))
+    note = json.loads(sidecar_path(place).read_bytes())
+    sidecar_path(place).write_text(json.dumps(note | {"done_bytes": 1_000}))
     assert fetch(hub, place).received_bytes == SIZE - 1_000
     assert is_complete(hub, place)
 
@@ -177,7 +177,7 @@ def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
     job = download(hub, place, limits=limits, free=lambda folder: next(room, 1_000))
     with pytest.raises(DownloadError, match=r"^The disk has 1 kB free"):
         job.run()
-    here = part_of(place).stat().st_size
+    here = part_path(place).stat().st_size
     assert 0 < here < SIZE
     assert fetch(hub, place).received_bytes == SIZE - here
 
@@ -199,7 +199,7 @@ def test_a_full_disk_keeps_what_arrived(
         patch.setattr(os, "write", limited)
         with pytest.raises(DownloadError, match=r"^The disk is full: model-Q4_0.gguf could"):
             job.run()
-    assert part_of(place).stat().st_size == HALF
+    assert part_path(place).stat().st_size == HALF
     assert not place.exists()
     assert fetch(hub, place).received_bytes == SIZE - HALF
     assert is_complete(hub, place)
@@ -216,6 +216,6 @@ def test_a_limit_of_the_system_keeps_what_arrived(hub: Hub, place: Path) -> None
             fetch(hub, place)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert part_of(place).stat().st_size == HALF
+    assert part_path(place).stat().st_size == HALF
     assert fetch(hub, place).received_bytes == SIZE - HALF
     assert is_complete(hub, place)

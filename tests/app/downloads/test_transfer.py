@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.downloads.partial import part_of
+from app.downloads.partial import part_path
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped
 from app.downloads.transfer import FileDownload, probe
 from downloading import (
@@ -106,7 +106,7 @@ def test_the_wait_is_said_in_seconds_when_it_is_long(hub: Hub, place: Path) -> N
 
     with pytest.raises(Stopped):
         job.run()
-    assert told.notes[-1] == "127.0.0.1 asks for fewer requests. Trying again in 120 s."
+    assert told.notes[-1] == "127.0.0.1 limits the number of requests (429). Trying again in 120 s."
 
 
 def test_what_arrived_before_a_fault_is_not_fetched_again(hub: Hub, place: Path) -> None:
@@ -127,10 +127,10 @@ def test_faults_without_end_are_borne_while_something_arrives(hub: Hub, place: P
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (Fault(reset_after=0), "broke the connection off"),
+        (Fault(reset_after=0), "closed the connection"),
         (Fault(stall_after=0), "does not answer"),
-        (Fault(status=500), "has a fault of its own (500)"),
-        (Fault(close_after=0), "broke off before the end"),
+        (Fault(status=500), "reports a server error (500)"),
+        (Fault(close_after=0), "closed the connection before the end"),
     ],
 )
 def test_a_server_that_never_delivers_ends_in_one_sentence(
@@ -146,7 +146,7 @@ def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
     stored.resumable = False
     # A clean end: of what stood before a reset, more may arrive the next time, which is progress.
     hub.faults += [Fault(close_after=HALF) for _ in range(50)]
-    assert "broke off before the end" in str(expect_error(hub, place))
+    assert "closed the connection before the end" in str(expect_error(hub, place))
     assert len(hub.store_requests()) == QUICK.attempts + 1
 
 
@@ -218,7 +218,7 @@ def test_a_file_without_the_magic_never_becomes_a_model(
 ) -> None:
     hub.put(MODEL, content)
     expect_error(hub, place)
-    assert not part_of(place).exists()
+    assert not part_path(place).exists()
 
 
 def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:

@@ -19,12 +19,12 @@ from app.downloads.transfer import DownloadError, FileDownload, Limits, Stopped
 from app.net.http import (
     Proxy,
     WebError,
-    ask,
     check_address,
-    fault,
     is_loopback,
+    network_error,
     parse_proxy,
     proxy_for,
+    send_request,
     sha256_of_etag,
 )
 from hostile_hub import Fault, Hub, model_bytes, running
@@ -58,12 +58,12 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def body(url: str, **settings: str) -> bytes:
-    answer = ask(url, **settings)  # type: ignore[arg-type]
+    response = send_request(url, **settings)  # type: ignore[arg-type]
     try:
-        assert answer.status == 200, answer.status
-        return answer.read_all(1 << 20)
+        assert response.status == 200, response.status
+        return response.read_all(1 << 20)
     finally:
-        answer.close()
+        response.close()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_redirects_are_followed_to_the_end(hub: Hub) -> None:
 
 def test_at_most_ten_redirects_are_followed(hub: Hub) -> None:
     with pytest.raises(WebError, match=r"^127.0.0.1 redirects in a loop\.$"):
-        ask(f"{hub.endpoint}/loop")
+        send_request(f"{hub.endpoint}/loop")
     assert len(hub.requests) == 11
 
 
@@ -148,7 +148,7 @@ def test_at_most_ten_redirects_are_followed(hub: Hub) -> None:
 def test_a_redirect_to_an_unsafe_address_is_not_followed(hub: Hub, location: str) -> None:
     hub.redirect = location
     with pytest.raises(WebError):
-        ask(hub.url(MODEL))
+        send_request(hub.url(MODEL))
     assert len(hub.requests) == 1
 
 
@@ -161,7 +161,7 @@ def test_a_redirect_of_any_bytes_is_one_address(hub: Hub) -> None:
 def test_no_redirect_leads_from_https_to_http(secure: Hub) -> None:
     secure.redirect = f"http://127.0.0.1:{secure.port}/cdn/{MODEL}"
     with pytest.raises(WebError, match="redirects to an address that is not safe"):
-        ask(secure.url(MODEL))
+        send_request(secure.url(MODEL))
 
 
 def test_https_is_checked_and_works(secure: Hub) -> None:
@@ -172,15 +172,17 @@ def test_a_certificate_nobody_vouches_for_is_refused(
     secure: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
-    with pytest.raises(WebError, match=r"^127.0.0.1 could not prove who it is: ") as caught:
-        ask(secure.url(MODEL))
+    with pytest.raises(
+        WebError, match=r"^The certificate of 127.0.0.1 could not be verified: "
+    ) as caught:
+        send_request(secure.url(MODEL))
     assert not caught.value.retry
     assert secure.requests == []
 
 
 def test_a_certificate_for_another_host_is_refused(secure: Hub) -> None:
-    with pytest.raises(WebError, match=r"^localhost could not prove who it is: "):
-        ask(secure.url(MODEL).replace("127.0.0.1", "localhost"))
+    with pytest.raises(WebError, match=r"^The certificate of localhost could not be verified: "):
+        send_request(secure.url(MODEL).replace("127.0.0.1", "localhost"))
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_proxy_that_wants_a_password_is_one_sentence(secure: Hub, tmp_path: Pa
     assert len(between.heads) == 1, "asking again does not help"
 
 
-@pytest.mark.parametrize("hangs_in", ["TLS", "the proxy", "the answer"])
+@pytest.mark.parametrize("hangs_in", ["TLS", "the proxy", "the response"])
 def test_a_stopped_download_ends_at_once_wherever_its_peer_hangs(
     hangs_in: str, tmp_path: Path
 ) -> None:
@@ -284,7 +286,7 @@ def seconds_to_stop(hangs_in: str, folder: Path) -> float:
         url = {
             "TLS": f"https://{here}/m.gguf",
             "the proxy": "https://hub.invalid/m.gguf",
-            "the answer": f"http://{here}/m.gguf",
+            "the response": f"http://{here}/m.gguf",
         }[hangs_in]
         job = FileDownload(url, folder / "m.gguf", proxy=f"http://{here}")
         ended: list[BaseException] = []
@@ -307,9 +309,11 @@ def stopped(job: FileDownload) -> BaseException:
 
 def test_what_names_the_user_is_not_sent_on_to_another_host(hub: Hub) -> None:
     hub.redirect = f"http://localhost:{hub.port}/cdn/{{path}}"
-    answer = ask(hub.url(MODEL), headers={"Authorization": "Bearer secret", "X-Kept": "1"})
-    answer.close()
-    assert answer.status == 200
+    response = send_request(
+        hub.url(MODEL), headers={"Authorization": "Bearer secret", "X-Kept": "1"}
+    )
+    response.close()
+    assert response.status == 200
     first, second = hub.requests
     assert first.headers["Authorization"] == "Bearer secret"
     assert "Authorization" not in second.headers
@@ -332,8 +336,8 @@ def test_no_address_is_logged(hub: Hub, caplog: pytest.LogCaptureFixture) -> Non
 
 def test_the_head_of_an_answer_is_read_up_to_a_limit(hub: Hub) -> None:
     hub.hub_faults.append(Fault(status=200, headers={"X-Long": "a" * 1_000_000}))
-    with pytest.raises(WebError, match="gave an answer that cannot be read"):
-        ask(hub.url(MODEL))
+    with pytest.raises(WebError, match="sent an invalid response"):
+        send_request(hub.url(MODEL))
 
 
 def test_the_body_of_a_redirect_is_not_read(hub: Hub) -> None:
@@ -350,20 +354,20 @@ def test_a_compressed_body_is_not_unpacked(hub: Hub) -> None:
 
 
 def test_answers_say_how_long_they_are(hub: Hub) -> None:
-    answer = ask(f"{hub.endpoint}/cdn/{MODEL}")
-    assert (answer.length, answer.host) == (50_000, "127.0.0.1")
-    answer.close()
+    response = send_request(f"{hub.endpoint}/cdn/{MODEL}")
+    assert (response.length, response.host) == (50_000, "127.0.0.1")
+    response.close()
 
 
 @pytest.mark.parametrize("text", ["-5", "5x", "", "٣", "1e9"])
 def test_a_length_that_is_no_number_is_none(hub: Hub, text: str) -> None:
     hub.hub_faults.append(Fault(status=404, headers={"Content-Length": text}))
     try:
-        answer = ask(hub.url(MODEL))
+        response = send_request(hub.url(MODEL))
     except WebError:
         return
-    assert answer.length in (None, 0)
-    answer.close()
+    assert response.length in (None, 0)
+    response.close()
 
 
 def test_a_size_beyond_all_disks_is_no_size(hub: Hub) -> None:
@@ -371,16 +375,16 @@ def test_a_size_beyond_all_disks_is_no_size(hub: Hub) -> None:
     hub.hub_faults.append(
         Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "X-Linked-Size": digits})
     )
-    answer = ask(hub.url(MODEL))
-    answer.close()
-    assert answer.linked.size_bytes == 0
+    response = send_request(hub.url(MODEL))
+    response.close()
+    assert response.linked.size_bytes == 0
 
 
 def test_a_long_body_is_not_taken_in(hub: Hub) -> None:
-    answer = ask(f"{hub.endpoint}/cdn/{MODEL}")
-    with pytest.raises(WebError, match="more than can be taken in"):
-        answer.read_all(1_000)
-    answer.close()
+    response = send_request(f"{hub.endpoint}/cdn/{MODEL}")
+    with pytest.raises(WebError, match="a response of more than 1,000 bytes"):
+        response.read_all(1_000)
+    response.close()
 
 
 @pytest.mark.parametrize(
@@ -402,14 +406,14 @@ def test_a_hash_is_only_what_looks_like_one(etag: str, sha256: str) -> None:
     [
         (socket.gaierror(-2, "Name or service not known"), "The server h.example was not found."),
         (TimeoutError(), "h.example does not answer."),
-        (ConnectionResetError(), "h.example broke the connection off."),
+        (ConnectionResetError(), "h.example closed the connection."),
         (OSError(101, "Network is unreachable"), "The connection to h.example failed: Network is"),
         (ssl.SSLError(1, "bad record"), "The connection to h.example failed: bad record."),
-        (ValueError("x"), "h.example gave an answer that cannot be read."),
+        (ValueError("x"), "h.example sent an invalid response."),
     ],
 )
 def test_a_fault_of_the_net_is_one_sentence(error: Exception, says: str) -> None:
-    told = fault(error, "h.example")
+    told = network_error(error, "h.example")
     assert str(told).startswith(says)
     assert told.retry
     assert told.remedy

@@ -369,16 +369,19 @@ def broken(hub: Hub, fault: Fault) -> None:
         ),
         (Fault(status=401), "private, or shows its files only after"),
         (Fault(status=403, headers={"X-Error-Code": "GatedRepo"}), "its licence was accepted"),
-        (Fault(status=429), "127.0.0.1 asks for fewer requests."),
-        (Fault(status=500), "127.0.0.1 has a fault of its own (500)."),
+        (Fault(status=429), "127.0.0.1 limits the number of requests (429)."),
+        (Fault(status=500), "127.0.0.1 reports a server error (500)."),
         (Fault(status=418), "127.0.0.1 refused the request (418)."),
-        (Fault(body=b""), "127.0.0.1 gave an answer that is not the hub's."),
-        (Fault(body=b"<!doctype html>"), "127.0.0.1 gave an answer that is not the hub's."),
-        (Fault(body=b'{"error": "x"}'), "127.0.0.1 gave an answer that is not the hub's."),
-        (Fault(body=b"[" * 100_000), "127.0.0.1 gave an answer that is not the hub's."),
-        (Fault(body=b"\xff\xfe\xff"), "127.0.0.1 gave an answer that is not the hub's."),
-        (Fault(body=b" " * 9_000_000), "127.0.0.1 answered with more than can be taken in."),
-        (Fault(headers={"Content-Length": "99"}, body=b"[]"), "broke off before the end"),
+        (Fault(body=b""), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b"<!doctype html>"), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b'{"error": "x"}'), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b"[" * 100_000), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b"\xff\xfe\xff"), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b" " * 9_000_000), "127.0.0.1 sent a response of more than 8,388,608 bytes."),
+        (
+            Fault(headers={"Content-Length": "99"}, body=b"[]"),
+            "closed the connection before the end",
+        ),
     ],
 )
 def test_a_faulty_answer_is_one_sentence(hub: Hub, ask: Asking, fault: Fault, says: str) -> None:
@@ -405,4 +408,4 @@ def test_a_hub_without_a_name_is_one_sentence(hub: Hub, ask: Asking) -> None:
 def test_silence_is_one_sentence(hub: Hub, ask: Callable[..., object]) -> None:
     hub.silent = True
     with pytest.raises(HubError, match=r"^127.0.0.1 does not answer\.$"):
-        ask("o/n", hub.endpoint, patience_seconds=0.1)
+        ask("o/n", hub.endpoint, timeout_seconds=0.1)
