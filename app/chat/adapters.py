@@ -124,7 +124,7 @@ class Adapters:
             if request.conversation is None:
                 self._requests[number] = replace(request, conversation=conversation_id)
 
-    def put_back(self) -> None:
+    def write_all(self) -> None:
         """Write everything again, after the store was replaced."""
         for conversation_id in (None, *(listed.id for listed in self._state.conversations)):
             if conversation_id in self._stacks:

@@ -22,7 +22,7 @@ from app.chat.conversations import Conversations
 from app.chat.drafts import Drafts
 from app.chat.model_loader import Models, first_model
 from app.chat.prompts import turns_of
-from app.chat.quitting import LeftOutNotices, Quitting
+from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
 from app.engines.client import EngineMaker, EngineRequests
@@ -101,7 +101,7 @@ class Controller(QObject):
         self._opening: int | None = None
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
-        self._left_out = LeftOutNotices(state, archive)
+        self._rejected_notices = RejectedNotices(state, archive)
         archive.fault_changed.connect(self._on_store_fault)
         self._faulted.connect(self.report)
 
@@ -216,7 +216,7 @@ class Controller(QObject):
 
         def read(store: Store) -> tuple[list[Message], str]:
             stored = number(conversation_id)
-            return self._archive.here(store.branch(stored)), store.draft(stored)
+            return self._archive.local_messages(store.branch(stored)), store.draft(stored)
 
         def shown(result: tuple[list[Message], str]) -> None:
             if self._opening != conversation_id:
@@ -305,11 +305,11 @@ class Controller(QObject):
 
         def select(store: Store) -> list[Message]:
             number = self._archive.messages.stored(message_id)
-            return self._archive.here(store.select_sibling(number, step))
+            return self._archive.local_messages(store.select_sibling(number, step))
 
         def read(store: Store) -> list[Message]:
             number = self._archive.conversations.stored(shown)
-            return self._archive.here(store.branch(number))
+            return self._archive.local_messages(store.branch(number))
 
         def selected(branch: list[Message]) -> None:
             nonlocal before
@@ -484,8 +484,8 @@ class Controller(QObject):
         self._answers.save()
         for conversation in self.state.conversations:
             if branch := self.state.branches.get(conversation.id):
-                self._archive.put_back(conversation, branch)
-        self.adapters.put_back()
+                self._archive.rewrite(conversation, branch)
+        self.adapters.write_all()
         self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
         self.conversations.read()
 

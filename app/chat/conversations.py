@@ -42,7 +42,9 @@ class Conversations:
             unsaved = [c for c in self._state.conversations if c.id < 0 and c.id not in known]
             self._state.set_conversations([*unsaved, *kept])
 
-        self._archive.read(lambda store: self._archive.listed(store.conversations()), listed)
+        self._archive.read(
+            lambda store: self._archive.local_conversations(store.conversations()), listed
+        )
 
     def begin(self, text: str) -> int:
         """Create a conversation, titled after its first message; returns its id."""
@@ -95,7 +97,7 @@ class Conversations:
         def search(store: Store) -> list[Conversation] | None:
             if self._latest_query != query:  # a newer query is queued: skip this one
                 return None
-            return self._archive.listed(store.conversations(query))
+            return self._archive.local_conversations(store.conversations(query))
 
         def found(conversations: list[Conversation] | None) -> None:
             if conversations is not None and self._latest_query == query:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.state.chat import Notice, State
 from app.store.store import StoreError
-from app.store.writer import Archive, LeftOut
+from app.store.writer import Archive, RejectedChange
 
 FLUSH_MILLISECONDS = 5000  # time limit of the flush; after it the user is asked
 
@@ -63,20 +63,20 @@ class Quitting(QObject):
         self._state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
 
 
-class LeftOutNotices:
+class RejectedNotices:
     """Shows a notice for each kind of change the store rejects, and says where its text is kept."""
 
     def __init__(self, state: State, archive: Archive) -> None:
         self._state = state
         self._shown: set[Notice] = set()
-        archive.change_left_out.connect(self._on_left_out)
+        archive.change_rejected.connect(self._on_rejected)
 
-    def _on_left_out(self, left_out: LeftOut) -> None:
-        error = left_out.error
+    def _on_rejected(self, rejected: RejectedChange) -> None:
+        error = rejected.error
         why = str(error) if isinstance(error, StoreError) else f"({type(error).__name__})"
-        if left_out.kept_in is not None:
-            remedy = f"Its text is kept in {left_out.kept_in}."
-        elif left_out.text:
+        if rejected.kept_in is not None:
+            remedy = f"Its text is kept in {rejected.kept_in}."
+        elif rejected.text:
             remedy = "Its text is only in this window: copy it before you quit."
         else:
             remedy = "The log says where it happened."

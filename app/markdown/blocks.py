@@ -1,7 +1,7 @@
-"""What a reply is made of once it is read: a flat list of blocks, each knowing what it stands in.
+"""Block types of parsed markdown: a flat list, each block with the path of its containers.
 
-Flat, because the transcript lays out, paints and selects leaf by leaf: a list of 500 items is 500
-small blocks with a path, not one large block. Plain values, so the parser is tested without Qt.
+Flat, because the transcript lays out, paints and selects block by block: a list of 500 items is
+500 small blocks with a path, not one large block. Plain values, so the parser needs no Qt.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Characters of one style; a line break inside a paragraph is a newline in the text."""
+    """A run of characters of one style; a line break in a paragraph is a newline."""
 
     text: str
     bold: bool = False
@@ -30,7 +30,7 @@ class Level:
 
     quote: bool
     begins: bool  # this block is the first one in the container
-    marker: str = ""  # of the item that begins here: "•", "3.", BOX or TICKED
+    marker: str = ""  # of the list item that begins here: "•", "3.", BOX or TICKED
 
 
 BULLET, BOX, TICKED = "•", "☐", "☑"
@@ -38,18 +38,18 @@ BULLET, BOX, TICKED = "•", "☐", "☑"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block stands: source lines [start, end), and its containers, outermost first."""
+    """Position of a block: source lines [start, end), and its containers, outermost first."""
 
     start: int
     end: int
     path: tuple[Level, ...] = ()
-    tight: bool = False  # follows the block before it without a blank line, in the same list
-    joined: bool = False  # goes on where the block before it was cut for its length
+    tight: bool = False  # no blank line between it and the block before, in the same list
+    joined: bool = False  # continues the block before it, which was split for its length
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Running text."""
+    """A paragraph of text."""
 
     place: Place
     runs: Runs
@@ -66,7 +66,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code block; `text` has no newline at its end, `closed` says the fence has ended."""
+    """A code block; `text` has no final newline, `closed` is whether the fence has ended."""
 
     place: Place
     language: str
@@ -79,7 +79,7 @@ class Table:
     """A table; every row has as many cells as the header."""
 
     place: Place
-    alignments: tuple[str, ...]  # "left", "center" or "right", one a column
+    alignments: tuple[str, ...]  # "left", "center" or "right" for each column
     header: tuple[Runs, ...]
     rows: tuple[tuple[Runs, ...], ...]
 

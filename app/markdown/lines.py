@@ -1,7 +1,7 @@
-"""Text that arrives in pieces, as lines: complete ones, and the one still being written.
+"""Line splitter for streamed text: complete lines, and the partial last one.
 
-A line longer than `LONGEST` is broken, so that no block can start with an endless one; the break
-depends only on the line's own first characters, and copying takes it out again.
+A line longer than `LONGEST` is split, to limit the size of a block; the split depends only on the
+line's first characters, and `source` joins the parts again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 LONGEST = 2000  # characters of a line
 
-_STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\ud800-\udfff\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\ud800-\udfff\u2028\u2029]")
 
 
 def _replacement(match: re.Match[str]) -> str:
@@ -22,20 +22,20 @@ class Lines:
 
     def __init__(self) -> None:
         self.complete: list[str] = []
-        self.joined: set[int] = set()  # complete lines that go on the one before
+        self.joined: set[int] = set()  # complete lines that continue the one before
         self.partial = ""
         self._partial_joined = False
-        self._carriage_return = False  # the text so far ends with one
+        self._carriage_return = False  # whether the text so far ends with one
 
     def add(self, text: str, *, last: bool = False) -> None:
-        """Take more text; with `last`, what is there of the last line is the line."""
+        """Append text; `last` completes the partial line."""
         if self._carriage_return:
             text = "\r" + text
         self._carriage_return = text.endswith("\r") and not last
         if self._carriage_return:
             text = text[:-1]
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *ended, rest = _STRANGE.sub(_replacement, text).split("\n")
+        *ended, rest = _CONTROL.sub(_replacement, text).split("\n")
         for line in ended:
             self._end_line(self.partial + line)
         self.partial += rest
@@ -56,7 +56,7 @@ class Lines:
         self.complete.append(line)
 
     def _break(self, line: str) -> str:
-        """Complete the first parts of a long line; returns the rest, which fits."""
+        """Split a long line: completes all parts but the last, which is returned."""
         start = 0
         while len(line) - start > LONGEST:
             end = start + _break_at(line[start : start + LONGEST + 1])
@@ -66,7 +66,7 @@ class Lines:
         return line[start:]
 
     def source(self, start: int, end: int) -> str:
-        """The text of the lines [start, end); `end` may reach past the complete ones."""
+        """The text of the lines [start, end); an `end` past the complete ones adds the partial."""
         lines = self.complete[start:end]
         pieces = [
             ("" if n == start or n in self.joined else "\n") + line
@@ -78,7 +78,7 @@ class Lines:
 
 
 def _break_at(text: str) -> int:
-    """Where to break a line too long: after a space and before a letter, which is no markup."""
+    """Where to split a long line: between a space and a letter, which cannot be markup."""
     for at in range(LONGEST, LONGEST // 2, -1):
         if text[at - 1] == " " and text[at].isalpha():
             return at

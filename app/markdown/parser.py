@@ -1,8 +1,8 @@
-"""One stretch of markdown to blocks: markdown-it finds the structure, this walks its tokens.
+"""Parses one section of markdown into blocks, from the tokens of markdown-it.
 
 CommonMark with tables and strikethrough. HTML stays text, images become their alt text and
-address, formulas stay as written. Link definitions are the caller's: a definition may stand far
-below its use, and a stretch cannot see it.
+address, formulas stay as written. The caller passes link definitions, because one may be far below
+its use, in another section.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.markdown.blocks import (
     Table,
 )
 
-DEEPEST = 40  # levels of nesting markdown-it follows; what lies deeper is shown as written
+MAX_NESTING = 40  # levels that markdown-it parses; deeper markup is shown as text
 
 _DEFINITION = re.compile(
     r" {0,3}\[((?:[^\[\]\\]|\\.){1,200})\]:[ \t]*<?([^\s<>]+)>?[ \t]*(?:\"[^\"]*\"|'[^']*')?[ \t]*$"
@@ -61,23 +61,23 @@ class Item:
 
 @dataclass(slots=True)
 class Top:
-    """A top-level block of markdown: the line it starts at and the blocks it came to."""
+    """A top-level block of markdown: its first line and the blocks parsed from it."""
 
     line: int
-    kind: str  # markdown-it's name of the token that opens it
+    kind: str  # type of markdown-it's opening token
     blocks: list[Block] = field(default_factory=list[Block])
     items: list[Item] = field(default_factory=list[Item])  # of a list
     row_lines: list[int] = field(default_factory=list[int])  # of a table, without its header
 
 
 def definition(line: str) -> tuple[str, str] | None:
-    """The label and address a line defines as `[label]: address`, or None."""
+    """Parse a link definition `[label]: address`; None when the line is not one."""
     match = _DEFINITION.match(line)
     return (normalizeReference(match[1]), match[2]) if match else None
 
 
 def _math(state: StateInline, silent: bool) -> bool:
-    """Keep a formula exactly as written: its stars, underscores and backslashes are not markup."""
+    """Inline rule for formulas: their stars, underscores and backslashes are not markup."""
     if state.src[state.pos] not in "$\\":
         return False
     match = _MATH.match(state.src, state.pos, state.posMax)
@@ -90,8 +90,8 @@ def _math(state: StateInline, silent: bool) -> bool:
 
 
 def make_parser() -> MarkdownIt:
-    """markdown-it with the rules of this app."""
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST})
+    """A markdown-it parser with the rules of this app."""
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
     parser.inline.ruler.before("escape", "math", _math)
     return parser
@@ -107,10 +107,10 @@ def read(
     before: str = "",
     number: int | None = None,
 ) -> list[Top]:
-    """Read a stretch of lines; the line numbers of its blocks count from `first_line`.
+    """Parse a section of lines; line numbers of its blocks are relative to `first_line`.
 
-    `before` is the line above it. With a number, the stretch begins with an item of a list that
-    began above, and that is its number.
+    `before` is the line above the section. `number`, if given, is the number of the section's
+    first list item, which continues a list above it.
     """
     known = {label: {"title": "", "href": link} for label, link in references.items()}
     tokens = _PARSER.parse("\n".join(lines) + "\n", {"references": known})
@@ -122,25 +122,25 @@ def read(
 
 @dataclass(slots=True)
 class _Open:
-    """A container that is being walked through."""
+    """A quote or list item that is open during the walk."""
 
     quote: bool
     marker: str = ""
-    fresh: bool = False  # the first item of its list
-    used: bool = False  # holds a block already
+    first: bool = False  # the first item of its list
+    used: bool = False  # has a block already
 
 
 @dataclass(slots=True)
 class _List:
-    """A list that is being walked through."""
+    """A list that is open during the walk."""
 
     number: int  # of the next item
     delimiter: str  # "" for bullets
-    started: bool = False  # an item came before
+    started: bool = False  # has an item already
 
 
 class _Walk:
-    """One pass over the tokens of a stretch."""
+    """Walks the tokens of a section and collects its blocks."""
 
     def __init__(
         self, lines: Sequence[str], first_line: int, before: str, number: int | None
@@ -167,7 +167,7 @@ class _Walk:
                 case "list_item_open":
                     self._begin_item(token)
                 case "blockquote_close" | "list_item_close":
-                    self._leave(token)
+                    self._close_container(token)
                 case "bullet_list_close" | "ordered_list_close":
                     self._lists.pop()
                 case "paragraph_open":
@@ -200,7 +200,7 @@ class _Walk:
         listed, new_list = False, False
         for at in self._open:
             if not at.quote and not listed:
-                listed, new_list = True, at.fresh and not at.used
+                listed, new_list = True, at.first and not at.used
             levels.append(Level(at.quote, not at.used, "" if at.used else at.marker))
             at.used = True
         tight = listed and not new_list and bool(before.strip(" >"))
@@ -208,11 +208,11 @@ class _Walk:
 
     def _begin_list(self, token: Token) -> None:
         number = int(token.attrs.get("start", 1))
-        goes_on = self._number is not None and token.level == 0 and len(self._tops) == 1
-        if goes_on and self._number is not None:
+        continued = self._number is not None and token.level == 0 and len(self._tops) == 1
+        if continued and self._number is not None:
             number = self._number
         delimiter = token.markup if token.type == "ordered_list_open" else ""
-        self._lists.append(_List(number, delimiter, started=goes_on))
+        self._lists.append(_List(number, delimiter, started=continued))
 
     def _begin_item(self, token: Token) -> None:
         around = self._lists[-1]
@@ -220,22 +220,22 @@ class _Walk:
         if token.level == 1 and token.map:
             top = self._tops[-1]
             top.items.append(Item(self._first + token.map[0], len(top.blocks), around.number))
-        self._open.append(_Open(quote=False, marker=marker, fresh=not around.started))
+        self._open.append(_Open(quote=False, marker=marker, first=not around.started))
         around.number += 1
         around.started = True
 
-    def _leave(self, token: Token) -> None:
-        """Close a container; an empty one still shows its marker, a too deep one its source."""
+    def _close_container(self, token: Token) -> None:
+        """Close a container; an empty one shows its marker, one nested too deep its source."""
         if not self._open[-1].used:
             at = self._lines_of_open
             place = self._place(Token("", "", 0, map=list(at)))
-            text = "\n".join(self._lines[at[0] : at[1]]) if token.level >= DEEPEST - 2 else ""
+            text = "\n".join(self._lines[at[0] : at[1]]) if token.level >= MAX_NESTING - 2 else ""
             self._add(Paragraph(place, (Run(clean(text)),) if text else ()))
         self._open.pop()
 
     @property
     def _lines_of_open(self) -> tuple[int, int]:
-        """The lines of an empty container: those no block before it has taken."""
+        """The line of an empty container: the first one after the block before it."""
         blocks = self._tops[-1].blocks
         start = blocks[-1].place.end - self._first if blocks else self._tops[-1].line - self._first
         start = min(max(start, 0), len(self._lines) - 1)
@@ -244,7 +244,7 @@ class _Walk:
     def _paragraph(self, token: Token, inline: Token) -> None:
         start, end = token.map or (0, 0)
         if all(definition(line) for line in self._lines[start:end]):
-            return  # nothing but link definitions
+            return  # only link definitions
         runs = inline_runs(inline)
         item = self._open[-1] if self._open else None
         if item and item.marker == BULLET and not item.used and runs:
@@ -262,7 +262,7 @@ class _Walk:
         self._add(Code(self._place(token), language_of(token.info), text, closed))
 
     def _table(self, tokens: Sequence[Token], index: int) -> int:
-        """Read a table; returns the index of the token that closes it."""
+        """Parse a table; returns the index of its closing token."""
         place = self._place(tokens[index])
         rows: list[list[Runs]] = []
         alignments: list[str] = []
@@ -283,7 +283,7 @@ class _Walk:
 
 
 def language_of(info: str) -> str:
-    """The language a fence names, without the attributes some writers add."""
+    """The language of a fence's info string, without attributes."""
     words = info.strip().split()
     return words[0].strip("{}.").lower()[:40] if words else ""
 
@@ -292,12 +292,12 @@ def language_of(info: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text with the characters replaced that would reorder what follows them."""
+    """Replace bidi override characters, which reorder the text after them."""
     return _BIDI_OVERRIDES.sub("\ufffd", text)
 
 
 def clean_code(text: str) -> str:
-    """Code with every direction control made visible: it must read as it runs."""
+    """Replace all bidi control characters in code, so that it is shown in its real order."""
     return _BIDI_CONTROLS.sub("\ufffd", text)
 
 
@@ -342,7 +342,7 @@ def _append(runs: list[Run], token: Token, style: tuple[bool, bool, bool], link:
 
 
 def _text(runs: list[Run], run: Run) -> None:
-    """Append a run, as part of the last one where the style is the same."""
+    """Append a run; merged with the last one if the style is the same."""
     if not run.text:
         return
     if runs and not runs[-1].code:
@@ -359,7 +359,7 @@ def _text(runs: list[Run], run: Run) -> None:
 
 
 def _with_addresses(text: str) -> list[tuple[str, str]]:
-    """Text cut into pieces, each with its address: bare web addresses are links too."""
+    """Split text into (text, address) pairs: bare web addresses become links."""
     if "://" not in text:
         return [(text, "")]
     pieces: list[tuple[str, str]] = []

@@ -1,10 +1,10 @@
-"""Markdown as it streams in: finished blocks stay, only the unfinished tail is read again.
+"""Incremental markdown parser: finished blocks are kept, only the unfinished tail is parsed again.
 
-Why the result never depends on how the text was cut into pieces: a block is finished only when a
+The result does not depend on how the text was split into pieces: a block is finished only when a
 later top-level block has begun on a complete line, which no further text can undo; and a block
-that grows beyond `STRETCH` characters is cut by looking at exactly its first `STRETCH` characters
-of complete lines, wherever the pieces ended. So the cost of an update does not grow with the
-answer, and one reading of the whole text gives the same blocks as any number of small ones.
+longer than `SECTION` characters is split after parsing exactly its first `SECTION` characters of
+complete lines. So the cost of an update does not grow with the answer, and parsing the whole text
+at once gives the same blocks.
 """
 
 from __future__ import annotations
@@ -18,33 +18,31 @@ from app.markdown.parser import Top, clean, clean_code, definition, language_of,
 from app.markdown.tail import tail_lines
 from engine import THOUGHT_ENDS, THOUGHT_OPENS
 
-STRETCH = (
-    4000  # characters read at a time, and the longest block kept in one piece where it can be cut
-)
+SECTION = 4000  # characters parsed at a time; longer blocks are split if possible
 
 _FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 
 
 @dataclass(slots=True)
 class _Fence:
-    """A top-level code block that is open: its lines need no markdown."""
+    """An open top-level code block, whose lines are not parsed as markdown."""
 
     start: int
     indent: int
     mark: str
     language: str
     text: str = ""
-    new: list[str] = field(default_factory=list[str])  # not in the text yet
+    new: list[str] = field(default_factory=list[str])  # lines not in `text` yet
     empty: bool = True
 
     def add(self, line: str, *, joined: bool) -> None:
-        """Take one more line; `joined`: it goes on the line before."""
+        """Append a line; `joined`: it continues the line before."""
         line = line if joined else self.stripped(line)
         self.new.append(clean_code(line if joined or self.empty else f"\n{line}"))
         self.empty = False
 
     def stripped(self, line: str) -> str:
-        """The line without as much indentation as the fence itself has."""
+        """Remove up to the fence's indentation from a line."""
         return line[min(self.indent, len(line) - len(line.lstrip(" "))) :]
 
     def closes(self, line: str) -> bool:
@@ -57,7 +55,7 @@ class _Fence:
         )
 
     def block(self, end: int, *, closed: bool, more: str = "") -> Code:
-        """The code block so far, with the line that is still being written."""
+        """The code block so far; `more` is the partial line."""
         self.text += "".join(self.new)
         self.new.clear()
         text = self.text
@@ -67,40 +65,40 @@ class _Fence:
 
 
 class Stream:
-    """A markdown text read piece by piece into `blocks`."""
+    """Parses streamed markdown into `blocks`."""
 
-    def __init__(self, stretch: int = STRETCH) -> None:
+    def __init__(self, section: int = SECTION) -> None:
         self.blocks: list[Block] = []
-        self._stretch = stretch
+        self._section = section
         self._lines = Lines()
         self._references: dict[str, str] = {}
         self._late_reference = False
-        self._finished: int = 0  # blocks that will not change
-        self._next: int = 0  # the first line not in them
-        self._limit = stretch  # characters to read, more where a block cannot be cut
+        self._finished: int = 0  # number of blocks that will not change
+        self._next: int = 0  # the first line after them
+        self._limit = section  # characters to parse, more if a block cannot be split
         self._fence: _Fence | None = None
-        self._number: int | None = None  # the list goes on here, with this number
-        self._table: Table | None = None  # the table goes on here
-        self._joined = False  # the paragraph goes on here
+        self._number: int | None = None  # number of the next item of a list that was split here
+        self._table: Table | None = None  # first part of a table that was split here
+        self._joined = False  # a paragraph was split here
 
-    def _begin_again(self) -> None:
-        """Forget the blocks, not the lines and not the link definitions."""
+    def _reset(self) -> None:
+        """Discard the blocks, and keep the lines and link definitions."""
         self.blocks.clear()
         self._finished = 0
         self._fence = None
         self._take([], 0)
 
     def feed(self, text: str, *, last: bool = False) -> int:
-        """Take more text; returns how many of `blocks` are as they were.
+        """Append text; returns how many of the first `blocks` are unchanged.
 
-        With `last` the text is complete, and unfinished markup is read as it stands.
+        With `last` the text is complete, and unfinished markup is parsed as text.
         """
         scanned = len(self._lines.complete)
         self._lines.add(text, last=last)
         for line in self._lines.complete[scanned:]:
             self._define(line)
         if last and self._late_reference:
-            self._begin_again()  # a link used above its definition is one now
+            self._reset()  # resolve links that were used above their definition
         kept = self._finished
         del self.blocks[self._finished :]
         if last or len(self._lines.complete) > scanned:
@@ -111,7 +109,7 @@ class Stream:
         return min(kept, self._finished)
 
     def source(self, start: int, end: int) -> str:
-        """The markdown of the lines [start, end), as it was written."""
+        """The markdown source of the lines [start, end)."""
         return self._lines.source(start, end)
 
     def _define(self, line: str) -> None:
@@ -123,7 +121,7 @@ class Stream:
     # --- finishing --------------------------------------------------------------------------
 
     def _advance(self, *, last: bool) -> None:
-        """Finish every block that can be."""
+        """Finish all blocks that later text cannot change."""
         lines = self._lines.complete
         while self._next < len(lines):
             if self._fence:
@@ -131,7 +129,7 @@ class Stream:
             elif not lines[self._next].strip() and self._table is None:
                 self._next += 1
                 self._joined = False
-            elif not self._opens_fence() and not self._finish_some(last=last):
+            elif not self._opens_fence() and not self._finish_section(last=last):
                 break
         if last:
             self._end()
@@ -147,7 +145,7 @@ class Stream:
         return True
 
     def _run_fence(self) -> None:
-        """Take the complete lines of the open code block."""
+        """Append the complete lines to the open code block."""
         fence = self._fence
         assert fence is not None
         lines = self._lines.complete
@@ -162,7 +160,7 @@ class Stream:
             fence.add(line, joined=joined)
 
     def _end(self) -> None:
-        """The text is complete: so is what was open."""
+        """Finish the open code block or table at the end of the text."""
         if self._fence:
             self.blocks.append(self._fence.block(self._next, closed=False))
             self._fence = None
@@ -170,8 +168,8 @@ class Stream:
             self.blocks.append(self._table)
             self._table = None
 
-    def _finish_some(self, *, last: bool) -> bool:
-        """Read one stretch and finish what is certain; False when more lines are needed."""
+    def _finish_section(self, *, last: bool) -> bool:
+        """Parse one section and finish its certain blocks; False when more lines are needed."""
         end, size = self._next, 0
         lines = self._lines.complete
         while end < len(lines) and size < self._limit:
@@ -181,20 +179,20 @@ class Stream:
         whole = last and end == len(lines) and size < self._limit
         if len(tops) > 1 or whole:
             stop = len(tops) if whole else len(tops) - 1
-            if self._limit > self._stretch:  # what follows the long block is measured afresh
+            if self._limit > self._section:  # finish only the long block
                 stop = 1
-            if self._lines.joined:  # only the walk through a fence puts broken lines together
+            if self._lines.joined:  # only `_run_fence` joins split lines
                 stop = next((n for n in range(1, stop) if tops[n].kind == "fence"), stop)
             self._take(tops[:stop], tops[stop].line if stop < len(tops) else end)
             return True
         if size < self._limit:
             return False
         if not (tops and self._cut(tops[0], end)):
-            self._limit *= 2  # one block that cannot be cut
+            self._limit *= 2  # a block that cannot be split
         return True
 
     def _read(self, lines: list[str]) -> list[Top]:
-        """Read lines that begin at the first unfinished one, in the context they stand in."""
+        """Parse lines from the first unfinished one on, in the context of a split block."""
         before = self._lines.complete[self._next - 1] if self._next else ""
         first = self._next
         if self._table:
@@ -210,7 +208,7 @@ class Stream:
         return tops
 
     def _resume_table(self, top: Top) -> None:
-        """Put the rows that were cut off before in front of the ones just read."""
+        """Prepend the rows of the first parts of a split table."""
         assert self._table is not None
         table = top.blocks[0]
         assert isinstance(table, Table)
@@ -222,11 +220,11 @@ class Stream:
         for top in tops:
             self.blocks.extend(top.blocks)
         self._next = next_line
-        self._limit = self._stretch
+        self._limit = self._section
         self._number, self._table, self._joined = None, None, False
 
     def _cut(self, top: Top, end: int) -> bool:
-        """Finish the first part of one long block; False when it has no place to cut."""
+        """Split a long block and finish its first part; False when it cannot be split."""
         if top.kind in ("bullet_list_open", "ordered_list_open") and len(top.items) > 1:
             item = top.items[-1]
             top.blocks = top.blocks[: item.block]
@@ -252,7 +250,7 @@ class Stream:
     # --- the tail ---------------------------------------------------------------------------
 
     def _show_tail(self) -> None:
-        """Add the unfinished blocks, read as if the text ended here."""
+        """Append the unfinished blocks, parsed as if the text ended here."""
         lines, partial = self._lines, self._lines.partial
         if self._fence:
             fence = self._fence
@@ -267,50 +265,50 @@ class Stream:
 
 
 class Reply:
-    """An answer as it streams in: what the model thought first, and what it says."""
+    """Splits a streamed answer into thoughts and body, and parses both."""
 
     def __init__(self) -> None:
         self.thoughts = Stream()
         self.body = Stream()
         self.has_thoughts = False
-        self.thinking = False  # the thoughts have not ended
+        self.thinking = False  # inside the thoughts
         self.thought_characters = 0
-        self.kept = 0  # blocks of the body that the last feed left as they were
-        self._held = ""  # text that may be part of a tag
-        self._started = False  # it is known whether there are thoughts
+        self.kept = 0  # first blocks of the body that the last feed did not change
+        self._buffer = ""  # text that may be part of a thought tag
+        self._started = False  # whether `has_thoughts` is known
 
     def feed(self, text: str, *, last: bool = False) -> None:
-        """Take more text; `last` says that it is complete."""
-        self._held += text
+        """Append text; with `last` it is complete."""
+        self._buffer += text
         if not self._started and not self._start(last=last):
             return
         if self.thinking:
             self._think(last=last)
         if not self.thinking:
-            self.kept = self.body.feed(self._held, last=last)
-            self._held = ""
+            self.kept = self.body.feed(self._buffer, last=last)
+            self._buffer = ""
 
     def _start(self, *, last: bool) -> bool:
-        """Find out whether the answer begins with thoughts; False while it cannot be known."""
-        begin = self._held.lstrip()
+        """Detect whether the answer begins with thoughts; False while that is not known."""
+        begin = self._buffer.lstrip()
         if not last and len(begin) < len(THOUGHT_OPENS) and THOUGHT_OPENS.startswith(begin):
             return False
         self._started = True
         if begin.startswith(THOUGHT_OPENS):
             self.has_thoughts = self.thinking = True
-            self._held = begin.removeprefix(THOUGHT_OPENS)
+            self._buffer = begin.removeprefix(THOUGHT_OPENS)
         return True
 
     def _think(self, *, last: bool) -> None:
-        thoughts, tag, rest = self._held.partition(THOUGHT_ENDS)
+        thoughts, tag, rest = self._buffer.partition(THOUGHT_ENDS)
         ended = bool(tag)
-        self._held = rest
+        self._buffer = rest
         if not ended and not last:
             hold = max(
                 (n for n in range(1, len(THOUGHT_ENDS)) if thoughts.endswith(THOUGHT_ENDS[:n])),
                 default=0,
             )
-            thoughts, self._held = (
+            thoughts, self._buffer = (
                 thoughts[: len(thoughts) - hold],
                 thoughts[len(thoughts) - hold :],
             )
@@ -327,7 +325,7 @@ def parse(text: str) -> list[Block]:
 
 
 class OwnText:
-    """A person's own message: as typed, with its line breaks, and only code fences are markup."""
+    """A user message: kept as typed with its line breaks; only code fences are markup."""
 
     def __init__(self, text: str) -> None:
         self.blocks: list[Block] = []
@@ -336,7 +334,7 @@ class OwnText:
         self._read()
 
     def source(self, start: int, end: int) -> str:
-        """What was typed in the lines [start, end)."""
+        """The source of the lines [start, end)."""
         return self._lines.source(start, end)
 
     def _read(self) -> None:
@@ -360,11 +358,11 @@ class OwnText:
             self._paragraph(start, len(lines))
 
     def _paragraph(self, start: int, end: int) -> None:
-        """Add the lines as paragraphs of at most about `STRETCH` characters."""
+        """Add the lines as paragraphs of at most about `SECTION` characters."""
         joined = False
         while start < end:
             at, size = start, 0
-            while at < end and size < STRETCH:
+            while at < end and size < SECTION:
                 size += len(self._lines.complete[at]) + 1
                 at += 1
             text = clean(self._lines.source(start, at))

@@ -1,7 +1,7 @@
-"""The last lines of an answer that is still being written, made fit to be shown.
+"""Completes unfinished markup in the last lines of a streaming answer.
 
-Emphasis that has begun is shown as such before its end arrives, and a marker of which only a part
-has arrived is held back: text appears once, in its style, instead of flickering through markup.
+Open emphasis is closed, and an incomplete marker is hidden, so that text appears in its final
+style at once and markup does not flicker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RUN = re.compile(r"\\.|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
 
 
 def tail_lines(complete: Sequence[str], partial: str) -> list[str]:
-    """The unfinished lines as they should be shown; `partial` is the one being written."""
+    """The unfinished lines to parse for display; `partial` is the incomplete last one."""
     lines = list(complete)
     if _MARKER.match(partial):
         partial = ""
@@ -31,11 +31,11 @@ def tail_lines(complete: Sequence[str], partial: str) -> list[str]:
     start = len(lines)
     while start and lines[start - 1].strip():
         start -= 1
-    return [*lines, mended("\n".join(lines[start:]), partial)]
+    return [*lines, close_markup("\n".join(lines[start:]), partial)]
 
 
 def _begins_table(lines: Sequence[str]) -> bool:
-    """Whether the last line may be the header of a table whose second line is on its way."""
+    """Whether the last line may be a table header, whose delimiter row is incomplete."""
     return (
         bool(lines)
         and lines[-1].lstrip().startswith("|")
@@ -43,8 +43,8 @@ def _begins_table(lines: Sequence[str]) -> bool:
     )
 
 
-def mended(before: str, partial: str) -> str:
-    """The line being written, with the markup closed that is open in its paragraph."""
+def close_markup(before: str, partial: str) -> str:
+    """The partial line, with the open markup of its paragraph closed."""
     partial = _OPEN_LINK.sub(lambda match: match[1], partial)
     text = f"{before}\n{partial}" if before else partial
     open_marks: list[str] = []
@@ -64,7 +64,7 @@ def mended(before: str, partial: str) -> str:
 
 
 def _toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:
-    """Open or close emphasis, by what stands before and after the mark."""
+    """Open or close emphasis, depending on the characters before and after the mark."""
     if before and not before.isspace() and mark in open_marks:
         del open_marks[open_marks.index(mark) :]
     elif not after.isspace() and not (mark[0] == "_" and before.isalnum()):
@@ -74,7 +74,7 @@ def _toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:
 def _closed(partial: str, marks: Sequence[str]) -> str:
     for mark in reversed(marks):
         stripped = partial.rstrip()
-        # A mark with nothing behind it yet is held back, and so is a closing one half written.
+        # Hide a mark without text after it, and a half-written closing mark.
         partial = stripped.removesuffix(mark) if stripped.endswith(mark) else _with(stripped, mark)
     return partial
 

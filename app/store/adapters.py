@@ -1,7 +1,7 @@
-"""What the store keeps of adapters: files that were added, stacks, mixes, and marks on answers.
+"""Adapter tables of the store: known files, stacks, mixes, and the adapters of each answer.
 
-Each function works on an open connection inside the transaction of its caller, `app.store.store`. Text
-that damage has changed is read as far as it makes sense, so that it never costs a conversation.
+Each function runs on an open connection in the transaction of its caller, `app.store.store`.
+Damaged text is skipped instead of raising, so that the conversation can still be read.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from app.store.schema import Gone
+from app.store.schema import RowNotFound
 from app.store.search import clean
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterMark:
-    """An adapter an answer was written with."""
+    """An adapter that an answer was generated with."""
 
     name: str
     strength: float
-    sha256: str  # its beginning, enough to tell two files of one name apart
+    sha256: str  # its first characters, to distinguish two files of one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class StoredUse:
 
 @dataclass(frozen=True, slots=True)
 class StoredAdapters:
-    """All that is kept of adapters, but for the marks on answers."""
+    """All stored adapter data, except the marks of answers."""
 
-    known: tuple[tuple[Path, str], ...]  # path and name, in the order they were added
-    stacks: dict[int, tuple[StoredUse, ...]]  # by conversation; 0: the one not begun yet
-    mixes: dict[str, tuple[StoredUse, ...]]  # by name, in the order of the names
+    known: tuple[tuple[Path, str], ...]  # path and name, the oldest first
+    stacks: dict[int, tuple[StoredUse, ...]]  # by conversation; 0: the new chat
+    mixes: dict[str, tuple[StoredUse, ...]]  # by name, sorted
 
 
 def read_adapters(database: sqlite3.Connection) -> StoredAdapters:
-    """Everything at once: it is a few rows for each conversation that uses adapters."""
+    """Read all adapter data: it is a few rows per conversation that uses adapters."""
     known = database.execute("SELECT path, name FROM adapter ORDER BY added, path").fetchall()
-    columns = "CAST(path AS TEXT), enabled, CAST(strength AS REAL)"  # whatever damage made of them
+    columns = "CAST(path AS TEXT), enabled, CAST(strength AS REAL)"  # damage may change types
     stacks: dict[int, tuple[StoredUse, ...]] = {}
     mixes: dict[str, tuple[StoredUse, ...]] = {}
     rows = database.execute(
@@ -64,10 +64,10 @@ def read_adapters(database: sqlite3.Connection) -> StoredAdapters:
 
 
 def set_stack(database: sqlite3.Connection, conversation: int, uses: Sequence[StoredUse]) -> None:
-    """Replace the stack of a conversation (0: of the one not begun yet)."""
+    """Replace the stack of a conversation (0: of the new chat)."""
     there = database.execute("SELECT 1 FROM conversation WHERE id = ?", (conversation,))
     if conversation and there.fetchone() is None:
-        raise Gone
+        raise RowNotFound
     database.execute("DELETE FROM adapter_use WHERE conversation = ?", (conversation,))
     database.executemany(
         "INSERT INTO adapter_use(conversation, position, path, enabled, strength)"
@@ -77,7 +77,7 @@ def set_stack(database: sqlite3.Connection, conversation: int, uses: Sequence[St
 
 
 def set_mix(database: sqlite3.Connection, name: str, uses: Sequence[StoredUse]) -> None:
-    """Replace the mix with this name; without adapters it is deleted."""
+    """Replace the mix of this name; an empty one is deleted."""
     name = clean(name)
     database.execute("DELETE FROM adapter_mix WHERE name = ?", (name,))
     database.executemany(
@@ -87,7 +87,7 @@ def set_mix(database: sqlite3.Connection, name: str, uses: Sequence[StoredUse]) 
 
 
 def set_known(database: sqlite3.Connection, path: Path, name: str) -> None:
-    """Remember an adapter file, and what it is called."""
+    """Store an adapter file and its name."""
     database.execute(
         "INSERT INTO adapter(path, name, added) VALUES (?, ?, ?)"
         " ON CONFLICT(path) DO UPDATE SET name = excluded.name",
@@ -96,21 +96,21 @@ def set_known(database: sqlite3.Connection, path: Path, name: str) -> None:
 
 
 def set_marks(database: sqlite3.Connection, message: int, marks: Sequence[AdapterMark]) -> None:
-    """Say with which adapters an answer is written."""
+    """Store which adapters an answer is generated with."""
     changed = database.execute(
         "UPDATE message SET adapters = ? WHERE id = ?", (marks_text(marks), message)
     )
     if not changed.rowcount:
-        raise Gone
+        raise RowNotFound
 
 
 def marks_text(marks: Sequence[AdapterMark]) -> str:
-    """The column of a message; empty when there are none."""
+    """Marks as JSON for the column of a message; empty when there are none."""
     return clean(json.dumps([asdict(mark) for mark in marks])) if marks else ""
 
 
 def marks_of(text: str) -> tuple[AdapterMark, ...]:
-    """What the column of a message says; what cannot be read is left out."""
+    """Parse the column of a message; invalid entries are skipped."""
     if not text:
         return ()
     try:

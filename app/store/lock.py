@@ -1,7 +1,7 @@
-"""The files around a store: the lock that keeps a second app out, and a way out of damage.
+"""Lock file of the store, and moving a damaged store aside.
 
-The lock is on a file beside the database; where a drive has no locks, SQLite's own still keep the
-file whole.
+The lock file is next to the database and keeps a second app out. On a drive without locks,
+SQLite's locks still protect the database file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.system.file_lock import FileLock, FileLockHeld
 
 
 def lock_store(path: Path) -> FileLock:
-    """Lock the store at `path` against a second app; raises `StoreError` when one has it."""
+    """Lock the store at `path` against a second app; raises `StoreError` if already locked."""
     try:
         return FileLock(path.with_name(path.name + ".lock"))
     except FileLockHeld as error:
@@ -27,13 +27,13 @@ def lock_store(path: Path) -> FileLock:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a store that cannot be opened, with its log; returns where it is now."""
+    """Rename a damaged store and its write-ahead log; returns the new path."""
     lock = lock_store(path)
     try:
         aside = path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
         while aside.exists():
             aside = aside.with_name(f"{aside.stem}-again{aside.suffix}")
-        # The log goes first: a new database beside an old log would take it for its own.
+        # The log first: SQLite would apply an old log to a new database of the same name.
         for end in ("-wal", "-shm", ""):
             part = path.with_name(path.name + end)
             if part.exists():

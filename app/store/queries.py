@@ -1,6 +1,6 @@
-"""Rows of the store as values, and the statements that walk and change the tree of messages.
+"""SQL of the message tree: row types, queries for branches, and updates.
 
-Each function works on an open connection inside the transaction of its caller, `app.store.store`.
+Each function runs on an open connection in the transaction of its caller, `app.store.store`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from enum import Enum
 from typing import Any
 
 from app.store.adapters import AdapterMark, marks_of, marks_text
-from app.store.schema import Gone
+from app.store.schema import RowNotFound
 from app.store.search import clean, index
 from engine import Role
 
 
 class MessageState(Enum):
-    """How far a message has come."""
+    """State of a message."""
 
     COMPLETE = "complete"
     STREAMING = "streaming"
-    STOPPED = "stopped"  # by the person
+    STOPPED = "stopped"  # by the user
     INTERRUPTED = "interrupted"  # by a crash or a power cut
     FAILED = "failed"
 
@@ -34,8 +34,8 @@ class Conversation:
     id: int
     title: str
     created: float  # seconds since 1970
-    updated: float  # seconds since 1970: the last message begun or ended
-    leaf: int | None  # the message the shown branch ends with
+    updated: float  # seconds since 1970, of the last message started or ended
+    leaf: int | None  # last message of the shown branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Message:
     seconds: float
     sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
     siblings: int
-    adapters: tuple[AdapterMark, ...] = ()  # it was written with, the first applied first
+    adapters: tuple[AdapterMark, ...] = ()  # used for it, in the order they were applied
 
 
 CONVERSATION = "SELECT id, title, created, updated, leaf FROM conversation"
@@ -94,7 +94,7 @@ LAST_USED_BELOW = """
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
-    """A row of `MESSAGE`, with the pieces that have streamed in so far."""
+    """Convert a row of `MESSAGE`, with the chunks streamed so far."""
     message_id, conversation, parent, role, text, state, *rest, adapters = row
     if state == MessageState.STREAMING.value:
         text += chunks(database, message_id)
@@ -103,10 +103,10 @@ def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
 
 
 def find(database: sqlite3.Connection, message_id: int) -> Message:
-    """The message with this id, or the sentence that it is gone."""
+    """The message with this id; raises RowNotFound."""
     row = database.execute(f"{MESSAGE} WHERE m.id = ?", (message_id,)).fetchone()
     if row is None:
-        raise Gone
+        raise RowNotFound
     return to_message(database, row)
 
 
@@ -119,16 +119,16 @@ def sibling_ids(database: sqlite3.Connection, message: Message) -> list[int]:
 
 
 def chunks(database: sqlite3.Connection, message_id: int) -> str:
-    """The pieces of a message that are not yet part of its text."""
+    """The chunks of a message that are not in its text yet, joined."""
     rows = database.execute("SELECT text FROM chunk WHERE message = ? ORDER BY seq", (message_id,))
     return "".join(row[0] for row in rows)
 
 
 def fold_chunks(database: sqlite3.Connection, message_id: int, state: MessageState) -> None:
-    """Make the pieces of a message its text, and let search find it."""
+    """Merge the chunks of a message into its text, and add it to the search index."""
     row = database.execute("SELECT text FROM message WHERE id = ?", (message_id,)).fetchone()
     if row is None:
-        raise Gone
+        raise RowNotFound
     text = row[0] + chunks(database, message_id)
     database.execute(
         "UPDATE message SET text = ?, state = ? WHERE id = ?", (text, state.value, message_id)
@@ -138,7 +138,7 @@ def fold_chunks(database: sqlite3.Connection, message_id: int, state: MessageSta
 
 
 def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None:
-    """End the shown branch at `leaf`, and remember when."""
+    """Set the leaf of the shown branch, and its turn number."""
     database.execute(
         "UPDATE conversation SET leaf = ?, turn = turn + 1 WHERE id = ?", (leaf, conversation)
     )
@@ -149,14 +149,14 @@ def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None
 
 
 def touch(database: sqlite3.Connection, conversation: int) -> None:
-    """Move a conversation to the top of the list."""
+    """Set a conversation's update time, which moves it to the top of the list."""
     database.execute(
         "UPDATE conversation SET updated = ? WHERE id = ?", (time.time(), conversation)
     )
 
 
-def put_back(database: sqlite3.Connection, message: Message) -> int:
-    """Add a message under its number (0: a new one), unless it is there; returns its number."""
+def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
+    """Insert a message with its id (0: a new id), unless it exists; returns its id."""
     text = clean(message.text)
     added = database.execute(
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"

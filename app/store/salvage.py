@@ -1,9 +1,9 @@
-"""What can still be read of a damaged store, copied into a new one.
+"""Salvage: copies the readable rows of a damaged SQLite store into a new one.
 
-SQLite gives up on everything behind a broken page, so this reads the file's pages itself: each leaf
-page tells its rows without any other. Rows are known by their shape. A message whose own page is
-gone comes back from the other places that know it: the parent index and the search index.
-Source of the layout: https://www.sqlite.org/fileformat2.html
+SQLite cannot read past a broken page, so this parses the pages directly: a leaf page is decoded
+without the pages above it. Tables are recognised by the types of a row's columns. A message whose
+page is lost is rebuilt from the parent index and the search index.
+File format: https://www.sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Record = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was found, but for what was deleted: for the sentence that tells the user."""
+    """Counts of salvaged rows, without deleted conversations."""
 
     conversations: int
     messages: int
-    partly: int  # of messages: their row was lost, their text is as search folded it, or missing
+    partly: int  # messages whose row was lost: their text is folded for search, or missing
 
 
 @dataclass(slots=True)
 class _Found:
-    """Rows by id, as they were stored."""
+    """Salvaged rows by id, in stored form."""
 
     conversations: dict[int, Record] = field(default_factory=dict[int, Record])
     messages: dict[int, Record] = field(default_factory=dict[int, Record])
     pieces: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
     drafts: dict[int, Record] = field(default_factory=dict[int, Record])
-    folded: dict[int, str] = field(default_factory=dict[int, str])  # message to its searched text
+    folded: dict[int, str] = field(default_factory=dict[int, str])  # message to folded text
     places: dict[int, tuple[int, int | None]] = field(  # message to its conversation and parent
         default_factory=dict[int, tuple[int, int | None]]
     )
@@ -58,13 +58,13 @@ class _Found:
 
 
 def salvage(source: Path, target: Path) -> Salvaged:
-    """Copy what can be read of `source` into a new store at `target`, which appears when complete."""
+    """Copy the readable rows of `source` into a new store, renamed to `target` when complete."""
     found = _Found()
     for rowid, record in _records(_Pages(source)):
-        _sort(found, rowid, record)
-    partly = _complete(found)
+        _classify(found, rowid, record)
+    partly = _fill_gaps(found)
     unfinished = target.with_name(target.name + ".part")
-    for end in ("", "-wal", "-shm"):  # of a salvage that was cut off
+    for end in ("", "-wal", "-shm"):  # of an interrupted salvage
         unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
     with closing(connect(unfinished)) as database:
         _write(database, found)
@@ -75,13 +75,13 @@ def salvage(source: Path, target: Path) -> Salvaged:
 
 
 class _Pages:
-    """The pages of a database file, with what its write-ahead log adds to them."""
+    """Pages of a database file, with those of its write-ahead log applied."""
 
     def __init__(self, source: Path) -> None:
         self._content = source.read_bytes()
         stated = int.from_bytes(self._content[16:18], "big")
         self.size = stated if stated >= 512 and stated & (stated - 1) == 0 else 4096  # bytes
-        self.usable = self.size  # we reserve nothing at the end of a page
+        self.usable = self.size  # this app's files have no reserved bytes at the end of a page
         self.count = -(-len(self._content) // self.size)
         self._newer: dict[int, bytes] = {}
         log = source.with_name(source.name + "-wal")
@@ -89,12 +89,12 @@ class _Pages:
             self._apply(log.read_bytes())
 
     def page(self, number: int) -> bytes:
-        """Page `number`, from 1; short or empty when the file ends before it."""
+        """Page `number`, from 1; short or empty past the end of the file."""
         newer = self._newer.get(number)
         return newer or self._content[(number - 1) * self.size : number * self.size]
 
     def free(self) -> set[int]:
-        """Numbers of pages that hold only what was deleted."""
+        """Page numbers of the freelist."""
         numbers: set[int] = set()
         trunk = int.from_bytes(self.page(1)[32:36], "big")
         while 0 < trunk <= self.count and trunk not in numbers:
@@ -105,13 +105,13 @@ class _Pages:
         return numbers
 
     def _apply(self, log: bytes) -> None:
-        """Take the pages of every committed transaction in a write-ahead log."""
+        """Apply the pages of every committed transaction of a write-ahead log."""
         salts, step = log[16:24], 24 + self.size
         pending: dict[int, bytes] = {}
         for start in range(32, len(log) - step + 1, step):
             number, committed = struct.unpack_from(">II", log, start)
             if log[start + 8 : start + 16] != salts:
-                break  # left over from before the log was last reused
+                break  # frames from before the log was last reset
             pending[number] = log[start + 24 : start + step]
             if committed:
                 self._newer |= pending
@@ -120,7 +120,7 @@ class _Pages:
 
 
 def _records(pages: _Pages) -> Iterator[tuple[int | None, Record]]:
-    """Every row on every page in use: its row id (None in an index) and its values."""
+    """All rows of all pages in use: row id (None in an index) and values."""
     free = pages.free()
     for number in range(1, pages.count + 1):
         if number in free:
@@ -131,31 +131,31 @@ def _records(pages: _Pages) -> Iterator[tuple[int | None, Record]]:
             continue
         cells = head + (12 if page[head] == _INDEX_INNER else 8)
         for cell in range(int.from_bytes(page[head + 3 : head + 5], "big")):
-            place = int.from_bytes(page[cells + 2 * cell : cells + 2 * cell + 2], "big")
+            offset = int.from_bytes(page[cells + 2 * cell : cells + 2 * cell + 2], "big")
             try:
-                yield _cell(pages, page, page[head], place)
+                yield _read_cell(pages, page, page[head], offset)
             except (IndexError, ValueError, struct.error, OverflowError):
-                continue  # this cell is not what its page says; the next one may be
+                continue  # an invalid cell; the next one may be valid
 
 
-def _cell(pages: _Pages, page: bytes, kind: int, place: int) -> tuple[int | None, Record]:
-    """One row of a page, its long values gathered from overflow pages."""
+def _read_cell(pages: _Pages, page: bytes, kind: int, offset: int) -> tuple[int | None, Record]:
+    """Decode one cell of a page, with its overflow pages."""
     rowid = None
     if kind == _INDEX_INNER:
-        place += 4  # the page below
-    length, place = _varint(page, place)
+        offset += 4  # number of the child page
+    length, offset = _varint(page, offset)
     if kind == _TABLE_LEAF:
-        rowid, place = _varint(page, place)
+        rowid, offset = _varint(page, offset)
         most = pages.usable - 35
     else:
         most = (pages.usable - 12) * 64 // 255 - 23
     if length <= most:
-        return rowid, _values(page[place : place + length])
+        return rowid, _values(page[offset : offset + length])
     least = (pages.usable - 12) * 32 // 255 - 23
     local = least + (length - least) % (pages.usable - 4)
     local = local if local <= most else least
-    parts, missing = [page[place : place + local]], length - local
-    further = int.from_bytes(page[place + local : place + local + 4], "big")
+    parts, missing = [page[offset : offset + local]], length - local
+    further = int.from_bytes(page[offset + local : offset + local + 4], "big")
     while missing > 0 and 0 < further <= pages.count and len(parts) <= pages.count:
         overflow = pages.page(further)
         parts.append(overflow[4 : 4 + min(missing, pages.usable - 4)])
@@ -164,23 +164,23 @@ def _cell(pages: _Pages, page: bytes, kind: int, place: int) -> tuple[int | None
     return rowid, _values(b"".join(parts))
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """An integer of one to nine bytes, and the place after it."""
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Decode a varint of one to nine bytes; returns it and the offset after it."""
     value = 0
     for step in range(8):
-        value = value << 7 | data[place + step] & 0x7F
-        if data[place + step] < 0x80:
-            return value, place + step + 1
-    return value << 8 | data[place + 8], place + 9
+        value = value << 7 | data[offset + step] & 0x7F
+        if data[offset + step] < 0x80:
+            return value, offset + step + 1
+    return value << 8 | data[offset + 8], offset + 9
 
 
 def _values(payload: bytes) -> Record:
-    """The values of a record; a last text that is cut short keeps its beginning."""
-    end, place = _varint(payload, 0)
+    """Decode the values of a record; a truncated last text keeps its beginning."""
+    end, offset = _varint(payload, 0)
     values: list[Value] = []
     start = end
-    while place < end:
-        serial, place = _varint(payload, place)
+    while offset < end:
+        serial, offset = _varint(payload, offset)
         if serial <= 6:
             size = _INTEGER_BYTES[serial]
             value = int.from_bytes(payload[start : start + size], "big", signed=True)
@@ -199,13 +199,13 @@ def _values(payload: bytes) -> Record:
     return tuple(values)
 
 
-def _sort(found: _Found, rowid: int | None, record: Record) -> None:
-    """Put a record where it belongs, by its shape alone."""
+def _classify(found: _Found, rowid: int | None, record: Record) -> None:
+    """Recognise the table of a record by the types of its columns."""
     match record:
         case (None, int(), None | int(), str(role), str(state), _, *_) if (
             rowid and len(record) in (13, 14) and role in _ROLES and state in _STATES
         ):
-            marks = record[13:] or ("",)  # a row older than the column ends with its text
+            marks = record[13:] or ("",)  # rows from before the column was added lack it
             found.messages[rowid] = (*record[:13], *marks)
         case (None, str(), str(), int() | float(), int() | float(), _, _, int()) if rowid:
             found.conversations[rowid] = record
@@ -217,10 +217,10 @@ def _sort(found: _Found, rowid: int | None, record: Record) -> None:
             found.pieces.setdefault(message, {})[seq] = text
         case (str(path), str(), int() | float()) if rowid is None and path:
             found.known[path] = record
-        case (int(conversation), int(place), str(), int(), int() | float()) if rowid is None:
-            found.uses[conversation, place] = record
-        case (str(name), int(place), str(), int(), int() | float()) if rowid is None:
-            found.mixes[name, place] = record
+        case (int(conversation), int(position), str(), int(), int() | float()) if rowid is None:
+            found.uses[conversation, position] = record
+        case (str(name), int(position), str(), int(), int() | float()) if rowid is None:
+            found.mixes[name, position] = record
         case (int(conversation), None | int() as parent, int(message)) if (
             rowid is None and parent != message
         ):
@@ -229,12 +229,12 @@ def _sort(found: _Found, rowid: int | None, record: Record) -> None:
             pass
 
 
-def _complete(found: _Found) -> int:
-    """Fill in rows that others speak of; returns how many messages were made that way."""
+def _fill_gaps(found: _Found) -> int:
+    """Add placeholders for rows that others refer to; returns how many messages were added."""
     made = 0
     for message, (conversation, parent) in sorted(found.places.items()):
         if message not in found.messages:
-            found.messages[message] = _stand_in(found, message, conversation, parent)
+            found.messages[message] = _placeholder(found, message, conversation, parent)
             made += 1
     for message in sorted(found.messages, reverse=True):  # a parent is older than its children
         _, conversation, parent, *_ = found.messages[message]
@@ -246,7 +246,7 @@ def _complete(found: _Found) -> int:
             older = [
                 m for m, row in found.messages.items() if m < parent and row[1] == conversation
             ]
-            found.messages[parent] = _stand_in(
+            found.messages[parent] = _placeholder(
                 found, parent, conversation, max(older, default=None)
             )
             made += 1
@@ -267,8 +267,8 @@ def _complete(found: _Found) -> int:
     return made
 
 
-def _stand_in(found: _Found, message: int, conversation: int, parent: int | None) -> Record:
-    """A message whose own row is lost, with its text as search knew it."""
+def _placeholder(found: _Found, message: int, conversation: int, parent: int | None) -> Record:
+    """A placeholder for a lost message, with the folded text of the search index."""
     above = found.messages.get(parent or 0)
     role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
     state, text = MessageState.INTERRUPTED.value, found.folded.get(message, LOST)
@@ -277,7 +277,7 @@ def _stand_in(found: _Found, message: int, conversation: int, parent: int | None
 
 
 def _write(database: sqlite3.Connection, found: _Found) -> None:
-    """Fill an empty store, in one transaction; parents before children."""
+    """Write all rows into an empty store in one transaction; parents before children."""
     database.execute("BEGIN IMMEDIATE")
     for number, record in sorted(found.conversations.items()):
         _, title, _, created, updated, deleted, _, turn = record
@@ -312,7 +312,7 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
 
 
 def _write_adapters(database: sqlite3.Connection, found: _Found) -> None:
-    """Add the adapter files that were known, the stacks of what was found, and the mixes."""
+    """Write adapter files, the stacks of salvaged conversations, and mixes."""
     database.executemany("INSERT INTO adapter VALUES (?, ?, ?)", found.known.values())
     database.executemany(
         "INSERT INTO adapter_use VALUES (?, ?, ?, ?, ?)",
@@ -328,7 +328,7 @@ def _write_adapters(database: sqlite3.Connection, found: _Found) -> None:
 def _write_message(
     database: sqlite3.Connection, found: _Found, number: int, record: Record
 ) -> None:
-    """Add one message, with the pieces that had streamed in."""
+    """Write one message, with its streamed chunks."""
     _, conversation, parent, role, state, created, *counted, text, adapters = record
     model, error, prompt_tokens, generated_tokens, seconds, used = counted
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
@@ -359,5 +359,5 @@ def _write_message(
 
 
 def _number(value: Value) -> float:
-    """A number from a column that damage may have filled with anything."""
+    """A number from a column that may have any type after damage."""
     return float(value) if isinstance(value, int | float) else 0.0

@@ -1,7 +1,7 @@
-"""What lies beneath the store: its errors, its tables, and opening a database file safely.
+"""Schema of the store: tables and migrations, error types, and opening the database.
 
-Every sqlite3 error becomes a `StoreError` in `translated`, and nowhere else. Migrations are numbered
-by their place in `MIGRATIONS`; one that was released is never edited, a change is a new entry.
+Every sqlite3 error becomes a `StoreError` in `translate_errors`. A migration's number is its
+position in `MIGRATIONS`; a released one is never edited, a change is a new entry.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from app.store.search import fold
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
-BUSY_SECONDS = 2.0  # our own lock keeps a second app away; this is for other tools
-CHECK_BYTES = 128 << 20  # largest file checked on opening: 1.3 ms a megabyte, 0.2 s
+BUSY_SECONDS = 2.0  # for locks of other tools; the lock file keeps a second app out
+CHECK_BYTES = 128 << 20  # largest file checked on opening: at 1.3 ms a megabyte, 0.2 s
 
 MIGRATIONS = (
     """
@@ -105,17 +105,17 @@ MIGRATIONS = (
 
 
 class StoreError(Exception):
-    """A fault a person can act on: `str(error)` says what is wrong, `remedy` what to do."""
+    """An error of the store for the user: `str(error)` is the reason, `remedy` the advice."""
 
     def __init__(self, what: str, remedy: str, *, temporary: bool = False) -> None:
-        """`temporary`: the same call may succeed later, without any other change of the app's."""
+        """`temporary`: the same call may succeed later."""
         super().__init__(what)
         self.remedy = remedy
         self.temporary = temporary
 
 
 class DamagedStore(StoreError):
-    """The file cannot be read as conversations; `Store.repair` is the way out."""
+    """The database is damaged or not one of this app; `Store.repair` replaces it."""
 
 
 class ReadOnlyStore(StoreError):
@@ -129,8 +129,8 @@ class ReadOnlyStore(StoreError):
         )
 
 
-class Gone(StoreError):
-    """What a change was for does not exist: trying again cannot help."""
+class RowNotFound(StoreError):
+    """The row to change does not exist; a retry cannot succeed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -140,7 +140,7 @@ class Gone(StoreError):
 
 
 SET_ASIDE = "Move the file aside: what can still be read is copied into a new one."
-_SENTENCES = {
+_MESSAGES = {
     sqlite3.SQLITE_BUSY: (
         "The conversations are in use by another program.",
         "Close the other window or program that has them open, then try again.",
@@ -159,10 +159,10 @@ _SENTENCES = {
     ),
 }
 _TEMPORARY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
-_NO_RIGHT = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
-_SAME = {
+_NO_PERMISSION = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+_EQUIVALENT = {
     sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # another program held the log's lock too long
+    sqlite3.SQLITE_PROTOCOL: sqlite3.SQLITE_BUSY,  # lock of the write-ahead log timed out
     sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_AUTH: sqlite3.SQLITE_READONLY,
@@ -170,14 +170,14 @@ _SAME = {
 
 
 @contextmanager
-def translated(path: Path) -> Generator[None]:
-    """Turn errors of SQLite and of the file system into sentences about the store at `path`."""
+def translate_errors(path: Path) -> Generator[None]:
+    """Convert errors of SQLite and the file system to `StoreError`, for the store at `path`."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _sentence(error, path) from error
+        raise _store_error(error, path) from error
     except OSError as error:
-        if error.errno in _NO_RIGHT:
+        if error.errno in _NO_PERMISSION:
             raise ReadOnlyStore(path.parent) from error
         what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
         raise StoreError(
@@ -187,17 +187,17 @@ def translated(path: Path) -> Generator[None]:
         ) from error
 
 
-def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
-    """The `StoreError` that says what a SQLite error means to a person."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """The `StoreError` for a SQLite error."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # primary result code
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
-    if code == sqlite3.SQLITE_CONSTRAINT:  # a row that others point to is missing
-        return Gone()
-    code = _SAME.get(code, code)
+    if code == sqlite3.SQLITE_CONSTRAINT:  # a foreign key refers to a missing row
+        return RowNotFound()
+    code = _EQUIVALENT.get(code, code)
     if code == sqlite3.SQLITE_READONLY:
         return ReadOnlyStore(path.parent)
-    known = _SENTENCES.get(code)
+    known = _MESSAGES.get(code)
     if known is None:
         return StoreError(
             f"The conversations could not be read or saved: {error}.",
@@ -208,7 +208,7 @@ def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the database at `path`, checked for damage and migrated to the newest schema."""
+    """Open the database, check it for damage, and migrate it to the newest schema."""
     if not path.exists():
         _create(path)
     database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
@@ -226,9 +226,9 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_copy(path: Path) -> sqlite3.Connection:
-    """A private copy of a database that cannot be written, checked and migrated as by `connect`.
+    """Open a temporary copy of a read-only database, checked and migrated as by `connect`.
 
-    It lies in SQLite's own temporary storage, which ends with the connection.
+    SQLite deletes the copy when the connection is closed.
     """
     database = sqlite3.connect("", isolation_level=None)
     try:
@@ -245,9 +245,9 @@ def connect_copy(path: Path) -> sqlite3.Connection:
 
 
 def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A connection that reads a database whose folder cannot be written."""
+    """Open a database in a folder that cannot be written to."""
     address = path.absolute().as_uri()
-    # With a log, SQLite needs the index beside it (-shm), and cannot make one here.
+    # With a write-ahead log, SQLite needs its index file (-shm), which cannot be created here.
     database = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     try:
         database.execute("SELECT count(*) FROM sqlite_master")
@@ -264,20 +264,20 @@ def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Make an empty file that only its owner can read; SQLite's own would be open to all."""
+    """Create an empty file only its owner can read; SQLite would make it readable by all."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Set what SQLite forgets between connections."""
-    # Bytes that are no UTF-8 can only come from damage: show what there is.
+    """Set options that SQLite does not store in the file."""
+    # Invalid UTF-8 can only come from damage: decode the rest.
     database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
     database.create_function("fold", 1, fold, deterministic=True)
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
-    database.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-    database.execute("PRAGMA fullfsync = ON")  # macOS: a synced commit reaches the platter
+    database.execute("PRAGMA secure_delete = ON")  # overwrites deleted rows
+    database.execute("PRAGMA fullfsync = ON")  # macOS: flush the drive's cache too
     database.execute("PRAGMA journal_size_limit = 16777216")  # bytes
 
 
@@ -287,7 +287,7 @@ def _pragma(database: sqlite3.Connection, name: str) -> int:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse files of other programs, of newer versions, and damaged ones."""
+    """Raise StoreError for files of other programs, of newer versions, and damaged ones."""
     application, version = _pragma(database, "application_id"), _pragma(database, "user_version")
     if application != APPLICATION and _pragma(database, "schema_version"):
         raise DamagedStore(f"The file {path} does not hold conversations of Tokonoma.", SET_ASIDE)
@@ -302,15 +302,15 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _is_damaged(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether SQLite finds a malformed page; a file too large for that is taken as it is."""
-    # Before 3.42 a check cannot be interrupted, so only its size bounds its time.
+    """Whether `quick_check` finds damage; files above `CHECK_BYTES` are not checked."""
+    # Before SQLite 3.42 a check cannot be interrupted, so its time is limited by file size.
     if path.stat().st_size > CHECK_BYTES:
         return False
     return database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
 
 
 def _migrate(database: sqlite3.Connection) -> None:
-    """Bring the schema up to date, one transaction a step."""
+    """Apply the missing migrations, one transaction each."""
     version = _pragma(database, "user_version")
     for number, script in enumerate(MIGRATIONS[version:], version + 1):
         try:
@@ -324,7 +324,7 @@ def _migrate(database: sqlite3.Connection) -> None:
 
 
 def _back_up(database: sqlite3.Connection, copy: Path) -> None:
-    """Copy the whole database; the copy has its name only once it is complete."""
+    """Copy the whole database; the copy is renamed to `copy` when complete."""
     unfinished = copy.with_name(copy.name + ".part")
     unfinished.unlink(missing_ok=True)
     _create(unfinished)

@@ -1,7 +1,8 @@
-"""How search compares text: folded on both sides, through a trigram index where it helps.
+"""Full-text search: case and accent folding, and queries of the trigram index (FTS5).
 
-The index (FTS5) holds folded text, because SQLite's own folding knows neither Arabic nor accents in
-all its versions, and answers nothing for one or two Chinese characters, so those are scanned for.
+The index contains folded text, because SQLite's folding lacks Arabic and, in some versions,
+accents. A trigram index cannot find one or two characters, such as a Chinese word: those are
+found by a scan.
 """
 
 from __future__ import annotations
@@ -10,33 +11,33 @@ import re
 import sqlite3
 import unicodedata
 
-MOST_WORDS = 16
-LONGEST_WORD = 200
+MAX_WORDS = 16
+MAX_WORD_LENGTH = 200
 
 
 def fold(text: str) -> str:
-    """Text as search compares it: no case, no Latin, Greek, Arabic or Hebrew marks, no NUL.
+    """Fold text for search: case and Latin, Greek, Arabic and Hebrew marks removed, no NUL.
 
-    Marks that make another letter (kana voicing, Indic and Thai vowels) stay.
+    Marks that change the letter (kana voicing, Indic and Thai vowels) stay.
     """
     if text.isascii():
         return text.lower().replace("\0", " ")
     marked = unicodedata.normalize("NFKD", text).casefold()
-    bare = "".join(char for char in marked if not _is_ornament(char)).translate(_PLAIN)
-    return unicodedata.normalize("NFKC", bare)
+    unmarked = "".join(char for char in marked if not _is_removable(char)).translate(_PLAIN)
+    return unicodedata.normalize("NFKC", unmarked)
 
 
-_PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640 only stretches Arabic words
+_PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640: tatweel, an Arabic elongation
 
 
-def _is_ornament(char: str) -> bool:
-    """Whether a combining mark may be dropped: classes 10-36 Hebrew and Arabic, 200 up the rest."""
+def _is_removable(char: str) -> bool:
+    """Whether a combining mark is removed: classes 10-36 (Hebrew, Arabic) and from 200 on."""
     kind = unicodedata.combining(char)
     return kind >= 200 or 10 <= kind <= 36
 
 
 def clean(text: str) -> str:
-    """Text that UTF-8 can hold: halves of surrogate pairs are joined, or become U+FFFD."""
+    """Make text encodable as UTF-8: surrogate pairs are joined, lone ones become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -44,9 +45,9 @@ def clean(text: str) -> str:
     return text
 
 
-def holds(word: str) -> tuple[str, list[str]]:
-    """A query for the ids of messages that hold `word`, and the values it binds."""
-    # The index answers LIKE from three characters in a row; instr is exact and does the rest.
+def word_query(word: str) -> tuple[str, list[str]]:
+    """SQL for the ids of messages that contain `word`, and its parameters."""
+    # The trigram index speeds up LIKE from three characters on; instr is the exact test.
     longest = max(re.split(r"[%_]", word), key=len)
     if len(longest) < 3:
         return "SELECT rowid FROM search WHERE instr(folded, ?)", [word]
@@ -57,7 +58,7 @@ def holds(word: str) -> tuple[str, list[str]]:
 
 
 def index(database: sqlite3.Connection, message_id: int, text: str) -> None:
-    """Let search find a message by its text."""
+    """Add a message to the search index."""
     database.execute("DELETE FROM search WHERE rowid = ?", (message_id,))
     if text:
         database.execute(

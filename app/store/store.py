@@ -1,8 +1,8 @@
-"""Conversations in SQLite: a tree of messages each, and nothing typed or generated is lost.
+"""Conversations in SQLite, each a tree of messages; answers are stored while they stream.
 
-An answer is stored while it streams, each piece as a row of its own, and becomes one text when it
-ends; what a crash leaves unfinished is put together at the next start and marked interrupted.
-A store belongs to the thread that opened it.
+Each piece of a streaming answer is a row in `chunk`; `finish` merges them into one text. After a
+crash, the next start merges the chunks and marks the answer as interrupted. A store may only be
+used on the thread that opened it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.store.queries import (
     MessageState,
     find,
     fold_chunks,
-    put_back,
+    rewrite_row,
     set_leaf,
     sibling_ids,
     to_message,
@@ -36,14 +36,14 @@ from app.store.queries import (
 from app.store.salvage import Salvaged, salvage
 from app.store.schema import (
     DamagedStore,
-    Gone,
     ReadOnlyStore,
+    RowNotFound,
     StoreError,
     connect,
     connect_copy,
-    translated,
+    translate_errors,
 )
-from app.store.search import LONGEST_WORD, MOST_WORDS, clean, fold, holds, index
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, fold, index, word_query
 from app.system.file_lock import FileLock
 from engine import Role
 
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """The conversations of one file; every method raises `StoreError` and nothing else."""
+    """The conversations of one database file; methods raise only `StoreError`."""
 
     def __init__(self, path: Path, lock: FileLock | None, database: sqlite3.Connection) -> None:
         self._path = path
@@ -76,13 +76,13 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Store:
-        """Open or create the store; answers that a crash cut off become interrupted messages."""
-        with translated(path):
+        """Open or create the store; answers left streaming by a crash are marked interrupted."""
+        with translate_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = lock_store(path)
             try:
                 salvaged = _salvaged(path)
-                if salvaged.exists() and not path.exists():  # a repair was cut off
+                if salvaged.exists() and not path.exists():  # a repair was interrupted
                     os.replace(salvaged, path)
                 store = cls(path, lock, connect(path))
             except BaseException:
@@ -92,15 +92,15 @@ class Store:
 
     @classmethod
     def open_copy(cls, path: Path) -> Store:
-        """Open a private copy of a store that cannot be written; what is changed in it is lost."""
-        with translated(path):
+        """Open a temporary copy of a read-only store; changes to it are discarded."""
+        with translate_errors(path):
             store = cls(path, None, connect_copy(path))
         return store._recovered()
 
     @staticmethod
     def salvage(path_from: Path, path_to: Path) -> Salvaged:
-        """Copy what can still be read of a store into a new one; `path_to` must be free."""
-        with translated(path_to):
+        """Copy the readable rows of a store into a new one; `path_to` must not exist."""
+        with translate_errors(path_to):
             if path_to.exists():
                 raise StoreError(
                     f"There is already a file at {path_to}.", "Move it aside first, then try again."
@@ -109,12 +109,12 @@ class Store:
 
     @staticmethod
     def repair(path: Path) -> tuple[Path, Salvaged | None]:
-        """Put a new store in the place of a damaged one; where that is now, and what was in it.
+        """Replace a damaged store by a salvaged copy; returns the old file's path, and counts.
 
-        What can be read is complete beside it before it moves, so that a crash loses nothing.
+        The copy is complete before the damaged file is renamed, so that a crash loses nothing.
         """
         found: Salvaged | None = None
-        with translated(path):
+        with translate_errors(path):
             salvaged = _salvaged(path)
             salvaged.unlink(missing_ok=True)
             try:
@@ -127,7 +127,7 @@ class Store:
         return aside, found
 
     def reserve(self, conversation_id: int, message_id: int) -> None:
-        """Never give these numbers, or smaller ones, to something new."""
+        """Make new conversations and messages get ids larger than these."""
         with self._writing(durable=True) as database:
             for table, last in (("conversation", conversation_id), ("message", message_id)):
                 known = database.execute(
@@ -136,8 +136,8 @@ class Store:
                 if not known.rowcount:
                     database.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, last))
 
-    def put_back_conversation(self, conversation: Conversation) -> int:
-        """Add a conversation under its number (0: a new one), unless it is there; its number."""
+    def rewrite_conversation(self, conversation: Conversation) -> int:
+        """Insert a conversation with its id (0: a new id), unless it exists; returns its id."""
         title = clean(conversation.title)
         with self._writing(durable=True) as database:
             added = database.execute(
@@ -153,17 +153,17 @@ class Store:
             )
             return conversation.id or added.lastrowid or 0
 
-    def put_back_message(self, message: Message) -> int:
-        """Add a message as `put_back_conversation` does, and make it the leaf."""
+    def rewrite_message(self, message: Message) -> int:
+        """Insert a message as `rewrite_conversation` does, and make it the leaf."""
         with self._writing(durable=True) as database:
-            number = put_back(database, message)
+            number = rewrite_row(database, message)
             set_leaf(database, message.conversation, number)
             return number
 
     def close(self) -> None:
-        """Close the file and let others open it; closing twice is allowed."""
+        """Close the database and release the lock; closing twice is allowed."""
         try:
-            with translated(self._path):
+            with translate_errors(self._path):
                 self._database.close()
         finally:
             if self._lock is not None:
@@ -171,17 +171,17 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
-        """The database, with its errors translated."""
-        with translated(self._path):
+        """The database, with its errors translate_errors."""
+        with translate_errors(self._path):
             yield self._database
 
     @contextmanager
     def _writing(self, *, durable: bool) -> Generator[sqlite3.Connection]:
-        """One transaction; a durable one has reached the disk when it returns.
+        """A write transaction; a durable one is synced to the disk when it returns.
 
-        The others survive a crash of the app, and a power cut once a durable one followed.
+        Others survive a crash of the app, and after a later durable one also a power cut.
         """
-        with translated(self._path):
+        with translate_errors(self._path):
             database = self._database
             if durable:
                 database.execute("PRAGMA synchronous = FULL")
@@ -196,7 +196,7 @@ class Store:
                     database.execute("PRAGMA synchronous = NORMAL")
 
     def _recovered(self) -> Store:
-        """This store once what a crash left streaming is put together; closed if that fails."""
+        """Recover streaming answers and return this store; closes it if that fails."""
         try:
             self._recover()
         except BaseException:
@@ -219,17 +219,17 @@ class Store:
     # --- conversations ----------------------------------------------------------------------
 
     def conversations(self, query: str = "") -> list[Conversation]:
-        """Conversations, the last active first; with a query those that hold all its words.
+        """Conversations, the last active first; with a query those that contain all its words.
 
-        A word is found anywhere in the title or in any message of any branch, inside longer words
-        too, whatever the case and the accents.
+        A word matches anywhere in the title or any message of any branch, also inside longer
+        words, ignoring case and accents.
         """
         words = fold(clean(query)).split()
         where, values = "WHERE deleted IS NULL", list[str]()
-        for word in words[:MOST_WORDS]:
-            condition, bound = holds(word[:LONGEST_WORD])
+        for word in words[:MAX_WORDS]:
+            condition, bound = word_query(word[:MAX_WORD_LENGTH])
             where += f" AND (instr(folded, ?) OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
-            values += [word[:LONGEST_WORD], *bound]
+            values += [word[:MAX_WORD_LENGTH], *bound]
         with self._reading() as database:
             rows = database.execute(
                 f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values
@@ -237,7 +237,7 @@ class Store:
             return [Conversation(*row) for row in rows]
 
     def create_conversation(self, title: str) -> Conversation:
-        """Begin an empty conversation."""
+        """Create an empty conversation."""
         title, now = clean(title), time.time()
         with self._writing(durable=True) as database:
             created = database.execute(
@@ -247,7 +247,7 @@ class Store:
             return Conversation(created.lastrowid or 0, title, now, now, None)
 
     def rename(self, conversation_id: int, title: str) -> None:
-        """Give a conversation another title."""
+        """Change the title of a conversation."""
         title = clean(title)
         with self._writing(durable=True) as database:
             renamed = database.execute(
@@ -255,14 +255,14 @@ class Store:
                 (title, fold(title), conversation_id),
             )
             if not renamed.rowcount:
-                raise Gone
+                raise RowNotFound
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
-        """Take conversations out of the list; `restore` brings them back until they are purged."""
+        """Mark conversations as deleted; `restore` undoes it until they are purged."""
         self._set_deleted(conversation_ids, time.time())
 
     def restore(self, conversation_ids: Sequence[int]) -> None:
-        """Bring deleted conversations back into the list."""
+        """Restore deleted conversations."""
         self._set_deleted(conversation_ids, None)
 
     def _set_deleted(self, conversation_ids: Sequence[int], when: float | None) -> None:
@@ -273,7 +273,7 @@ class Store:
             )
 
     def purge_deleted(self, older_than_seconds: float) -> None:
-        """Remove for good what was deleted longer ago than this."""
+        """Permanently remove conversations deleted longer ago than this."""
         with self._writing(durable=True) as database:
             database.execute(
                 "DELETE FROM conversation WHERE deleted <= ?", (time.time() - older_than_seconds,)
@@ -299,7 +299,7 @@ class Store:
     ) -> Message:
         """Add a message below `parent` (None: at the root) and make it the leaf.
 
-        A parent that has children already gets one more: a new branch.
+        If the parent already has children, this starts a new branch.
         """
         text, now = clean(text), time.time()
         with self._writing(durable=True) as database:
@@ -316,9 +316,9 @@ class Store:
             return find(database, message_id)
 
     def append_text(self, message_id: int, text: str) -> None:
-        """Add a piece to a streaming message; a finished one streams again.
+        """Append a chunk to a streaming message; a finished one becomes streaming again.
 
-        Cheap at any length. When it raises, nothing of the piece was stored: send it again.
+        Its cost does not depend on the length. If it raises, nothing was stored.
         """
         with self._writing(durable=False) as database:
             database.execute(
@@ -341,7 +341,7 @@ class Store:
         generated_tokens: int = 0,
         seconds: float = 0.0,
     ) -> Message:
-        """End a streaming message: its pieces become one text, searchable and safe on the disk."""
+        """End a streaming message: merge its chunks, index the text, and sync it to the disk."""
         assert state is not MessageState.STREAMING
         with self._writing(durable=True) as database:
             fold_chunks(database, message_id, state)
@@ -355,9 +355,9 @@ class Store:
             return message
 
     def select_sibling(self, message_id: int, step: int) -> list[Message]:
-        """Show the alternative `step` places after (before: negative) this message.
+        """Show the sibling `step` positions after (negative: before) this message.
 
-        Stops at the first and the last one. Below it, the branch last used there is shown.
+        `step` is limited to the first and last one. Below it, the last used branch is shown.
         """
         with self._writing(durable=True) as database:
             message = find(database, message_id)
@@ -370,7 +370,7 @@ class Store:
     # --- drafts -----------------------------------------------------------------------------
 
     def set_draft(self, conversation_id: int | None, text: str) -> None:
-        """Keep text that was typed but not sent; None is the conversation not begun yet."""
+        """Save the draft of a conversation; None is the new chat."""
         with self._writing(durable=False) as database:
             if text:
                 database.execute(
@@ -383,7 +383,7 @@ class Store:
                 )
 
     def draft(self, conversation_id: int | None) -> str:
-        """Text that was typed but not sent, or nothing."""
+        """The draft of a conversation, or nothing."""
         with self._reading() as database:
             row = database.execute(
                 "SELECT text FROM draft WHERE conversation = ?", (conversation_id or 0,)
@@ -393,31 +393,31 @@ class Store:
     # --- adapters ---------------------------------------------------------------------------
 
     def adapters(self) -> StoredAdapters:
-        """Adapter files that were added, the stacks of all conversations, and the mixes."""
+        """Known adapter files, the stacks of all conversations, and the mixes."""
         with self._reading() as database:
             return store_adapters.read_adapters(database)
 
     def set_adapter_stack(self, conversation_id: int | None, uses: Sequence[StoredUse]) -> None:
-        """Keep the stack of a conversation; None is the conversation not begun yet."""
+        """Save the stack of a conversation; None is the new chat."""
         with self._writing(durable=False) as database:
             store_adapters.set_stack(database, conversation_id or 0, uses)
 
     def set_adapter_mix(self, name: str, uses: Sequence[StoredUse]) -> None:
-        """Keep a mix under a name; without adapters, delete it."""
+        """Save a mix; an empty one is deleted."""
         with self._writing(durable=True) as database:
             store_adapters.set_mix(database, name, uses)
 
     def set_known_adapter(self, path: Path, name: str) -> None:
-        """Remember an adapter file, and what it is called."""
+        """Save an adapter file and its name."""
         with self._writing(durable=False) as database:
             store_adapters.set_known(database, path, name)
 
     def mark_message(self, message_id: int, marks: Sequence[AdapterMark]) -> None:
-        """Say with which adapters an answer is written."""
+        """Save which adapters an answer is generated with."""
         with self._writing(durable=False) as database:
             store_adapters.set_marks(database, message_id, marks)
 
 
 def _salvaged(path: Path) -> Path:
-    """Where a repair keeps what it read until the damaged store has moved."""
+    """Path of the salvaged copy until the damaged store is renamed."""
     return path.with_name(path.name + ".salvaged")

@@ -1,8 +1,7 @@
-"""Runs the store on its own thread: in order, never awaited, and repeated while that can help.
+"""Store writer: queues reads and writes of the store on a worker thread, and retries writes.
 
-The window shows what is in memory; this brings it to the disk behind it. New conversations and
-messages get a number below zero at once and their number in the store later, and only this file
-knows both, so neither a slow disk nor a full one holds up typing.
+The window shows the state in memory and never waits for the disk. New conversations and messages
+get a temporary negative id at once and their stored id later; `IdMap` converts between them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.store.schema import Gone
+from app.store.schema import RowNotFound
 from app.store.store import (
     Conversation,
     DamagedStore,
@@ -34,82 +33,82 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _RETRY_MILLISECONDS = 2000
 _KEEP_DELETED_SECONDS = 30 * 24 * 3600
-CLOSE_SECONDS = 20.0  # that closing waits for the disk
+CLOSE_SECONDS = 20.0  # how long `close` waits for the disk
 
 
-class Numbers:
-    """Which number in the store a number of this run stands for, for one table; store thread only."""
+class IdMap:
+    """Maps temporary ids of this run to stored ids, for one table; store thread only."""
 
     def __init__(self) -> None:
         self._stored: dict[int, int] = {}
         self._local: dict[int, int] = {}
 
     def pair(self, local: int, stored: int) -> None:
-        """A row that was made here now exists in the store."""
+        """Record the stored id of a row with a temporary id."""
         self._stored[local] = stored
         self._local[stored] = local
 
     def stored(self, local: int) -> int:
-        """The number in the store; raises Gone when the row never reached it."""
+        """The stored id; raises RowNotFound when the row was not stored."""
         if local >= 0:
             return local
         if local not in self._stored:
-            raise Gone
+            raise RowNotFound
         return self._stored[local]
 
     def last(self) -> int:
-        """The largest number in the store that is known to stand for a row made here."""
+        """The largest stored id of a row created in this run."""
         return max(self._local, default=0)
 
     def known(self, local: int) -> int:
-        """The number in the store, or 0 when the row never reached it."""
+        """The stored id, or 0 when the row was not stored."""
         return local if local >= 0 else self._stored.get(local, 0)
 
     def local(self, stored: int) -> int:
-        """The number this run knows the row by."""
+        """The id that this run uses for a stored row."""
         return self._local.get(stored, stored)
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A change that can never be saved."""
+class RejectedChange:
+    """A change that the store rejects, which a retry cannot fix."""
 
     error: Exception
-    text: str  # that the user wrote or read, and that is not in the store now
-    kept_in: Path | None  # a file that has the text; None when it could not be written either
+    text: str  # of the user or an answer, which the store lacks
+    kept_in: Path | None  # a file with the text; None when it could not be written either
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change that waits to be saved."""
+    """A queued change."""
 
     operation: Callable[[Store], object]
     text: str
 
 
 class Archive(QObject):
-    """The store behind a queue. Everything but the operations themselves runs on the window's thread."""
+    """Queue of store operations. Methods and callbacks run on the GUI thread, operations do not."""
 
-    fault_changed = Signal(object)  # StoreError, or None when writing works again
-    change_left_out = Signal(object)  # LeftOut
+    fault_changed = Signal(object)  # StoreError; None when writing works again
+    change_rejected = Signal(object)  # RejectedChange
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.path = path
-        self.conversations, self.messages = Numbers(), Numbers()
-        self._worker = BackgroundWorker("store", self)  # nothing but the store runs on it
+        self.conversations, self.messages = IdMap(), IdMap()
+        self._worker = BackgroundWorker("store", self)  # used by the store only
         self._writes: deque[_Change] = deque()
-        self._store: Store | None = None  # the store thread's
-        self._copy: Store | None = None  # the store thread's: of one that cannot be written
-        self._fault: StoreError | None = None  # the store thread's: why saving fails
-        self._repaired = False  # the store thread's: these changes are from before a repair
+        self._store: Store | None = None  # this and the next three: store thread only
+        self._copy: Store | None = None  # temporary copy of a read-only store
+        self._fault: StoreError | None = None  # why saving fails
+        self._repaired = False  # writing changes that were queued before a repair
         self._retry = QTimer(self, singleShot=True, interval=_RETRY_MILLISECONDS)
         self._retry.timeout.connect(self._drain_soon)
 
     def write(self, operation: Callable[[Store], object], text: str = "") -> None:
-        """Queue a change; later ones wait while it is tried again.
+        """Queue a change; later ones wait while it is retried.
 
-        One that can never succeed is left out, and its `text` is kept in a file.
+        A change that cannot succeed is rejected, and its `text` is appended to a file.
         """
         self._writes.append(_Change(operation, text))
         self._drain_soon()
@@ -121,14 +120,14 @@ class Archive(QObject):
         *,
         only_if_saved: bool = False,
     ) -> None:
-        """Look something up after the changes queued so far; `then` gets it, unless it fails.
+        """Run a query after the changes queued so far; `then` gets its result unless it fails.
 
-        With `only_if_saved`, nothing is looked up while changes cannot be saved.
+        With `only_if_saved`, the query is skipped while changes cannot be saved.
         """
         self._submit(lambda: self._read(operation, then, only_if_saved))
 
     def flush(self, then: Callable[[int], None]) -> None:
-        """Try to save what is queued now; `then` gets how many changes could not be saved."""
+        """Try to save the queued changes; `then` gets how many could not be saved."""
 
         def run() -> None:
             self._drain()
@@ -138,21 +137,21 @@ class Archive(QObject):
         self._submit(run)
 
     def repair(self, known: tuple[int, int], then: Callable[[Path, Salvaged | None], None]) -> None:
-        """Move a damaged store aside and copy what can be read of it into a new one.
+        """Replace a damaged store by a new one with its readable rows.
 
-        The new one gives no number of a conversation and of a message up to `known` to another.
-        `then` gets where the old file is now and what was found in it, if it could be read.
+        New rows get ids above `known` (conversation, message). `then` gets the path of the old
+        file, and the counts of salvaged rows, or None if nothing was readable.
         """
         self._submit(lambda: self._repair(known, then))
 
-    def put_back(self, conversation: Conversation, branch: Sequence[Message]) -> None:
-        """Write again what the window shows of a conversation, where the store has lost it."""
+    def rewrite(self, conversation: Conversation, branch: Sequence[Message]) -> None:
+        """Write a shown branch again, after a repair lost rows of it."""
         conversations, messages = self.conversations, self.messages
-        now = tuple(branch)  # which grows on while this waits for its turn
+        now = tuple(branch)  # a copy: the branch may grow before this runs
 
         def write(store: Store) -> None:
             place = conversations.known(conversation.id)
-            number = store.put_back_conversation(replace(conversation, id=place))
+            number = store.rewrite_conversation(replace(conversation, id=place))
             conversations.pair(conversation.id, number)
             for message in now:
                 added = replace(
@@ -161,31 +160,31 @@ class Archive(QObject):
                     parent=None if message.parent is None else messages.stored(message.parent),
                     conversation=number,
                 )
-                messages.pair(message.id, store.put_back_message(added))
+                messages.pair(message.id, store.rewrite_message(added))
 
         self.write(write, "\n\n".join(message.text for message in now))
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> bool:
-        """Bring what is queued to the disk and end the thread; False when it takes longer."""
+        """Save the queued changes and end the thread; False when that exceeds the timeout."""
         self.end()
         return self.join(timeout_seconds)
 
     def end(self) -> None:
-        """Begin to close: save what is queued, if that works, then end; returns at once."""
+        """Start closing: save the queued changes if possible, then end; returns at once."""
         self._retry.stop()
         self._worker.end(self._close)
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the end after `end`, on any thread; False when it takes longer than this."""
+        """After `end`, wait for the thread, on any thread; False when that exceeds the timeout."""
         ended = self._worker.join(timeout_seconds)
         if not ended:
-            _log.error("the store does not answer: the last changes could not be saved")
+            _log.error("the store did not close in time: the last changes could not be saved")
         return ended
 
-    # --- rows with the numbers of this run (store thread) ---------------------------------------
+    # --- rows with ids of this run (store thread) -----------------------------------------------
 
-    def here(self, messages: Sequence[Message]) -> list[Message]:
-        """Messages of the store, numbered as this run knows them."""
+    def local_messages(self, messages: Sequence[Message]) -> list[Message]:
+        """Stored messages, with the ids that this run uses."""
         return [
             replace(
                 message,
@@ -196,8 +195,8 @@ class Archive(QObject):
             for message in messages
         ]
 
-    def listed(self, conversations: Sequence[Conversation]) -> list[Conversation]:
-        """Conversations of the store, numbered as this run knows them."""
+    def local_conversations(self, conversations: Sequence[Conversation]) -> list[Conversation]:
+        """Stored conversations, with the ids that this run uses."""
         return [
             replace(conversation, id=self.conversations.local(conversation.id))
             for conversation in conversations
@@ -215,7 +214,7 @@ class Archive(QObject):
         return self._store
 
     def _open_for_reading(self) -> Store:
-        """The store; where it cannot be written, a copy of what is there."""
+        """The store; a temporary copy when it cannot be written."""
         if self._store is not None or not isinstance(self._fault, ReadOnlyStore):
             return self._open()
         if self._copy is None:
@@ -223,7 +222,7 @@ class Archive(QObject):
         return self._copy
 
     def _drain(self) -> bool:
-        """Do what is queued; False when it failed and is to be tried again."""
+        """Write the queued changes; False when one failed and is retried later."""
         try:
             store = self._open()
             while self._writes:
@@ -237,40 +236,40 @@ class Archive(QObject):
         return True
 
     def _write_next(self, store: Store) -> None:
-        """Do one change; it is queued again only when trying again can help."""
+        """Write one change; on an error it is queued again or rejected."""
         change = self._writes.popleft()
         try:
             change.operation(store)
-        except Gone as error:
+        except RowNotFound as error:
             if change.text and not self._repaired:
-                self._leave_out(change, error)
+                self._reject(change, error)
             else:
-                _log.warning("a change was dropped: what it was for is gone")
+                _log.warning("a change was dropped: its row no longer exists")
         except StoreError as error:
-            if error.temporary or isinstance(error, DamagedStore):  # which a repair may mend
+            if error.temporary or isinstance(error, DamagedStore):  # retried later, or after repair
                 self._writes.appendleft(change)
                 raise
-            self._leave_out(change, error)
-        except Exception as error:  # noqa: BLE001  (a mistake of ours must not hold up the next)
-            self._leave_out(change, error)
+            self._reject(change, error)
+        except Exception as error:  # noqa: BLE001  (a bug must not block the next changes)
+            self._reject(change, error)
 
-    def _leave_out(self, change: _Change, error: Exception) -> None:
-        """Go on without a change, and keep what was written where it can be found."""
-        _log.error("a change could not be saved and was left out", exc_info=error)
+    def _reject(self, change: _Change, error: Exception) -> None:
+        """Drop a change, append its text to a file, and emit `change_rejected`."""
+        _log.error("a change could not be saved and was rejected", exc_info=error)
         kept = self.path.with_name(f"{self.path.stem}.unsaved.txt") if change.text else None
         if kept is not None:
             try:
                 _append(kept, f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{change.text}\n\n")
             except OSError as fault:
-                _log.error("its text could not be kept: %s", fault.strerror)
+                _log.error("the text of a rejected change could not be saved: %s", fault.strerror)
                 kept = None
-        left_out = LeftOut(error, change.text, kept)
-        self._worker.post(lambda: self.change_left_out.emit(left_out))
+        rejected = RejectedChange(error, change.text, kept)
+        self._worker.post(lambda: self.change_rejected.emit(rejected))
 
     def _read(
         self, operation: Callable[[Store], T], then: Callable[[T], None], only_if_saved: bool
     ) -> None:
-        if not self._drain() and (only_if_saved or not self._may_read()):
+        if not self._drain() and (only_if_saved or not self._can_read()):
             return
         try:
             result = operation(self._open_for_reading())
@@ -279,8 +278,8 @@ class Archive(QObject):
             return
         self._worker.post(lambda: then(result))
 
-    def _may_read(self) -> bool:
-        """Whether something can be looked up although nothing can be saved."""
+    def _can_read(self) -> bool:
+        """Whether queries are possible although changes cannot be saved."""
         return self._store is not None or (
             isinstance(self._fault, ReadOnlyStore) and self.path.exists()
         )
@@ -300,7 +299,7 @@ class Archive(QObject):
             self._report(error)
             return
         self._worker.post(lambda: then(aside, found))
-        self._repaired = True  # what is queued may be for rows that were lost, and are put back
+        self._repaired = True  # queued changes may be for rows that are lost and rewritten later
         try:
             self._drain()
         finally:
@@ -311,12 +310,12 @@ class Archive(QObject):
             _log.warning("the store failed: %s", type(error).__name__)
         self._fault = error
 
-        def tell() -> None:
+        def emit() -> None:
             self.fault_changed.emit(error)
             if error.temporary:
                 self._retry.start()
 
-        self._worker.post(tell)
+        self._worker.post(emit)
 
     def _close(self) -> None:
         try:
@@ -338,18 +337,18 @@ class Archive(QObject):
     def _run(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001  (the thread must live on: it owns the database)
-            self._surface(error)
+        except Exception as error:  # noqa: BLE001  (the thread must not end: it owns the database)
+            self._raise_in_gui(error)
 
-    def _surface(self, error: Exception) -> None:
-        """Raise our own mistakes where the window can report them."""
+    def _raise_in_gui(self, error: Exception) -> None:
+        """Raise an unexpected exception on the GUI thread, whose hook reports it."""
 
         def fail() -> None:
             raise error
 
         self._worker.post(fail)
 
-    # --- the window's thread --------------------------------------------------------------------
+    # --- GUI thread -----------------------------------------------------------------------------
 
     def _drain_soon(self) -> None:
         self._submit(self._drain)
@@ -359,7 +358,7 @@ class Archive(QObject):
 
 
 def _append(path: Path, text: str) -> None:
-    """Add text to a file that only its owner can read, and bring it to the disk."""
+    """Append text to a file only its owner can read, and sync it to the disk."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(number, "a", encoding="utf-8", errors="replace") as file:
         file.write(text)

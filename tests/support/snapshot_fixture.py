@@ -153,7 +153,7 @@ class SnapshotFixture:
         if conversation not in self.state.branches:
             found: list[list[Message]] = []
             self.archive.read(
-                lambda store: self.archive.here(store.branch(conversation)), found.append
+                lambda store: self.archive.local_messages(store.branch(conversation)), found.append
             )
             until(lambda: bool(found))
             for message in found[0]:

@@ -127,7 +127,7 @@ def test_all_is_written_again_into_a_store_that_lost_it(
     stage.wait_until_idle()
     stage.archive.write(lambda store: store.set_adapter_stack(None, ()))
     stage.archive.write(lambda store: store.set_adapter_mix("Sea", ()))
-    stage.adapters.put_back()
+    stage.adapters.write_all()
     later = restart(stage, tmp_path)
     assert later.shown.stack == (AdapterEntry(PIRATE),)
     assert list(later.shown.mixes) == ["Sea"]

@@ -45,12 +45,12 @@ def text_of(block: Block) -> str:
 
 @given(st.lists(PIECES, max_size=40), st.integers(1, 30), st.sampled_from([30, 60, 4000]))
 def test_any_pieces_give_the_blocks_of_one_reading(
-    parts: list[str], size: int, stretch: int
+    parts: list[str], size: int, section: int
 ) -> None:
     text = "".join(parts)
-    once = Stream(stretch)
+    once = Stream(section)
     once.feed(text, last=True)
-    stream = Stream(stretch)
+    stream = Stream(section)
     before: list[Block] = []
     for at in range(0, len(text), size):
         kept = stream.feed(text[at : at + size])

@@ -100,9 +100,9 @@ def test_an_answer_that_is_put_back_keeps_its_marks(path: Path) -> None:
     held = store.conversations()[0], store.branch(conversation)
     store.delete([conversation])
     store.purge_deleted(-1)
-    store.put_back_conversation(held[0])
+    store.rewrite_conversation(held[0])
     for message in held[1]:
-        store.put_back_message(message)
+        store.rewrite_message(message)
     assert all_messages(store)[answer].adapters == MARKS
     store.close()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.store.schema import translated
+from app.store.schema import translate_errors
 from app.store.store import Store, StoreError
-from app.store.writer import Archive, LeftOut
+from app.store.writer import Archive, RejectedChange
 from engine import Role
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -30,7 +30,7 @@ def too_long(store: Store) -> None:
 
 
 def wrong_statement(store: Store) -> None:
-    with translated(Path("a.sqlite")):
+    with translate_errors(Path("a.sqlite")):
         sqlite3.connect(":memory:").execute("INSERT INTO nowhere VALUES (1)")
 
 
@@ -49,9 +49,9 @@ def test_a_change_that_can_never_succeed_is_left_out_and_told(
     caplog: pytest.LogCaptureFixture,
     operation: Callable[[Store], None],
 ) -> None:
-    left_out: list[LeftOut] = []
+    rejected: list[RejectedChange] = []
     faults: list[StoreError | None] = []
-    archive.change_left_out.connect(left_out.append)
+    archive.change_rejected.connect(rejected.append)
     archive.fault_changed.connect(faults.append)
     archive.write(operation, text="What the user wrote: 漢字")
     archive.write(lambda store: store.create_conversation("After it"))
@@ -59,12 +59,12 @@ def test_a_change_that_can_never_succeed_is_left_out_and_told(
     archive.read(lambda store: [c.title for c in store.conversations()], titles.extend)
     until(lambda: bool(titles))
     assert titles == ["After it"]
-    assert [each.text for each in left_out] == ["What the user wrote: 漢字"]
+    assert [each.text for each in rejected] == ["What the user wrote: 漢字"]
     assert faults == []  # nothing is tried again
-    kept = left_out[0].kept_in
+    kept = rejected[0].kept_in
     assert kept is not None
     assert "What the user wrote: 漢字" in kept.read_text(encoding="utf-8")
-    assert "left out" in caplog.text
+    assert "rejected" in caplog.text
     assert "What the user wrote" not in caplog.text
 
 
@@ -93,15 +93,15 @@ def test_what_can_pass_is_tried_again_until_it_succeeds(
     archive: Archive, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     tried: list[int] = []
-    left_out: list[LeftOut] = []
-    archive.change_left_out.connect(left_out.append)
+    rejected: list[RejectedChange] = []
+    archive.change_rejected.connect(rejected.append)
 
     def full_at_first(store: Store) -> None:
         tried.append(code)
         if len(tried) < 2:
             error = sqlite3.OperationalError("not now")
             error.sqlite_errorcode = code
-            with translated(archive.path):
+            with translate_errors(archive.path):
                 raise error
         store.create_conversation("In the end")
 
@@ -118,7 +118,7 @@ def test_what_can_pass_is_tried_again_until_it_succeeds(
 
     until(look)
     assert titles[0] == "In the end"
-    assert left_out == []
+    assert rejected == []
 
 
 def test_the_window_says_where_the_text_of_a_lost_change_is(

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.store.store import Gone, MessageState, Store
+from app.store.store import MessageState, RowNotFound, Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
@@ -101,7 +101,7 @@ def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
     store.delete([two])
     store.purge_deleted(older_than_seconds=-1)
     assert store.draft(two) == ""
-    with pytest.raises(Gone, match="no longer exists"):
+    with pytest.raises(RowNotFound, match="no longer exists"):
         store.append_text(question, "x")
 
 
@@ -134,7 +134,7 @@ def test_what_is_gone_is_said_in_a_sentence(store):
         lambda: store.add_message(conversation, 99, USER, "x"),
         lambda: store.add_message(begin(store)[0], question, USER, "in another conversation"),
     ):
-        with pytest.raises(Gone, match="no longer exists") as raised:
+        with pytest.raises(RowNotFound, match="no longer exists") as raised:
             act()
         assert raised.value.remedy
     assert store.branch(99) == []
