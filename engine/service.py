@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from engine.errors import Cancelled, EngineError, RequestError
-from engine.host.device import give_back_memory, memory_error, resident_memory
+from engine.host.device import memory_error, resident_memory, trim_heap
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
 from engine.messages import (
@@ -266,7 +266,7 @@ class Engine:
 
             self._host = None
             ops.release()
-            give_back_memory()
+            trim_heap()
 
     def _wait_for_saver(self, checkpoint: Callable[[], None] = lambda: None) -> None:
         if self._saver is not None:

@@ -48,7 +48,7 @@ def memory_error(error: BaseException) -> OutOfMemory | None:
     )
 
 
-def give_back_memory() -> None:
+def trim_heap() -> None:
     """Return freed heap memory to the system; glibc would keep 300 MB of a large vocabulary."""
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))

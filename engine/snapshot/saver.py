@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.errors import EngineError
 from engine.host.background import BackgroundTask
-from engine.host.device import give_back_memory
+from engine.host.device import trim_heap
 from engine.messages import Event, Failed, SnapshotSaved
 from engine.snapshot import capture as snapshot
 from engine.snapshot.capture import Snapshot
@@ -69,7 +69,7 @@ class Saver:
         def work() -> None:
             outcome = _outcome(request, write)
             captured.release()
-            give_back_memory()
+            trim_heap()
             try:
                 self._deliver(outcome)
             except BaseException:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.host.device import give_back_memory
+from engine.host.device import trim_heap
 from engine.messages import CacheType
 from engine.state.cache_lease import CacheLease
 from kernels import ops
@@ -256,7 +256,7 @@ class Cache:
         # Freed buffers stay in the allocator's heap, too fragmented for the larger ones: up to half
         # a cache is lost unless the heap is trimmed.
         if self._outgrown > _MAX_OUTGROWN_BYTES or layer == len(self._keys) - 1:
-            give_back_memory()
+            trim_heap()
             self._outgrown = 0
 
     def _replace(self, layer: int, capacity: int) -> list[Tensor]:

@@ -150,7 +150,7 @@ def unload(path: Path) -> dict[str, int]:
     """Load, answer and let go; what was held before, with the model, and after."""
     import torch
 
-    from engine.host.device import give_back_memory
+    from engine.host.device import trim_heap
     from engine.inference.generate import Answer
     from engine.loading.loader import load
     from engine.messages import Sampling
@@ -164,7 +164,7 @@ def unload(path: Path) -> dict[str, int]:
     assert list(answer.events())
     held = resident_memory()
     del model, session, answer
-    give_back_memory()
+    trim_heap()
     return {"before": before, "held": held, "after": resident_memory()}
 
 

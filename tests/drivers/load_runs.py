@@ -105,7 +105,7 @@ def _evict(path: Path) -> None:
 
 
 def _measured(path: Path, cold: bool) -> Load:
-    from engine.host.device import give_back_memory
+    from engine.host.device import trim_heap
     from engine.loading.loader import load
     from engine.messages import DEFAULT_CACHE
     from engine.state.kv_cache import Cache
@@ -122,7 +122,7 @@ def _measured(path: Path, cold: bool) -> Load:
         session.step(token)
     answered, file = _resident(), model.file_bytes
     del model, session
-    give_back_memory()
+    trim_heap()
     return Load(file, cache, 0.0, seconds, before, peak, answered, _resident())
 
 

@@ -9,7 +9,7 @@ import pytest
 import tiny
 from engine.errors import Cancelled, OutOfMemory, RequestError
 from engine.gguf.reader import GGUFFile
-from engine.host.device import give_back_memory, resident_memory
+from engine.host.device import resident_memory, trim_heap
 from engine.inference.generate import Answer
 from engine.loading.loader import load
 from engine.messages import CacheType, Sampling
@@ -101,10 +101,10 @@ def test_dropped_pages_can_be_read_again(path: Path) -> None:
 @pytest.mark.parametrize("model", ["starter_model", "gemma_model"])
 def test_unloading_a_model_frees_its_memory(model: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(model)
-    give_back_memory()
+    trim_heap()
     before = resident_memory()
     after_load = _memory_after_an_answer(path)
-    give_back_memory()
+    trim_heap()
     assert after_load - before > 0.9 * path.stat().st_size
     assert resident_memory() - before < 60 * MB
 
