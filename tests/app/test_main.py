@@ -69,7 +69,7 @@ def test_a_smoke_run_prints_question_and_answer(tmp_path: Path, starter_model: P
     assert "> What is the capital of France?" in done.stdout
     assert "Paris" in done.stdout
     assert "tokens/s" in done.stdout
-    assert not (tmp_path / "home").exists(), "the person's own profile was touched"
+    assert not (tmp_path / "home").exists(), "the user's profile was touched"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")

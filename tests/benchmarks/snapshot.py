@@ -151,7 +151,7 @@ def main() -> None:
     options = parser.parse_args()
     kinds = [CacheType(options.cache)] if options.cache else list(CacheType)
     with tempfile.TemporaryDirectory() as home:
-        os.environ["TOKONOMA_HOME"] = home  # the person's own snapshots stay as they are
+        os.environ["TOKONOMA_HOME"] = home  # leaves the user's snapshots alone
         for kind in kinds:
             print(json.dumps(measure(options.model, kind, options.tokens, options.repetitions)))
 

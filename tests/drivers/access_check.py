@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
+_FOCUS_SECONDS = 1.0
 ROOT = Path(__file__).parents[2]
 LAUNCHERS = [
     Path(folder) / "at-spi-bus-launcher" for folder in ("/usr/libexec", "/usr/lib/at-spi2-core")
@@ -173,6 +174,7 @@ def one_run(environment: dict[str, str], *, pages: bool) -> tuple[int, dict[str,
             xdotool(
                 environment, "key", "--clearmodifiers", "ctrl+k"
             )  # opens the search of the conversation list
+            time.sleep(_FOCUS_SECONDS)  # on a busy machine the keys would arrive before the focus
             xdotool(environment, "type", "gravity")
             xdotool(environment, "key", "Return")
             python = reader()

@@ -266,7 +266,7 @@ def test_two_questions_in_a_row_become_one_turn(stage: Stage) -> None:
     assert stage.engine.last_generate.turns == (Turn(USER, "One\n\nTwo"),)
 
 
-def test_a_full_context_is_told_and_the_answer_kept(stage: Stage) -> None:
+def test_a_full_context_is_reported_and_the_answer_kept(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     stage.engine.write("Because")
@@ -482,7 +482,7 @@ def test_a_model_of_the_last_time_that_is_gone_is_not_loaded(tmp_path: Path, sta
 
 def test_a_fault_of_our_own_is_one_line(stage: Stage) -> None:
     stage.start()
-    stage.controller.report_soon(KeyError("secret words of the person"))
+    stage.controller.report_soon(KeyError("secret words of the user"))
     stage.drain()
     notice = stage.state.notices["fault"]
     assert "KeyError" in notice.sentence

@@ -343,7 +343,7 @@ def test_adapters_that_change_nothing_now_cost_nothing(
     assert opened.engine.count(LoadSnapshot) == asked
 
 
-def test_a_save_that_fails_is_told_until_one_succeeds(opened: SnapshotFixture) -> None:
+def test_a_failed_save_is_reported_until_one_succeeds(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     request = opened.engine.last(SaveSnapshot).request

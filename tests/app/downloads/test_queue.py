@@ -205,7 +205,7 @@ def test_speed_is_true_and_nothing_while_stalled(hub: Hub, watch) -> None:
     assert stalled.seconds_left is None
 
 
-def test_progress_is_told_now_and_then_not_at_every_byte(hub: Hub, watch) -> None:
+def test_progress_signals_are_rate_limited(hub: Hub, watch) -> None:
     watched = watch(tick_seconds=0.1)
     began, paced = time.monotonic(), threading.Event()
     hub.gate = lambda sent: paced.wait(max(began + sent / 1_200_000 - time.monotonic(), 0)) or None

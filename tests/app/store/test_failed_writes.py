@@ -43,7 +43,7 @@ def mistake(store: Store) -> None:
 
 
 @pytest.mark.parametrize("operation", [too_long, wrong_statement, unknown_conversation, mistake])
-def test_a_change_that_can_never_succeed_is_left_out_and_told(
+def test_a_write_that_can_never_succeed_is_dropped_and_reported(
     archive: Archive,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

@@ -30,7 +30,7 @@ def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
     flush()
 
 
-def test_a_locked_store_is_told_and_tried_again(
+def test_a_locked_store_is_reported_and_retried(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Store.open(stage.archive.path)
@@ -130,7 +130,7 @@ def test_a_mistake_of_ours_is_raised_on_the_windows_thread(
     archive.close()
 
 
-def test_a_fault_while_reading_is_told(
+def test_a_read_error_is_reported(
     archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults: list[StoreError | None] = []

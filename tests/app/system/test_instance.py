@@ -73,7 +73,7 @@ def test_a_name_that_a_crash_left_behind_is_taken_over(first: Instance, tmp_path
     again.close()
 
 
-def test_a_file_the_system_asks_to_open_is_told(qapp: QCoreApplication, tmp_path: Path) -> None:
+def test_a_file_open_event_emits_its_path(qapp: QCoreApplication, tmp_path: Path) -> None:
     opens = FileOpens()
     told: list[str] = []
     opens.opened.connect(told.append)

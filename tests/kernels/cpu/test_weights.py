@@ -144,7 +144,7 @@ def test_packing_looks_at_the_checkpoint_on_the_callers_thread(threads: int) -> 
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_row_is_told_once_when_it_has_been_read(threads: int) -> None:
+def test_every_packed_row_is_reported_once(threads: int) -> None:
     ranges: list[tuple[int, int]] = []
     before = library.threads()
     library.set_threads(threads)
