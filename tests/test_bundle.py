@@ -65,9 +65,9 @@ sys.meta_path.insert(0, Refused())
 for package in ("app", "engine", "kernels"):
     for module in pkgutil.walk_packages([package], package + "."):
         importlib.import_module(module.name)
-from app.net.http import WebError, ask
+from app.net.http import WebError, send_request
 try:
-    ask("https://127.0.0.1:9/")
+    send_request("https://127.0.0.1:9/")
 except WebError as error:
     print(error)
 from engine.cli.commands import main
