@@ -1,8 +1,9 @@
 """Decoders of ggml's codebook formats (IQ1, IQ2, IQ3), in plain torch.
 
 A group of four or eight weights is stored as the index of a codebook entry, with a scale and sign
-bits. As in `kernels.decoders`, results are bit-identical to ggml's. Every decoder takes blocks uint8
-[n, size] and returns weights f32 [n, 256]. Codebooks come from the gguf package, on first use.
+bits. As in `kernels.decoders`, results are bit-identical to ggml's. Every decoder takes blocks
+uint8 [n, size] and returns weights f32 [n, 256]. Codebooks come from the gguf package, on first
+use.
 """
 
 from __future__ import annotations
@@ -86,14 +87,14 @@ def iq2_xxs(blocks: Tensor) -> Tensor:
 
 
 def iq2_xs(blocks: Tensor) -> Tensor:
-    """d f16, 32 words of a 9-bit index and 7 sign bits, 8 bytes of scales, 4 bits per 16 weights."""
+    """d f16, 32 words of a 9-bit index and 7 sign bits, 8 bytes of 4-bit scales per 16 weights."""
     packed = _integers(blocks, 2, 66, torch.int16)
     scale = (_fine_scales(_bytes(blocks, 66, 74)) + 0.5) * half(blocks, 0) * 0.25
     return _product(scale, _entries("IQ2_XS", packed & 511), _gather(_EVEN_SIGNS, packed >> 9), 16)
 
 
 def iq2_s(blocks: Tensor) -> Tensor:
-    """d f16, bytes: 32 of indices, 32 of signs, 8 of upper index bits, 8 of scales per 16 weights."""
+    """d f16, 32 bytes of indices, 32 of signs, 8 of upper bits, 8 of scales per 16 weights."""
     high = (_shifted(_bytes(blocks, 66, 74), 0, 2, 4, 6) & 3).flatten(1)
     scale = (_fine_scales(_bytes(blocks, 74, 82)) + 0.5) * half(blocks, 0) * 0.25
     entries = _entries("IQ2_S", _bytes(blocks, 2, 34) | high << 8)
@@ -109,7 +110,7 @@ def iq3_xxs(blocks: Tensor) -> Tensor:
 
 
 def iq3_s(blocks: Tensor) -> Tensor:
-    """d f16, bytes: 64 of indices, 8 of ninth index bits, 32 of signs, 4 of scales per 32 weights."""
+    """d f16, 64 bytes of indices, 8 of ninth bits, 32 of signs, 4 of scales per 32 weights."""
     high = (_shifted(_bytes(blocks, 66, 74), *range(8)) & 1).flatten(1)
     scale = (_fine_scales(_bytes(blocks, 106, 110)) * 2 + 1) * half(blocks, 0)
     entries = _entries("IQ3_S", _bytes(blocks, 2, 66) | high << 8)
@@ -120,7 +121,7 @@ _IQ1_DELTA = 0.125  # added to or subtracted from IQ1 entries; ggml: IQ1S_DELTA
 
 
 def iq1_s(blocks: Tensor) -> Tensor:
-    """d f16, 32 bytes of indices, then per 32 weights upper index bits, a scale and a delta sign."""
+    """d f16, 32 bytes of indices, per 32 weights upper index bits, a scale and a delta sign."""
     high = _integers(blocks, 34, 50, torch.int16)  # [n, 8]
     scale = ((high >> 12 & 7) * 2 + 1).to(torch.float32) * half(blocks, 0)
     delta = _IQ1_DELTA - 2 * _IQ1_DELTA * (high >> 15).to(torch.float32)
@@ -130,10 +131,9 @@ def iq1_s(blocks: Tensor) -> Tensor:
 
 
 def iq1_m(blocks: Tensor) -> Tensor:
-    """32 bytes of indices, 16 of upper index bits and delta signs, 8 of scales and the bits of d."""
-    scales = _integers(
-        blocks, 48, 56, torch.int16
-    )  # [n, 4], each four 3-bit scales and four bits of d
+    """32 bytes of indices, 16 of upper index bits and delta signs, 8 of scales and bits of d."""
+    # [n, 4], each four 3-bit scales and four bits of d
+    scales = _integers(blocks, 48, 56, torch.int16)
     quarters = torch.tensor([12, 8, 4, 0], dtype=torch.int32, device=blocks.device)
     bits = ((scales & 0xF000) >> quarters).sum(1, dtype=torch.int32)
     d = bits.to(torch.int16).view(torch.float16).to(torch.float32)

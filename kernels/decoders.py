@@ -1,9 +1,8 @@
 """Decoders (dequantization) of weight formats, in plain torch.
 
-They are definitions, so they repeat ggml's float operations one by one, in ggml's order: the same
-bytes give the same bits. Every decoder takes blocks uint8 [n, size], rows of bytes that lie
-together, and returns weights f32 [n, block]. Names follow ggml's structs: d scale, m minimum, q
-codes, ql and qh their low and high bits.
+They repeat ggml's float operations one by one, in ggml's order, so that results are bit-identical.
+Every decoder takes contiguous blocks uint8 [n, size] and returns weights f32 [n, block]. Names
+follow ggml's structs: d scale, m minimum, q codes, ql and qh their low and high bits.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def half(blocks: Tensor, start: int) -> Tensor:
 
 
 def _nibbles(qs: Tensor) -> Tensor:
-    """uint8 [..., w] → uint8 [..., 2w]: all low halves, then all high halves."""
+    """uint8 [..., w] → uint8 [..., 2w]: all low nibbles, then all high nibbles."""
     return torch.cat((qs & 15, qs >> 4), dim=-1)
 
 
 def _quarters(qs: Tensor) -> Tensor:
-    """uint8 [n, 32k] → uint8 [n, k, 4, 32]: 2-bit codes, the lowest of 32 bytes first."""
+    """uint8 [n, 32k] → uint8 [n, k, 4, 32]: 2-bit codes, the lowest bits of 32 bytes first."""
     return qs.view(qs.shape[0], -1, 1, 32) >> _PAIRS.to(qs.device)[:, None] & 3
 
 
@@ -65,7 +64,7 @@ def _planes(qs: Tensor) -> Tensor:
 
 
 def _looked_up(codes: Tensor, values: Tensor) -> Tensor:
-    """The f32 value of every code, in the shape of the codes; `values` f32 [codes there are]."""
+    """The f32 value of every code, in the shape of the codes; `values` f32 [number of codes]."""
     found = values.to(codes.device).index_select(0, codes.reshape(-1).to(torch.int32))
     return found.view(codes.shape)
 
@@ -103,24 +102,24 @@ def q8_0(blocks: Tensor) -> Tensor:
 
 
 def q8_1(blocks: Tensor) -> Tensor:
-    """d f16, d times the sum of the rest, 32 signed bytes: d · q."""
+    """d f16, d times the sum of the codes, 32 signed bytes: d · q."""
     return blocks[:, 4:].view(torch.int8).to(torch.float32).mul_(half(blocks, 0))
 
 
-# The sixteen steps of IQ4_NL and IQ4_XS, close together near zero where most weights are.
-UNEVEN = torch.tensor(
+# The 16 non-linear levels of IQ4_NL and IQ4_XS (ggml: kvalues_iq4nl), denser near zero.
+IQ4_LEVELS = torch.tensor(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=torch.float32
 )
 
 
 def iq4_nl(blocks: Tensor) -> Tensor:
-    """d f16, 16 bytes of nibbles, each the number of an uneven step: d · step."""
-    return _looked_up(_nibbles(blocks[:, 2:]), UNEVEN).mul_(half(blocks, 0))
+    """d f16, 16 bytes of nibbles, each the index of a non-linear level: d · level."""
+    return _looked_up(_nibbles(blocks[:, 2:]), IQ4_LEVELS).mul_(half(blocks, 0))
 
 
-# Floats of 1 sign, 2 exponent and 1 mantissa bit, doubled to be whole; minus zero counts as zero.
+# E2M1 floats (1 sign, 2 exponent, 1 mantissa bit), doubled to be integers; minus zero is zero.
 _E2M1 = torch.tensor([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=torch.float32)
-# Powers of two by their biased exponent, halved because the codes are doubled: 2**-128 to 2**127.
+# E8M0 powers of two by biased exponent, halved because the codes are doubled: 2**-128 to 2**127.
 _E8M0 = torch.tensor([2.0 ** (exponent - 128) for exponent in range(256)])
 
 
@@ -129,8 +128,8 @@ def mxfp4(blocks: Tensor) -> Tensor:
     return _looked_up(_nibbles(blocks[:, 1:]), _E2M1).mul_(_looked_up(blocks[:, :1], _E8M0))
 
 
-# Unsigned floats of 4 exponent and 3 mantissa bits, halved because the codes are doubled. The
-# seven set bits that are no number elsewhere count as zero; the eighth bit is not looked at.
+# UE4M3 floats (4 exponent and 3 mantissa bits), halved because the codes are doubled. The
+# sign bit is ignored, but for 0x7F, NaN in E4M3, which is 0, and 0xFF, which is 480.
 _UE4M3 = (_EVERY_BYTE & 127).view(torch.float8_e4m3fn).to(torch.float32) / 2
 _UE4M3[[0x7F, 0xFF]] = torch.tensor([0.0, 240.0])
 
@@ -142,7 +141,7 @@ def nvfp4(blocks: Tensor) -> Tensor:
     return q.mul_(d[:, :, None]).flatten(1)
 
 
-# All 256 floats of eight bits; looked up because not every device has torch's types for them.
+# All 256 8-bit floats, as lookup tables: not every device supports torch's float8 types.
 _E4M3 = _EVERY_BYTE.view(torch.float8_e4m3fn).to(torch.float32)
 _E5M2 = _EVERY_BYTE.view(torch.float8_e5m2).to(torch.float32)
 
@@ -150,7 +149,7 @@ _E5M2 = _EVERY_BYTE.view(torch.float8_e5m2).to(torch.float32)
 def f8_e4m3(blocks: Tensor) -> Tensor:
     """32 bytes, each a float of 4 exponent and 3 mantissa bits, then d f16: d · q.
 
-    Largest 448, no infinity; the codes 0x7f and 0xff are no number.
+    Largest 448, no infinity; the codes 0x7f and 0xff are NaN.
     """
     return _looked_up(blocks[:, :32], _E4M3).mul_(half(blocks, 32))
 
@@ -158,7 +157,7 @@ def f8_e4m3(blocks: Tensor) -> Tensor:
 def f8_e5m2(blocks: Tensor) -> Tensor:
     """32 bytes, each a float of 5 exponent and 2 mantissa bits, then d f16: d · q.
 
-    Largest 57344; 0x7c and 0xfc are infinite, the three codes after each are no number.
+    Largest 57344; 0x7c and 0xfc are infinite, the three codes after each are NaN.
     """
     return _looked_up(blocks[:, :32], _E5M2).mul_(half(blocks, 32))
 
@@ -173,13 +172,13 @@ def q1_0(blocks: Tensor) -> Tensor:
 
 
 def q2_0(blocks: Tensor) -> Tensor:
-    """d f16, bytes of four neighbours each, lowest bits first: d · (q - 1), so -1 to +2."""
+    """d f16, bytes of four 2-bit codes, lowest bits first: d · (q - 1), q - 1 from -1 to 2."""
     q = blocks[:, 2:].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3  # [n, bytes, 4]
     return q.flatten(1).to(torch.float32).sub_(1).mul_(half(blocks, 0))
 
 
 def tq2_0_g128(blocks: Tensor) -> Tensor:
-    """32 bytes of four neighbours each, lowest bits first, then d f16: -d, 0, d, and 0 again."""
+    """32 bytes of four 2-bit codes, lowest bits first, then d f16: codes 0 to 3 are -d, 0, d, 0."""
     q = (blocks[:, :32].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)
     return q.masked_fill_(q == 3, 1).to(torch.float32).sub_(1).mul_(half(blocks, 32))
 
@@ -195,8 +194,8 @@ _POWERS_OF_3 = torch.tensor([[1], [3], [9], [27], [81]], dtype=torch.uint8)
 def _trits(qs: Tensor, digits: int) -> Tensor:
     """uint8 [n, w] → int16 [n, digits · w]: the first base-3 digit of all bytes, then the next.
 
-    A byte is a fraction of 256: three times it, its carry is the first digit. Multiplying by a
-    power of three within eight bits throws the digits before away.
+    A byte is a fraction of 256: the carry of its product with 3 is the first digit. Multiplying by
+    a power of three modulo 256 drops the digits before.
     """
     left = qs.unsqueeze(1) * _POWERS_OF_3[:digits].to(qs.device)  # [n, digits, w], modulo 256
     return (left.to(torch.int16) * 3 >> 8).flatten(1)
@@ -227,7 +226,7 @@ def q2_k(blocks: Tensor) -> Tensor:
 
 
 def q3_k(blocks: Tensor) -> Tensor:
-    """32 bytes of third bits, 64 of codes, 12 of 6-bit scales, d f16: d · (scale - 32) · (q - 4)."""
+    """32 bytes of third bits, 64 of codes, 12 of scales, d f16: d · (scale - 32) · (q - 4)."""
     low = _nibbles(blocks[:, 96:104])
     high = blocks[:, 104:108].unsqueeze(1) >> _PAIRS.to(blocks.device)[:, None] & 3  # [n, 4, 4]
     scales = (low | high.flatten(1) << 4).to(torch.float32).sub_(32)
@@ -239,8 +238,8 @@ def q3_k(blocks: Tensor) -> Tensor:
 def _k_scales(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Scales and minimums of a Q4_K or Q5_K block's eight groups, f32 [n, 8, 1] each.
 
-    Twelve bytes at offset 4 hold sixteen 6-bit numbers: the first four of each kind whole, the low
-    bits of the others together in the last four bytes, their high bits on top of the first eight.
+    Twelve bytes at offset 4 contain sixteen 6-bit numbers: the first four of each kind whole, the
+    low bits of the others in the last four, their high bits in the top bits of the first eight.
     """
     scales, minimums, low = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = torch.cat((scales & 63, low & 15 | scales >> 2 & 48), dim=1)
@@ -251,7 +250,7 @@ def _k_scales(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def q4_k(blocks: Tensor) -> Tensor:
-    """d f16, m f16, 12 bytes of scales and minimums, 128 of nibbles: d · scale · q - m · minimum."""
+    """d f16, m f16, 12 bytes of scales and minimums, 128 of nibbles: d · scale · q - m · min."""
     d, m = _k_scales(blocks)
     q = _nibbles(blocks[:, 16:].view(-1, 4, 32)).to(torch.float32)  # [n, 4, 64]
     return q.view(-1, 8, 32).mul_(d).sub_(m).flatten(1)
@@ -274,12 +273,12 @@ def q6_k(blocks: Tensor) -> Tensor:
 
 
 def iq4_xs(blocks: Tensor) -> Tensor:
-    """d f16, 6 bytes of eight 6-bit scales, 128 of nibbles: d · (scale - 32) · uneven step."""
+    """d f16, 6 bytes of eight 6-bit scales, 128 of nibbles: d · (scale - 32) · level."""
     nibbles = torch.tensor([0, 4], dtype=torch.uint8, device=blocks.device)
     high = (blocks[:, 2:4].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)  # [n, 8]
     low = (blocks[:, 4:8].unsqueeze(-1) >> nibbles & 15).flatten(1)
     d = (low | high << 4).to(torch.float32).sub_(32).mul_(half(blocks, 0))
-    q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), UNEVEN)  # [n, 8, 32]
+    q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), IQ4_LEVELS)  # [n, 8, 32]
     return q.mul_(d[:, :, None]).flatten(1)
 
 

@@ -1,8 +1,7 @@
 """Weight formats: table of names, GGUF type ids, block sizes and defining decoders.
 
 A GGUF tensor is rows of blocks; a block packs a fixed number of weights into a fixed number of
-bytes. Everything that needs a number of a layout reads it here: file reader, memory estimate,
-kernels, tests.
+bytes. The file reader, the memory estimate, kernels and tests all take block sizes from here.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _OXIBONSAI = (
     "https://github.com/cool-japan/oxibonsai/blob/5c1c874acda173c272168e8f7a76a43cb442df9d/"
 )
 
-# Weights decoded at once: their temporaries stay in a core's cache, 2.5 MB at most.
+# Weights decoded at once: 2.5 MB of temporaries at most, which fit a core's L2 cache.
 _CHUNK = 1 << 18
 
 Decoder = Callable[[Tensor], Tensor]
@@ -71,8 +70,8 @@ def decode_rows(
 ) -> Tensor:
     """Decode packed rows: data uint8 [rows, row_bytes] → f32 [rows, columns].
 
-    `out` f32 [rows, columns], contiguous, is filled and returned when given. `chunk` is how many
-    weights are decoded at once; temporary memory is ten bytes for each. Raises ValueError
+    `out` f32 [rows, columns], contiguous, is filled and returned when given. `chunk` is the
+    number of weights decoded at once; temporary memory is ten bytes for each. Raises ValueError
     for a shape or dtype that does not match.
     """
     rows, row_bytes = data.shape[0], format.row_bytes(columns)
@@ -111,62 +110,104 @@ def _quants(lines: str) -> str:
     return f"{_GGML}ggml-quants.c#{lines}"
 
 
+def _withdrawn(name: str, base: str) -> KnownFormat:
+    return KnownFormat(
+        name, 32, 18, f"{base} in an order for one kind of processor, since withdrawn"
+    )
+
+
 _FP8 = f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_fp8.rs"
 
 # fmt: off
 _ROWS = (
-    Format("F32",     0,  1,   4,   decoders.f32,     _EXACT,  "32-bit floats", f"{_GGML}ggml.c"),
-    Format("F16",     1,  1,   2,   decoders.f16,     _HALF,   "16-bit floats", f"{_GGML}ggml-impl.h#L396"),
-    Format("BF16",    30, 1,   2,   decoders.bf16,    _BRAIN,  "16-bit brain floats", f"{_GGML}ggml-impl.h#L606"),
-    Format("Q4_0",    2,  32,  18,  decoders.q4_0,    _PACKED, "4-bit, groups of 32", _quants("L459-L477")),
-    Format("Q4_1",    3,  32,  20,  decoders.q4_1,    _PACKED, "4-bit with minimum, groups of 32", _quants("L479-L498")),
-    Format("Q5_0",    6,  32,  22,  decoders.q5_0,    _PACKED, "5-bit, groups of 32", _quants("L500-L524")),
-    Format("Q5_1",    7,  32,  24,  decoders.q5_1,    _PACKED, "5-bit with minimum, groups of 32", _quants("L526-L551")),
-    Format("Q8_0",    8,  32,  34,  decoders.q8_0,    _PACKED, "8-bit, groups of 32", _quants("L553-L567")),
-    Format("Q8_1",    9,  32,  36,  decoders.q8_1,    _PACKED, "8-bit with sums, groups of 32", f"{_GGML}ggml-common.h#L257-L268"),
-    Format("Q2_K",    10, 256, 84,  decoders.q2_k,    _PACKED, "2-bit, groups of 16 in blocks of 256", _quants("L961-L991")),
-    Format("Q3_K",    11, 256, 110, decoders.q3_k,    _PACKED, "3-bit, groups of 16 in blocks of 256", _quants("L1306-L1354")),
-    Format("Q4_K",    12, 256, 144, decoders.q4_k,    _PACKED, "4-bit, groups of 32 in blocks of 256", _quants("L1530-L1552")),
-    Format("Q5_K",    13, 256, 176, decoders.q5_k,    _PACKED, "5-bit, groups of 32 in blocks of 256", _quants("L1732-L1757")),
-    Format("Q6_K",    14, 256, 210, decoders.q6_k,    _PACKED, "6-bit, groups of 16 in blocks of 256", _quants("L1940-L1969")),
-    Format("Q8_K",    15, 256, 292, decoders.q8_k,    _PACKED, "8-bit with sums, groups of 256", _quants("L2808-L2818")),
-    Format("IQ2_XXS", 16, 256, 66,  codebooks.iq2_xxs, _PACKED, "2-bit by a codebook, groups of 32 in blocks of 256", _quants("L2489-L2513")),
-    Format("IQ2_XS",  17, 256, 74,  codebooks.iq2_xs,  _PACKED, "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2517-L2540")),
-    Format("IQ3_XXS", 18, 256, 98,  codebooks.iq3_xxs, _PACKED, "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2576-L2604")),
-    Format("IQ1_S",   19, 256, 50,  codebooks.iq1_s,   _PACKED, "1.6-bit by a codebook, groups of 32 in blocks of 256", _quants("L2651-L2674")),
-    Format("IQ4_NL",  20, 32,  18,  decoders.iq4_nl,  _PACKED, "4-bit with uneven steps, groups of 32", _quants("L2726-L2742")),
-    Format("IQ3_S",   21, 256, 110, codebooks.iq3_s,   _PACKED, "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2608-L2647")),
-    Format("IQ2_S",   22, 256, 82,  codebooks.iq2_s,   _PACKED, "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2544-L2572")),
-    Format("IQ4_XS",  23, 256, 136, decoders.iq4_xs,  _PACKED, "4-bit with uneven steps, groups of 32 in blocks of 256", _quants("L2744-L2765")),
-    Format("IQ1_M",   29, 256, 56,  codebooks.iq1_m,   _PACKED, "1.8-bit by a codebook, groups of 16 in blocks of 256", _quants("L2676-L2724")),
-    Format("TQ1_0",   34, 256, 54,  decoders.tq1_0,   _PACKED, "ternary, five to a byte, groups of 256", _quants("L2429-L2466")),
-    Format("TQ2_0",   35, 256, 66,  decoders.tq2_0,   _PACKED, "ternary, four to a byte, groups of 256", _quants("L2468-L2485")),
-    Format("MXFP4",   39, 32,  17,  decoders.mxfp4,   _PACKED, "4-bit floats, groups of 32", _quants("L569-L587")),
-    Format("NVFP4",   40, 64,  36,  decoders.nvfp4,   _PACKED, "4-bit floats, groups of 16 in blocks of 64", _quants("L589-L612")),
-    Format("Q1_0",    41, 128, 18,  decoders.q1_0,    _PACKED, "1-bit, groups of 128", _quants("L419-L437")),
-    Format("Q2_0",    42, 64,  18,  decoders.q2_0,    _PACKED, "2-bit, groups of 64", _quants("L439-L457")),
-    Format("F8_E4M3", 43, 32,  34,  decoders.f8_e4m3, _PACKED, "8-bit floats to 448, groups of 32", _FP8),
-    Format("F8_E5M2", 44, 32,  34,  decoders.f8_e5m2, _PACKED, "8-bit floats to 57344, groups of 32", _FP8),
-    Format("PQ2_0",   142, 128, 34, decoders.q2_0,    _PACKED, "2-bit, groups of 128", f"{_PRISM}src/ggml-quants.c"),
-    Format("PTQ1_0",  143, 128, 28, decoders.ptq1_0,  _PACKED, "ternary, five to a byte, groups of 128", f"{_PRISM}src/ggml-quants.c"),
-    Format("TQ2_0_G128", 1042, 128, 34, decoders.tq2_0_g128, _PACKED, "ternary, four to a byte, groups of 128", f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_ternary.rs"),
+    Format("F32", 0, 1, 4, decoders.f32, _EXACT,
+           "32-bit floats", f"{_GGML}ggml.c"),
+    Format("F16", 1, 1, 2, decoders.f16, _HALF,
+           "16-bit floats", f"{_GGML}ggml-impl.h#L396"),
+    Format("BF16", 30, 1, 2, decoders.bf16, _BRAIN,
+           "16-bit brain floats", f"{_GGML}ggml-impl.h#L606"),
+    Format("Q4_0", 2, 32, 18, decoders.q4_0, _PACKED,
+           "4-bit, groups of 32", _quants("L459-L477")),
+    Format("Q4_1", 3, 32, 20, decoders.q4_1, _PACKED,
+           "4-bit with minimum, groups of 32", _quants("L479-L498")),
+    Format("Q5_0", 6, 32, 22, decoders.q5_0, _PACKED,
+           "5-bit, groups of 32", _quants("L500-L524")),
+    Format("Q5_1", 7, 32, 24, decoders.q5_1, _PACKED,
+           "5-bit with minimum, groups of 32", _quants("L526-L551")),
+    Format("Q8_0", 8, 32, 34, decoders.q8_0, _PACKED,
+           "8-bit, groups of 32", _quants("L553-L567")),
+    Format("Q8_1", 9, 32, 36, decoders.q8_1, _PACKED,
+           "8-bit with sums, groups of 32", f"{_GGML}ggml-common.h#L257-L268"),
+    Format("Q2_K", 10, 256, 84, decoders.q2_k, _PACKED,
+           "2-bit, groups of 16 in blocks of 256", _quants("L961-L991")),
+    Format("Q3_K", 11, 256, 110, decoders.q3_k, _PACKED,
+           "3-bit, groups of 16 in blocks of 256", _quants("L1306-L1354")),
+    Format("Q4_K", 12, 256, 144, decoders.q4_k, _PACKED,
+           "4-bit, groups of 32 in blocks of 256", _quants("L1530-L1552")),
+    Format("Q5_K", 13, 256, 176, decoders.q5_k, _PACKED,
+           "5-bit, groups of 32 in blocks of 256", _quants("L1732-L1757")),
+    Format("Q6_K", 14, 256, 210, decoders.q6_k, _PACKED,
+           "6-bit, groups of 16 in blocks of 256", _quants("L1940-L1969")),
+    Format("Q8_K", 15, 256, 292, decoders.q8_k, _PACKED,
+           "8-bit with sums, groups of 256", _quants("L2808-L2818")),
+    Format("IQ2_XXS", 16, 256, 66, codebooks.iq2_xxs, _PACKED,
+           "2-bit by a codebook, groups of 32 in blocks of 256", _quants("L2489-L2513")),
+    Format("IQ2_XS", 17, 256, 74, codebooks.iq2_xs, _PACKED,
+           "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2517-L2540")),
+    Format("IQ3_XXS", 18, 256, 98, codebooks.iq3_xxs, _PACKED,
+           "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2576-L2604")),
+    Format("IQ1_S", 19, 256, 50, codebooks.iq1_s, _PACKED,
+           "1.6-bit by a codebook, groups of 32 in blocks of 256", _quants("L2651-L2674")),
+    Format("IQ4_NL", 20, 32, 18, decoders.iq4_nl, _PACKED,
+           "4-bit with uneven steps, groups of 32", _quants("L2726-L2742")),
+    Format("IQ3_S", 21, 256, 110, codebooks.iq3_s, _PACKED,
+           "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2608-L2647")),
+    Format("IQ2_S", 22, 256, 82, codebooks.iq2_s, _PACKED,
+           "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2544-L2572")),
+    Format("IQ4_XS", 23, 256, 136, decoders.iq4_xs, _PACKED,
+           "4-bit with uneven steps, groups of 32 in blocks of 256", _quants("L2744-L2765")),
+    Format("IQ1_M", 29, 256, 56, codebooks.iq1_m, _PACKED,
+           "1.8-bit by a codebook, groups of 16 in blocks of 256", _quants("L2676-L2724")),
+    Format("TQ1_0", 34, 256, 54, decoders.tq1_0, _PACKED,
+           "ternary, five to a byte, groups of 256", _quants("L2429-L2466")),
+    Format("TQ2_0", 35, 256, 66, decoders.tq2_0, _PACKED,
+           "ternary, four to a byte, groups of 256", _quants("L2468-L2485")),
+    Format("MXFP4", 39, 32, 17, decoders.mxfp4, _PACKED,
+           "4-bit floats, groups of 32", _quants("L569-L587")),
+    Format("NVFP4", 40, 64, 36, decoders.nvfp4, _PACKED,
+           "4-bit floats, groups of 16 in blocks of 64", _quants("L589-L612")),
+    Format("Q1_0", 41, 128, 18, decoders.q1_0, _PACKED,
+           "1-bit, groups of 128", _quants("L419-L437")),
+    Format("Q2_0", 42, 64, 18, decoders.q2_0, _PACKED,
+           "2-bit, groups of 64", _quants("L439-L457")),
+    Format("F8_E4M3", 43, 32, 34, decoders.f8_e4m3, _PACKED,
+           "8-bit floats to 448, groups of 32", _FP8),
+    Format("F8_E5M2", 44, 32, 34, decoders.f8_e5m2, _PACKED,
+           "8-bit floats to 57344, groups of 32", _FP8),
+    Format("PQ2_0", 142, 128, 34, decoders.q2_0, _PACKED,
+           "2-bit, groups of 128", f"{_PRISM}src/ggml-quants.c"),
+    Format("PTQ1_0", 143, 128, 28, decoders.ptq1_0, _PACKED,
+           "ternary, five to a byte, groups of 128", f"{_PRISM}src/ggml-quants.c"),
+    Format("TQ2_0_G128", 1042, 128, 34, decoders.tq2_0_g128, _PACKED,
+           "ternary, four to a byte, groups of 128",
+           f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_ternary.rs"),
 )
+# fmt: on
 
-# Sizes as ggml allocates them, so that a file with such tensors can still be measured.
+# Formats without kernels, with ggml's sizes, so that a file with such tensors can be measured.
 UNSUPPORTED: dict[int, KnownFormat] = {
     24: KnownFormat("I8", 1, 1),
     25: KnownFormat("I16", 1, 2),
     26: KnownFormat("I32", 1, 4),
     27: KnownFormat("I64", 1, 8),
     28: KnownFormat("F64", 1, 8),
-    31: KnownFormat("Q4_0_4_4", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
-    32: KnownFormat("Q4_0_4_8", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
-    33: KnownFormat("Q4_0_8_8", 32, 18, "Q4_0 in an order for one kind of processor, since withdrawn"),
-    36: KnownFormat("IQ4_NL_4_4", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
-    37: KnownFormat("IQ4_NL_4_8", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
-    38: KnownFormat("IQ4_NL_8_8", 32, 18, "IQ4_NL in an order for one kind of processor, since withdrawn"),
+    31: _withdrawn("Q4_0_4_4", "Q4_0"),
+    32: _withdrawn("Q4_0_4_8", "Q4_0"),
+    33: _withdrawn("Q4_0_8_8", "Q4_0"),
+    36: _withdrawn("IQ4_NL_4_4", "IQ4_NL"),
+    37: _withdrawn("IQ4_NL_4_8", "IQ4_NL"),
+    38: _withdrawn("IQ4_NL_8_8", "IQ4_NL"),
 }
-# fmt: on
 
 FORMATS: dict[int, Format] = {row.id: row for row in _ROWS}
 

@@ -57,9 +57,10 @@ def prepare(
 ) -> Weight:
     """Prepare a weight for repeated products: repack it in the layout of the current backend.
 
-    In another storage it runs on the reference, whatever kernels are in use. Called once per tensor, embeddings included; the result depends on nothing of the file.
-    `checkpoint()` is called every few milliseconds and may raise to stop; `done(first, end)` on any
-    thread, as soon as a few megabytes of stored rows have been read and are not read again.
+    With a `storage` other than BACKEND its products run on the reference, whatever kernels are in
+    use. Called once per tensor, embeddings included; the result does not refer to the file.
+    `checkpoint()` is called every few milliseconds and may raise to cancel; `done(first, end)` is
+    called on any thread when these stored rows, a few megabytes, have been read for the last time.
     """
     match storage:
         case Storage.BACKEND:
@@ -73,7 +74,7 @@ def prepare(
 def held_bytes(format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND) -> int:
     """Bytes that `prepare` will allocate for a weight of this format and shape.
 
-    Products with weights in the storage FILE take `DECODING_BYTES` besides, while they run.
+    Products with weights in FILE storage take `DECODING_BYTES` more while they run.
     """
     match storage:
         case Storage.BACKEND:
@@ -140,11 +141,12 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
 def rope(
     x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float = 1.0
 ) -> Tensor:
-    """Rotary position embedding (RoPE): x [T, H, C] f32, positions [T] i64, frequencies [n] f32 → [T, H, C] f32.
+    """Rotary position embedding (RoPE) of x [T, H, C] f32 → [T, H, C] f32.
 
-    The first 2n channels turn, pair i by positions * frequencies[i] radians, computed in float32;
-    the others pass. Pairs are channels (2i, 2i+1) when `interleaved` (GGUF's llama), else
-    (i, i+n). `scale` multiplies cosine and sine (YaRN's attention factor).
+    positions [T] i64, frequencies [n] f32. The first 2n channels are rotated, pair i by positions *
+    frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
+    (2i, 2i+1) when `interleaved` (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine
+    (YaRN's attention factor).
     Source: https://arxiv.org/abs/2104.09864 section 3.4.2
     """
     if x.dim() != 3 or positions.shape != x.shape[:1]:
@@ -153,7 +155,7 @@ def rope(
         )
     if frequencies.dim() != 1 or 2 * frequencies.shape[0] > x.shape[2]:
         raise ValueError(
-            f"rope: frequencies {list(frequencies.shape)} turn more channels than x "
+            f"rope: frequencies {list(frequencies.shape)} rotate more channels than x "
             f"{list(x.shape)} has"
         )
     if x.dtype != torch.float32 or frequencies.dtype != torch.float32:
@@ -176,15 +178,16 @@ def attention(
 
     Keys and values are f32, f16 or 8-bit codes.
 
-    Query t stands at `position` + t and sees the keys up to itself: all of them, or only the last
-    `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are multiplied by
-    `scale`, then capped at ±`softcap` when that is not 0. Cache rows no query sees may hold
-    anything. Memory is bounded, whatever T and S, but for float32 copies of a smaller cache.
+    Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
+    the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
+    multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked cache rows may have
+    any contents, NaN included. Memory is bounded for any T and S, except for the reference's
+    float32 copies of an f16 or 8-bit cache.
     Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
     """
     if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
         raise ValueError(
-            f"attention: q is [T, H, C], k and v alike [S, K, C]; got q {list(q.shape)}, "
+            f"attention: q is [T, H, C], k and v [S, K, C] of one dtype; got q {list(q.shape)}, "
             f"k {list(k.shape)} {_name(k)}, v {list(v.shape)} {_name(v)}"
         )
     if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
@@ -193,14 +196,14 @@ def attention(
         )
     if position < 0 or position + q.shape[0] > k.shape[0]:
         raise ValueError(
-            f"attention: {q.shape[0]} queries from position {position} see beyond the "
+            f"attention: {q.shape[0]} queries from position {position} need more than the "
             f"{k.shape[0]} keys of the cache {list(k.shape)}"
         )
-    held = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
-    if q.dtype != torch.float32 or k.dtype not in held:
+    allowed = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
+    if q.dtype != torch.float32 or k.dtype not in allowed:
         raise ValueError(
             f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
-            f"or coded"
+            f"or QuantizedKV"
         )
     if window < 0 or softcap < 0:
         raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
@@ -208,13 +211,13 @@ def attention(
 
 
 def attention_bytes(
-    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, held: torch.dtype
+    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, cache_dtype: torch.dtype
 ) -> int:
     """Maximum bytes that `attention` allocates for `tokens` queries, its result included.
 
-    `context` counts the keys they see, and `held` is their type: float32, float16 or int8.
+    `context` is the number of keys; `cache_dtype` is float32, float16 or int8.
     """
-    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, held)
+    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, cache_dtype)
 
 
 def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
@@ -247,13 +250,13 @@ def softcap(x: Tensor, cap: float) -> Tensor:
 def record(program: Program) -> Recorded | None:
     """Record a program on the current backend; None where it cannot be recorded.
 
-    Its weights are those `prepare` has made. Running it gives the bits its ops give one by one.
+    Its weights must come from `prepare`. Results are bit-identical to running its ops one by one.
     """
     return find("record")(program)
 
 
 def macs_per_100_ms() -> int:
-    """Multiply-adds (weights times tokens) of the current backend in about 100 ms on two slow cores."""
+    """Multiply-adds (weights times tokens) of the backend in about 100 ms on two slow cores."""
     return find("macs_per_100_ms")()
 
 
@@ -276,7 +279,7 @@ def release() -> None:
 def memory(size: int) -> Tensor:
     """Allocate an uninitialised uint8 tensor in memory suited to the current backend (huge pages).
 
-    Raises MemoryError where there is none.
+    Raises MemoryError when the system refuses it.
     """
     return find("memory")(size)
 
@@ -284,7 +287,7 @@ def memory(size: int) -> Tensor:
 def read_bandwidth(size: int) -> float:
     """Measured read bandwidth of the current backend in bytes/s over `size` bytes, best of several.
 
-    It takes that much memory for the moment, and raises MemoryError where there is none.
+    Allocates that much memory while it runs; raises MemoryError when the system refuses it.
     """
     return find("read_bandwidth")(size)
 

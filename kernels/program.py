@@ -1,4 +1,4 @@
-"""Program: a forward pass as a list of instructions, which a backend may record and run in one call.
+"""Program: a forward pass as an instruction list, which a backend may record and run in one call.
 
 A model builds its program once, over named buffers; a backend that can record it runs a token
 without returning to Python for each op. An instruction computes what the op of the same name in
@@ -38,7 +38,7 @@ class LoraDelta:
 class Embed:
     """out = (rows of the table for the tokens, plus their LoRA terms) * scale.
 
-    Where positions are learned, their rows are added after that.
+    Then adds the rows of learned position embeddings, if the model has them.
     """
 
     table: Weight  # [V, D]
@@ -50,38 +50,38 @@ class Embed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Norm:
-    """out = the root-mean-square norm of x, or its layer norm; out may be x."""
+    """out = RMS norm or layer norm of x; out may be x."""
 
     x: str
     weight: Tensor  # f32 [width]
     epsilon: float
     out: str
-    centred: bool = False  # the layer norm
+    centred: bool = False  # layer norm, which subtracts the mean
     bias: Tensor | None = None  # f32 [width]; only of a layer norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """Products of one x with several matrices, one for each of `outs`; none of these is x."""
+    """Products of one x with several matrices, one per buffer of `outs`, which excludes x."""
 
     x: str
     weights: tuple[Weight, ...]  # [N, width of x] each
     outs: tuple[str, ...]
     changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
-    biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: there is none
+    biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: no bias
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attend:
-    """Attention: norm and RoPE of the heads of q and k, append k and v to the KV cache, attend to it.
+    """Attention: norm and RoPE of q and k, append k and v to the KV cache, attend to it.
 
-    q [T, H*C] and k, v [T, K*C] may be left changed. `window`, `cap`: as in the op attention.
+    q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention.
     """
 
     q: str
     k: str
     v: str
-    out: str  # [T, H*C]; none of the three
+    out: str  # [T, H*C]; another buffer than q, k and v
     layer: int  # index of the layer's keys and values in KVBuffers
     head_width: int  # C
     query_norm: Tensor | None  # f32 [C]; both norms or none
@@ -97,7 +97,7 @@ class Attend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """out = activation(gate) * up, without a factor where `up` is ""; out may be either."""
+    """out = activation(gate) * up, or activation(gate) where `up` is ""; out may be either."""
 
     gate: str
     up: str
@@ -107,7 +107,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Add:
-    """x = x + y * scale; y may be left changed where the scale is not 1."""
+    """x = x + y * scale; y may be overwritten where the scale is not 1."""
 
     x: str
     y: str
@@ -127,7 +127,7 @@ Instruction = Embed | Norm | Linear | Attend | Gate | Add | Softcap
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """One forward pass: tokens to hidden states, and rows of these to logits."""
+    """Instructions of a forward pass: body (tokens to hidden states) and head (these to logits)."""
 
     body: tuple[Instruction, ...]  # for every token: leaves the buffer `hidden` [T, D]
     layers: tuple[int, ...]  # start of each layer in `body`, where a pass can be cancelled
@@ -142,7 +142,7 @@ class LayerKV:
     """Keys or values of one layer: data [K, capacity, C] f32, f16 or i8, contiguous."""
 
     data: Tensor
-    scales: Tensor | None  # of i8: f16 [K, capacity, ceil(C / 32)], one for 32 channels
+    scales: Tensor | None  # i8 only: f16 [K, capacity, ceil(C / 32)], one per 32 channels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,9 +167,9 @@ class Recorded(Protocol):
     ) -> Tensor:
         """Run the body: T tokens from `position` on → hidden states [T, D] f32.
 
-        Their keys and values are written to `buffers_for`, which has space for them and holds those of all
-        positions before. `checkpoint` is called at the layers and may raise; what `buffers_for` holds from
-        `position` on is then worth nothing.
+        Their keys and values are written to `kv`, which must have capacity for them and contain
+        those of all earlier positions. `checkpoint` is called between layers and may raise to
+        cancel; the rows of `kv` from `position` on are then undefined.
         """
         ...
 

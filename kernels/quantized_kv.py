@@ -1,7 +1,8 @@
 """Keys or values quantized to 8 bits, with a scale for every 32 channels.
 
-What attention reads of a Q8_0 cache: kernels multiply the codes, the reference decodes them. Codes
-are of rotated rows, in which no channel stands out: of what 8 bits lose, that leaves a third.
+The KV cache of type Q8_0: native kernels multiply the codes, the reference dequantizes them. Rows
+are quantized after a Hadamard transform, which spreads outlier channels and leaves a third of the
+quantization error.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ import torch
 from torch import Tensor
 
 BLOCK = 32  # channels that share a scale
-_MOST_SPAN = 256  # channels
+_MAX_SPAN = 256  # channels that are transformed together
 
 
 def hadamard(x: Tensor) -> Tensor:
     """Hadamard transform of the channels of x [..., C] f32: spreads outliers; its own inverse.
 
-    They are multiplied by the Hadamard matrix of the greatest power of two that divides C, at most
-    256, over its root. Dot products of rotated rows are those of the rows. Sums are taken in an
-    order of their own, which native kernels share: their bits are these.
+    The size of the matrix is the largest power of two that divides C, at most 256; the result is
+    divided by its square root, so that dot products of rows are preserved. The order of additions
+    is fixed and the same in the native kernels, whose results are bit-identical.
     Source: https://arxiv.org/abs/2404.00456
     """
-    span = min(x.shape[-1] & -x.shape[-1], _MOST_SPAN)
+    span = min(x.shape[-1] & -x.shape[-1], _MAX_SPAN)
     spans = x.unflatten(-1, (-1, span))
-    # Each channel and the one half a span away become neighbours: after as many rounds as a
-    # channel's number has bits, all are where they were.
+    # Butterfly rounds: each interleaves the sums and differences of channels half a span apart;
+    # after log2(span) rounds the channels are in their original order.
     for _ in range(span.bit_length() - 1):
         spans = _sums_and_differences(*spans.unflatten(-1, (2, -1)).unbind(-2))
     return (spans * span**-0.5).flatten(-2)
 
 
 def _sums_and_differences(a: Tensor, b: Tensor) -> Tensor:
-    """a and b [..., N] → [..., 2 * N], each sum beside its difference, and no copy but that."""
+    """Interleaved sums and differences: a and b [..., N] → [..., 2 * N], in one allocation."""
     both = torch.empty(*a.shape, 2, device=a.device)
     torch.add(a, b, out=both[..., 0])
     torch.sub(a, b, out=both[..., 1])

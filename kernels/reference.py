@@ -1,6 +1,6 @@
-"""Reference backend: definitions of all ops in plain torch, which other kernels are tested against.
+"""Reference backend: definitions of all ops in plain torch, against which kernels are tested.
 
-Written to be read: float32 throughout, tokens first, no more cleverness than memory demands.
+Written for readability: float32 throughout, tokens first, optimised only to bound memory.
 Shapes and errors are documented with the public ops in `kernels.ops`, which check them.
 """
 
@@ -20,13 +20,13 @@ from kernels.program import Activation, Program
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 
-# Scores of one tile of queries, all heads: bounds memory whatever the lengths.
+# Attention scores of one tile of queries, all heads: bounds memory for any length.
 _SCORES = 1 << 24  # floats, 64 MiB
 
-# Weights decoded between two looks at the checkpoint, or at once in a product: some 5 ms.
+# Weights decoded between two calls of the checkpoint, or at once in a product: about 5 ms.
 _PIECE = 1 << 21
 
-# What a product takes that decodes as it goes: the piece, the decoder's temporaries, its outputs.
+# Memory of a product that decodes its weight: one piece, the decoder's temporaries, its outputs.
 DECODING_BYTES = 3 * 4 * _PIECE
 
 
@@ -107,12 +107,12 @@ def rope(
     pairs = frequencies.shape[0]
     angles = positions.to(torch.float32)[:, None, None] * frequencies  # [T, 1, pairs]
     cos, sin = angles.cos() * scale, angles.sin() * scale
-    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if interleaved:
-        a, b = turned[..., 0::2], turned[..., 1::2]
+        a, b = rotated[..., 0::2], rotated[..., 1::2]
         y = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
     else:
-        a, b = turned[..., :pairs], turned[..., pairs:]
+        a, b = rotated[..., :pairs], rotated[..., pairs:]
         y = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
     return torch.cat((y, rest), dim=-1) if rest.shape[-1] else y
 
@@ -126,7 +126,7 @@ def attention(
     window: int,
     cap: float,
 ) -> Tensor:
-    """Softmax-weighted mean of the values whose keys each query may see, tile by tile."""
+    """Causal softmax attention, in tiles of queries."""
     k, v = (rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in (k, v))
     T, H, C = q.shape
     y = q.new_empty(T, H * C)
@@ -137,13 +137,13 @@ def attention(
     return y
 
 
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
-    """The largest tile's mask and queries, float32 copies of keys and values, and the result."""
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
+    """Bytes of the largest tile's mask and queries, float32 copies of K and V, and the result."""
     tile = min(max(_SCORES // (H * S), 1), T)
     # Bool, then for each head of a group bool and float32; a single query needs none.
     mask = tile * S * (1 + 5 * H // K) if tile > 1 else 0
-    # Decoding codes takes two more copies of them as floats besides, while they are rotated.
-    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 4}[held] * S * K * C
+    # Dequantizing int8 takes two more float32 copies during the Hadamard transform.
+    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 4}[cache_dtype] * S * K * C
     return mask + 4 * (copies + (3 * tile + T) * H * C)
 
 
@@ -157,31 +157,31 @@ def _attend(
     end = position + t
     k = k[first:end].to(torch.float32).transpose(0, 1)  # [K, s, C]
     v = v[first:end].to(torch.float32).transpose(0, 1)
-    # Heads that share keys become further queries: [K, G*t, C].
+    # Grouped-query attention: heads that share keys become further queries, [K, G*t, C].
     q = q.view(t, K, H // K, C).permute(1, 2, 0, 3).reshape(K, -1, C)
-    seen = None  # a single query sees every key that was sliced for it
+    mask = None  # a single query attends to every key of the slice
     if t > 1:
-        seen = _seen(t, first, position, window).to(q.device).repeat(H // K, 1)  # [G*t, s]
+        mask = _mask(t, first, position, window).to(q.device).repeat(H // K, 1)  # [G*t, s]
     if cap:
         scores = softcap(q @ k.mT * scale, cap)  # [K, G*t, s]
-        if seen is not None:
-            scores = scores.masked_fill(~seen, float("-inf"))
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
         y = scores.softmax(-1) @ v
-    else:  # the same without the cap, in one pass over the keys and one threaded region
-        y = functional.scaled_dot_product_attention(q[None], k[None], v[None], seen, scale=scale)
+    else:  # the same without the cap: torch's fused kernel, in one pass over the keys
+        y = functional.scaled_dot_product_attention(q[None], k[None], v[None], mask, scale=scale)
     return y.view(K, -1, t, C).permute(2, 0, 1, 3).reshape(t, H * C)
 
 
-def _seen(t: int, first: int, position: int, window: int) -> Tensor:
+def _mask(t: int, first: int, position: int, window: int) -> Tensor:
     """Causal and window mask of t queries over the keys from `first` on: bool [t, s]."""
     query = torch.arange(position, position + t)[:, None]
     key = torch.arange(first, position + t)
-    seen = key <= query
-    return seen & (query - key < window) if window else seen
+    mask = key <= query
+    return mask & (query - key < window) if window else mask
 
 
 def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """activation(gate) * up, or without a factor."""
+    """activation(gate) * up; activation(gate) without `up`."""
     if activation is Activation.SILU:
         y = functional.silu(gate)
     else:
@@ -195,7 +195,7 @@ def softcap(x: Tensor, cap: float) -> Tensor:
 
 
 def record(program: Program) -> None:
-    """None: the reference backend does not record programs."""
+    """Return None: the reference backend does not record programs."""
     del program
 
 
@@ -222,11 +222,10 @@ def read_bandwidth(size: int) -> float:
 
 Kernel = Callable[..., Any]
 
-WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # found by the format of the weight
+WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the weight's format
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, softcap)
 
-# Not ops: what ops take of memory, which a backend has beside the op it speaks of; `record`, which
-# runs many of them; and what reading memory comes to.
+# Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
     **{("held_bytes", format.name): held_bytes for format in FORMATS.values()},
     ("attention_bytes", "F32"): attention_bytes,

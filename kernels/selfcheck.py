@@ -1,8 +1,8 @@
-"""Check of kernels against their definitions, on the operands a model really has.
+"""Run-time check of kernels against the reference, on the operands of a loaded model.
 
 A kernel that is wrong on one processor, or for one shape, produces noise that looks like a bad
-model. `KernelChecker` watches ops run and computes each once more by the reference: an
-op that reads a weight on some of its rows, as the file has them.
+model. `KernelChecker` observes ops (see `Dispatch.watched`) and recomputes each by the reference;
+for an op that reads a weight it samples rows and decodes them from the file.
 """
 
 from __future__ import annotations

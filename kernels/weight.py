@@ -1,7 +1,7 @@
 """Weight: the values of one tensor, packed as a file stores them or decoded, and their format.
 
-A weight carries its format so that models need not: `linear(x, weight)` finds the kernel. Packed
-weights are views of the mapped file, so opening a model copies nothing.
+A weight carries its format, by which `linear(x, weight)` selects the kernel: models are independent
+of formats. Packed weights are views of the mapped file, so opening a model copies nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kernels.formats import Format, decode_rows
 
-# Formats whose weights torch has a type for; all others stay blocks of bytes.
+# Formats with a torch dtype; all others are blocks of bytes.
 _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -33,9 +33,9 @@ class Storage(Enum):
 class Weight:
     """A matrix [rows, columns] of one format; a vector is one row, more dimensions are more rows.
 
-    `data` is uint8 [rows, row_bytes] for a packed format, and [rows, columns] of its own type for
-    F32, F16 and BF16. It may be a view of read-only memory: nothing ever writes to it. In another
-    layout than the file's it is uint8 [size] that only the kernels of that name can read.
+    `data` is uint8 [rows, row_bytes] for a packed format, and [rows, columns] of the format's dtype
+    for F32, F16 and BF16. It may be a view of read-only memory and is never written to. In another
+    layout than "file" it is uint8 [size], readable only by the backend of that name.
     """
 
     data: Tensor
@@ -45,9 +45,9 @@ class Weight:
 
     @classmethod
     def from_bytes(cls, buffer: memoryview | bytes, format: Format, shape: Sequence[int]) -> Weight:
-        """The weight stored in `buffer`, which is neither copied nor written to but kept alive.
+        """The weight stored in `buffer`, without a copy; the weight keeps the buffer alive.
 
-        Raises ValueError when the buffer's length is not what format and shape take.
+        Raises ValueError when the buffer's length does not match format and shape.
         """
         if not shape or min(shape) < 1:
             raise ValueError(f"Weight: a shape has one or more positive sizes, got {list(shape)}")
@@ -88,7 +88,7 @@ class Weight:
         return self._decode(self.data)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Only the rows `ids` [T] i64, f32 [T, columns]; IndexError for a row that is not there."""
+        """Only the rows `ids` [T] i64, f32 [T, columns]; IndexError for a row out of range."""
         self._check_layout()
         return self._decode(self.data.index_select(0, ids))
 
@@ -104,7 +104,7 @@ class Weight:
         if self.layout != "file":
             raise ValueError(
                 f"Weight: this {self.format.name} {list(self.shape)} is packed for the backend "
-                f"'{self.layout}' and no other reads it; load the model anew with the one wanted."
+                f"'{self.layout}'; to use another backend, load the model again with it."
             )
 
     def _decode(self, data: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""The native CPU backend: its kernels, by op and format.
+"""Native CPU backend: its table of kernels by op and format.
 
-Operands are those of `kernels.ops`, which has checked their shapes. Unpacked weights, such as the
-halves of an adapter, run on the reference: packing them would cost more than one use.
+Operands are those of `kernels.ops`, which has checked their shapes. Unpacked weights, such as
+LoRA matrices, run on the reference: packing them would cost more than one use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernels.program import Activation
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 
-# Those native/pack/pack.cpp has a layout for; a format that is not here runs on the reference.
+# Formats with a packed layout in native/pack/pack.cpp; the others run on the reference.
 FORMATS = (
     *("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "Q8_0", "MXFP4", "IQ4_NL", "IQ4_XS"),
     *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
@@ -31,7 +31,7 @@ FORMATS = (
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:
-    """Products with a packed weight; packed formats round x to 8 bits, 16 or 32 at once."""
+    """Product with a packed weight; quantized formats round x to int8 in groups of 16 or 32."""
     if not weights.is_packed(weight):
         return reference.linear(x, weight)
     x, y = x.contiguous(), torch.empty(x.shape[0], weight.shape[0])
@@ -42,7 +42,7 @@ def linear(x: Tensor, weight: Weight) -> Tensor:
 
 
 def embed(ids: Tensor, weight: Weight) -> Tensor:
-    """Rows of a packed table: the same bits as its decoder gives."""
+    """Embedding rows of a packed table, bit-identical to the format's decoder."""
     if not weights.is_packed(weight):
         return reference.embed(ids, weight)
     ids, y = ids.contiguous(), torch.empty(ids.shape[0], weight.columns)
@@ -55,7 +55,7 @@ def embed(ids: Tensor, weight: Weight) -> Tensor:
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Norm of every row."""
+    """RMS norm of every row."""
     x, weight = x.contiguous(), weight.contiguous()
     y, width = torch.empty_like(x), x.shape[-1]
     if x.numel():
@@ -78,7 +78,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -
 def rope(
     x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float
 ) -> Tensor:
-    """Rotation of every head of every token."""
+    """RoPE of every head of every token."""
     x, positions, frequencies = x.contiguous(), positions.contiguous(), frequencies.contiguous()
     y = torch.empty_like(x)
     if x.numel():
@@ -97,8 +97,8 @@ def attention(
     window: int,
     cap: float,
 ) -> Tensor:
-    """Attention over a cache whose heads are contiguous, as the engine's is."""
-    keys, values = _rows(k), _rows(v)
+    """Attention over a cache with contiguous heads; other strides run on the reference."""
+    keys, values = _native_rows(k), _native_rows(v)
     if keys is None or values is None:
         return reference.attention(q, k, v, position, scale, window, cap)
     tokens, heads, width = q.shape
@@ -110,10 +110,10 @@ def attention(
     return y
 
 
-def _rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
-    """Keys or values [S, K, C], a view of [K, capacity, C]; None for another layout."""
+def _native_rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
+    """The C struct of keys or values [S, K, C], a view of [K, capacity, C]; None if strided."""
     if isinstance(cached, QuantizedKV):
-        codes, scales = _rows(cached.codes), _rows(cached.scales)
+        codes, scales = _native_rows(cached.codes), _native_rows(cached.scales)
         if codes is None or scales is None or codes.capacity != scales.capacity:
             return None
         return NativeLayerKV(codes.data, scales.data, codes.capacity)
@@ -121,23 +121,26 @@ def _rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
     position, head, channel = cached.stride()
     if heads == 1:
         head = positions * width
-    whole = channel == 1 and position == width and head % width == 0 and head >= positions * width
-    if not whole or cached.device.type != "cpu":
+    contiguous = (
+        channel == 1 and position == width and head % width == 0 and head >= positions * width
+    )
+    if not contiguous or cached.device.type != "cpu":
         return None
     return NativeLayerKV(cached.data_ptr(), None, head // width)
 
 
-def attention_bytes(T: int, S: int, H: int, K: int, C: int, held: torch.dtype) -> int:
-    """The result and native scratch: one tile for each thread, whatever S is."""
-    threads = max(
-        os.cpu_count() or 1, library.threads()
-    )  # the number is set later: assume the larger one
-    own = library.native().nk_attention_bytes(threads, T, H, K, C, max(S - T, 0), CACHES[held])
-    return 4 * T * H * C + own
+def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
+    """Bytes of the result and of native scratch: one tile per thread, independent of S."""
+    # The number of threads may be set later: assume the larger one.
+    threads = max(os.cpu_count() or 1, library.threads())
+    scratch = library.native().nk_attention_bytes(
+        threads, T, H, K, C, max(S - T, 0), CACHES[cache_dtype]
+    )
+    return 4 * T * H * C + scratch
 
 
 def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """activation(gate) * up, or without a factor."""
+    """activation(gate) * up; activation(gate) without `up`."""
     gate = gate.contiguous()
     up = None if up is None else up.contiguous()
     y = torch.empty_like(gate)
@@ -156,7 +159,7 @@ def softcap(x: Tensor, cap: float) -> Tensor:
 
 
 def macs_per_100_ms() -> int:
-    """Measured: 200 to 250 billion multiply-adds a second on each core."""
+    """Multiply-adds in 100 ms on two cores; measured: 200 to 250 billion a second per core."""
     return 40_000_000_000
 
 

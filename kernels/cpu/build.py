@@ -1,8 +1,8 @@
 """Build script: compiles native/ into one shared library, each instruction set with its flags.
 
-Standard library only, and runs as a file as well as a module, because it works before anything is
-installed. The library's name carries a digest of all its sources and flags, so that one built from
-other sources is never loaded; it appears under that name only when it is whole.
+It imports the standard library alone and runs as a file as well as a module, because it works
+before any package is installed. The library's name contains a hash of all sources and flags, so
+that one built from other sources is never loaded; a finished library is renamed into place.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parent / "native"
 LIBRARIES = NATIVE.with_name("lib")
-NO_COMPILER = 3  # exit status, so that a caller knows what would help
+NO_COMPILER = 3  # exit status when no C++ compiler was found
 
 
 @dataclass(frozen=True)
 class InstructionSet:
     """Compiler flags of isa/isa_<name>.cpp, and the architecture it is for."""
 
-    architecture: str  # "" for every one
+    architecture: str  # "" for all
     flags: tuple[str, ...] = ()
     zig_flags: tuple[str, ...] = ()  # where zig's flags differ
 
@@ -59,8 +59,8 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
     "scalar": InstructionSet("", ("-O2",)),
 }
 
-# Contraction is off so that a product is the same sum whichever compiler made it; where a fused
-# multiply-add is wanted the sources ask for one.
+# No floating-point contraction, so that results do not depend on the compiler; the sources call
+# fused multiply-adds explicitly.
 _FLAGS = (
     "-std=c++17",
     "-O3",
@@ -76,7 +76,7 @@ _FLAGS = (
 )
 # gcc 12 warns about its own AVX-512 header; clang does not.
 _GCC_FLAGS = ("-Wno-uninitialized", "-Wno-maybe-uninitialized")
-_CHECKED = (
+_SANITIZER_FLAGS = (
     "-O1",  # with -O2, sanitizer checks in unrolled loops compile for half an hour
     "-g1",
     "-fsanitize=address,undefined",
@@ -85,7 +85,7 @@ _CHECKED = (
 )
 _SUFFIXES = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
 _MACHINES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
-_ABANDONED_AFTER = 3600.0  # seconds; an unfinished file younger than this may be another build's
+_ABANDONED_AFTER = 3600.0  # seconds; a younger unfinished file may belong to another build
 
 
 class BuildError(Exception):
@@ -100,7 +100,7 @@ class NoCompiler(BuildError):
 class Target:
     """Target platform of a build."""
 
-    architecture: str  # "x86_64", "aarch64", or what Python calls another
+    architecture: str  # "x86_64", "aarch64", or Python's name of another
     system: str  # "linux", "darwin", "windows"
 
     @property
@@ -119,7 +119,7 @@ class Compiler:
 
     @property
     def name(self) -> str:
-        """The name to show: "c++", "zig"."""
+        """Display name: "c++", "zig"."""
         return "zig" if self.zig else Path(self.command[0]).stem
 
     @property
@@ -136,7 +136,7 @@ def host() -> Target:
 
 
 def find_compiler(wanted: str = "", environment: Mapping[str, str] = os.environ) -> Compiler:
-    """The compiler `wanted`, or CXX names, or the first that works; raises NoCompiler."""
+    """The compiler `wanted`, else that of CXX, else the first that works; raises NoCompiler."""
     named = wanted or environment.get("CXX", "")
     if named == "zig":
         candidates = [_zig_command()]
@@ -145,7 +145,7 @@ def find_compiler(wanted: str = "", environment: Mapping[str, str] = os.environ)
     else:
         candidates = [("c++",), ("g++",), ("clang++",), _zig_command()]
     for command in candidates:
-        if command and (found := _asked(command)):
+        if command and (found := _probe(command)):
             return found
     if named:
         raise NoCompiler(f"The C++ compiler {named!r} does not run. Name another, or none.")
@@ -167,7 +167,7 @@ def digest(native: Path = NATIVE, target: Target | None = None) -> str:
 
 
 def current(folder: Path = LIBRARIES, native: Path = NATIVE) -> Path | None:
-    """The library to load: the one made from these sources, or without sources the only one."""
+    """The library to load: that of these sources; in a bundle, without sources, the only one."""
     here = digest(native) if native.is_dir() else "*"
     found = sorted(folder.glob(f"nk-{here}-*{host().suffix}"))
     return found[0] if found and (here != "*" or len(found) == 1) else None
@@ -195,7 +195,7 @@ def build_library(
 ) -> Path:
     """Build the library in `folder` and remove those it replaces; returns its path.
 
-    Returns at once when it is there. Raises BuildError with what the compiler said.
+    Returns at once when it exists. Raises BuildError with the compiler's output.
     """
     target = target or host()
     path = library_path(compiler, folder, native=native, target=target)
@@ -222,13 +222,13 @@ def build_program(
     checked: bool = False,
     jobs: int = 0,
 ) -> Path:
-    """Make a program of `source` and all kernels, or of `source` and a library; returns `program`.
+    """Build a program of `source` and all kernels, or of `source` and a library; returns `program`.
 
-    It is static where the target is another machine's, so that an emulator can run it. `checked`
-    has it end at the first bad address or undefined operation. Raises BuildError.
+    It is linked statically for another target, so that an emulator can run it. `checked` adds the
+    address and undefined-behaviour sanitizers, which abort at the first error. Raises BuildError.
     """
     target = target or host()
-    extra = _CHECKED if checked else ()
+    extra = _SANITIZER_FLAGS if checked else ()
     units = [] if library else _units(native, target, compiler.zig)
     linked = [str(library), f"-Wl,-rpath,{library.parent}"] if library else []
     if target != host():
@@ -244,21 +244,21 @@ def build_program(
 
 
 def _zig_command() -> tuple[str, ...]:
-    """The compiler inside the package ziglang, if this interpreter has that."""
+    """The compiler of the package ziglang, if it is installed; else ()."""
     return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else ()
 
 
-def _asked(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command; None when there is none."""
+def _probe(command: tuple[str, ...]) -> Compiler | None:
+    """The compiler that a command runs; None when it does not run."""
     try:
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    if said.returncode != 0:
+    if ran.returncode != 0:
         return None
     zig = "ziglang" in command or Path(command[0]).stem == "zig"
-    # Further lines name folders and the running system, which change nothing of what is made.
-    return Compiler(command, said.stdout.partition("\n")[0], zig)
+    # Later lines name folders and the running system, which do not affect the result.
+    return Compiler(command, ran.stdout.partition("\n")[0], zig)
 
 
 def _units(native: Path, target: Target, zig: bool) -> list[tuple[Path, tuple[str, ...]]]:
@@ -281,7 +281,7 @@ def _compile(
     jobs: int,
     extra: Sequence[str] = (),
 ) -> list[Path]:
-    """Compile all units, as many at once as there are processors; returns the objects."""
+    """Compile all units, by default one per core at once; returns the object files."""
     flags = _FLAGS if "clang" in compiler.version else (*_FLAGS, *_GCC_FLAGS)
     base = (*compiler.command, *_target_flags(compiler, target), *flags, "-I", str(native))
 
@@ -322,7 +322,7 @@ def _target_flags(compiler: Compiler, target: Target) -> tuple[str, ...]:
 
 
 def _run(command: Sequence[str], doing: str) -> None:
-    """Run one compiler; raises BuildError with what it said, and passes warnings on."""
+    """Run a compiler and print its warnings; raises BuildError with its output."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
@@ -353,7 +353,7 @@ def _remove_others(path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build what is asked for and print where it is; returns the exit status."""
+    """Build the library and print its path; returns the exit status."""
     parser = argparse.ArgumentParser(description="Builds the native kernels for processors.")
     parser.add_argument("--compiler", default="", help='a command, or "zig" (default: the first)')
     parser.add_argument("--target", default="", help="x86_64 or aarch64 (default: this machine)")

@@ -1,8 +1,8 @@
-"""The native library: finding and loading it, calling it, and exceptions for its status codes.
+"""Loader and caller of the native library; maps its status codes to exceptions.
 
-Without a library this module still imports: `reason()` then says why in a sentence, and
-nothing else here may be called. Calls release the GIL; the library is written for one caller at a
-time, so all that share its threads pass one lock.
+Without a library this module still imports: `reason()` then returns why, and nothing else may be
+called. Calls release the GIL. The library allows one caller at a time, so calls that use its thread
+pool are serialised by a lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernels.program import LayerKV
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),
-    Status.BAD_SHAPE: (ValueError, "it cannot do this size"),
+    Status.BAD_SHAPE: (ValueError, "this size is not supported"),
     Status.NO_MEMORY: (MemoryError, "the system refused memory"),
     Status.NO_THREADS: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
     Status.BAD_ISA: (ValueError, "this processor cannot run that instruction set"),
@@ -30,7 +30,7 @@ _ERRORS: dict[Status, tuple[type[Exception], str]] = {
 _BUILD_HINT = "`python packaging/dev.py run` builds it"
 
 
-# Functions that share the pool of threads or the instruction set in use.
+# Functions that use the thread pool or the selected instruction set.
 _SERIAL = frozenset(function.name for function in schema.FUNCTIONS if function.serial)
 
 
@@ -49,7 +49,7 @@ _lock = threading.Lock()
 
 
 def available() -> bool:
-    """Whether the library is there and runs on this processor."""
+    """Whether the library was found and runs on this processor."""
     return _state.handle is not None
 
 
@@ -59,15 +59,15 @@ def reason() -> str:
 
 
 def native() -> ctypes.CDLL:
-    """The library's functions, with their signatures; only when `available`."""
+    """The loaded library, with ctypes signatures; only when `available`."""
     assert _state.handle is not None, _state.reason
     return _state.handle
 
 
 def call(name: str, *arguments: object) -> None:
-    """Call nk_`name`, which returns a status, and wait for others that share its threads.
+    """Call nk_`name` and check its status; calls that use the thread pool are serialised.
 
-    Raises ValueError for a format, shape or instruction set it cannot do, MemoryError, and
+    Raises ValueError for an unsupported format, shape or instruction set, MemoryError, and
     RuntimeError when the system refuses a thread.
     """
     function = getattr(native(), f"nk_{name}")
@@ -131,9 +131,9 @@ def threads() -> int:
 
 
 def read_bandwidth(size: int, repetitions: int) -> float:
-    """Bytes a second at which the threads read fresh memory of `size` bytes, at best.
+    """Peak read bandwidth of all threads in bytes/s, over `size` bytes of fresh memory.
 
-    Raises MemoryError when the system refuses it.
+    Raises MemoryError when the system refuses that memory.
     """
     with _lock:
         found = native().nk_read_bandwidth(size, repetitions)
@@ -156,7 +156,7 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
 
 
 def native_layer_kv(rows: LayerKV) -> NativeLayerKV:
-    """Keys or values of one layer as native code takes them; valid while `rows` is."""
+    """The C struct of one layer's keys or values; valid while `rows` is alive."""
     data, scales = rows.data, rows.scales
     return NativeLayerKV(
         pointer(data, data.dtype),
@@ -165,13 +165,13 @@ def native_layer_kv(rows: LayerKV) -> NativeLayerKV:
     )
 
 
-# --- finding ------------------------------------------------------------------------------------
+# --- loading ------------------------------------------------------------------------------------
 
 
 def load(path: Path | None, wanted: str = "") -> str:
     """Load the library at `path` and select the instruction set `wanted`, or the best.
 
-    Returns why that was not possible, "" when it was; what was in use before then stays.
+    Returns the reason of a failure, after which the previous library stays in use; else "".
     """
     if path is None:
         return f"The library of native kernels is not there; {_BUILD_HINT}."

@@ -1,6 +1,6 @@
-"""Memory in huge pages, for data that is read once a token: weights, keys and values.
+"""Huge-page allocation for data that every token reads: weights and the KV cache.
 
-Pages of 2 MiB make reading that much a third faster, where the system has them to give.
+Pages of 2 MiB make reading it a third faster, where the system provides them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def allocated(size: int) -> ctypes.Array[ctypes.c_uint8]:
     if not address:
         raise MemoryError(f"The system refused {size:,} bytes.")
     array = (ctypes.c_uint8 * size).from_address(address)
-    # Not at exit: threads may still read it then, and the system takes it back anyway.
+    # Not at exit: pool threads may still read it, and the system frees it anyway.
     weakref.finalize(array, native.nk_huge_free, address, size).atexit = False
     return array
 
 
 def memory(size: int) -> Tensor:
-    """A tensor uint8 of `size`; too small a one for a huge page comes from the heap."""
+    """A uint8 tensor of `size` bytes in huge pages; from the heap if smaller than a page."""
     if size < HUGE_PAGE:
         return torch.empty(size, dtype=torch.uint8)
     return torch.frombuffer(allocated(size), dtype=torch.uint8)

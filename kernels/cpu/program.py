@@ -1,9 +1,9 @@
 """Recorded programs on the CPU: lowers instructions to one flat list that a native call runs.
 
 A token takes some two hundred operations; returning to Python between them would cost more than a
-small model's arithmetic. Instructions are fused here: a norm also quantizes for the products after
-it, gate and up are multiplied piece by piece as they are computed, a product adds its result to the
-residual stream. The results have the same bits as those of the ops one by one.
+small model's arithmetic. Instructions are fused: a norm also quantizes its result for the products
+after it, gate and up are multiplied tile by tile as they are computed, a product adds its result to
+the residual stream. Results are bit-identical to running the ops one by one.
 """
 
 from __future__ import annotations
@@ -49,34 +49,32 @@ CACHES = {
 
 
 def record(program: Program) -> Recorded | None:
-    """The program as native code runs it; None when some part of it has no kernel here."""
+    """Lower a program to native operations; None when it reads weights that are not packed."""
     for one in (*program.body, *program.head):
-        if isinstance(one, Embed) and not _looked_up(one):
+        if isinstance(one, Embed) and not _is_native_embed(one):
             return None
         if isinstance(one, Linear) and not all(map(weights.is_packed, one.weights)):
             return None
     return Recorded(program)
 
 
-def _looked_up(one: Embed) -> bool:
+def _is_native_embed(one: Embed) -> bool:
     tables = filter(None, (one.table, one.positions))
     return one.change is None and all(map(weights.is_packed, tables))
 
 
 @dataclass(slots=True)
 class _Lowering:
-    """The operations so far, and the numbers and widths of their buffers."""
+    """State of the lowering: operations so far, and index and width of each buffer."""
 
     widths: dict[str, int]
     ops: list[NativeOp] = field(default_factory=list)
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
-    kept: list[Tensor | Weight] = field(
-        default_factory=list
-    )  # keeps alive what operations point at
-    quantized: tuple[str, int] = ("", 0)  # the buffer that is quantized now, columns per scale
+    kept: list[Tensor | Weight] = field(default_factory=list)  # tensors that operations point to
+    quantized: tuple[str, int] = ("", 0)  # buffer that has a quantized copy, columns per scale
 
     def number(self, name: str, width: int = 0) -> int:
-        """The number of a buffer; a new name is added with its `width`."""
+        """The index of a buffer; a new name is added with its `width`."""
         if name not in self.widths:
             assert width, name
             self.widths[name] = width
@@ -92,14 +90,14 @@ class _Lowering:
     def pointer(self, tensor: Tensor | None) -> int | None:
         if tensor is None:
             return None
-        held = tensor.contiguous()
-        self.kept.append(held)
-        return held.data_ptr()
+        contiguous = tensor.contiguous()
+        self.kept.append(contiguous)
+        return contiguous.data_ptr()
 
     # --- instructions ---------------------------------------------------------------------------
 
     def lower(self, rest: Sequence[Instruction]) -> int:
-        """Emit the first instruction, fused with the next where possible; returns how many were used."""
+        """Emit the first instruction, fused with the next if possible; returns the number used."""
         one, then = rest[0], rest[1] if len(rest) > 1 else None
         match one:
             case Embed():
@@ -115,21 +113,21 @@ class _Lowering:
             case Add():
                 names = {"x": self.number(one.x), "y": self.number(one.y)}
                 self.add(OpKind.ADD, **names, width=self.widths[one.x], scale=one.scale)
-                self._changed(one.x)
+                self._invalidate(one.x)
                 if one.scale != 1.0:
-                    self._changed(one.y)
+                    self._invalidate(one.y)
             case Softcap():
                 self.add(
                     OpKind.SOFTCAP, x=self.number(one.x), cap=one.cap, width=self.widths[one.x]
                 )
-                self._changed(one.x)
+                self._invalidate(one.x)
         return 1
 
     def may_begin_call(self, one: Instruction) -> bool:
         """Whether a native call may begin here: quantized activations do not outlive a call."""
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
-    def _changed(self, name: str) -> None:
+    def _invalidate(self, name: str) -> None:
         if self.quantized[0] == name:
             self.quantized = ("", 0)
 
@@ -138,9 +136,9 @@ class _Lowering:
             OpKind.EMBED, out=self.number(one.out), scale=one.scale, width=one.table.columns
         )
         for table in filter(None, (one.table, one.positions)):
-            self._point(op, op.count, table)
+            self._set_weight(op, op.count, table)
             op.count += 1
-        self._changed(one.out)
+        self._invalidate(one.out)
 
     def _norm(self, one: Norm, then: Instruction | None) -> None:
         op = self.add(
@@ -153,15 +151,15 @@ class _Lowering:
             centred=one.centred,
             epsilon=one.epsilon,
         )
-        self._changed(one.out)
+        self._invalidate(one.out)
         if isinstance(then, Linear) and one.x != one.out == then.x:
             first = _split_by_group(then)[0]
             op.quantize = _group(first)
-            op.barrier = Barrier.BATCH if _reads_copy_alone(first) else Barrier.ALWAYS
+            op.barrier = Barrier.BATCH if _reads_only_codes(first) else Barrier.ALWAYS
             self.quantized = (one.out, op.quantize)
 
     def _linear(self, one: Linear, then: Instruction | None) -> int:
-        """Products, and the gate or the sum that follows when nothing comes between."""
+        """Emit products, fused with a gate or a residual add that follows them directly."""
         parts = _split_by_group(one)
         if len(parts) > 1:
             for part in parts:
@@ -170,21 +168,21 @@ class _Lowering:
         self._quantize(one)
         plain = not any(one.changes) and all(bias is None for bias in one.biases)
         alone = len(one.weights) == 1
-        if plain and isinstance(then, Gate) and _gates(one, then):
+        if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
             self._products(one, activation=NativeActivation[then.activation.name])
             return 2
         if plain and alone and isinstance(then, Add) and (then.y, then.scale) == (one.outs[0], 1.0):
             self._products(one, add_to=self.number(then.x))
-            self._changed(then.x)
+            self._invalidate(then.x)
             return 2
         self._products(one)
         for out, change in zip(one.outs, one.changes, strict=False):
             if change is not None:
-                self._change(one.x, out, change)
+                self._add_lora(one.x, out, change)
         for out, bias in zip(one.outs, one.biases, strict=False):
             if bias is not None:
-                held = self.pointer(bias)
-                self.add(OpKind.BIAS, x=self.number(out), width=self.widths[out], weight=held)
+                vector = self.pointer(bias)
+                self.add(OpKind.BIAS, x=self.number(out), width=self.widths[out], weight=vector)
         return 1
 
     def _quantize(self, one: Linear) -> None:
@@ -202,9 +200,8 @@ class _Lowering:
     def _products(self, one: Linear, activation: int = -1, add_to: int = -1) -> None:
         last = self.ops[-1]
         used = (last.x, last.out) if last.kind == OpKind.NORM else (last.x,)
-        if not {add_to, *map(self.number, one.outs)}.isdisjoint(
-            used
-        ):  # a thread may still read or write this buffer
+        written = {add_to, *map(self.number, one.outs)}
+        if not written.isdisjoint(used):  # another thread may still read or write the buffer
             last.barrier = Barrier.ALWAYS
         for start in range(0, len(one.weights), MAX_WEIGHTS):
             some = one.weights[start : start + MAX_WEIGHTS]
@@ -218,12 +215,12 @@ class _Lowering:
                 add_to=add_to,
             )
             for at, (weight, out) in enumerate(zip(some, outs, strict=True)):
-                self._point(op, at, weight)
+                self._set_weight(op, at, weight)
                 op.outs[at] = self.number(out)
-                self._changed(out)
+                self._invalidate(out)
 
-    def _change(self, x: str, out: str, change: LoraDelta) -> None:
-        """Add (x down^T * scales) up^T to a product that is already there."""
+    def _add_lora(self, x: str, out: str, change: LoraDelta) -> None:
+        """Add the LoRA term (x down^T * scales) up^T to a product that was computed before."""
         rank = change.down.shape[0]
         middle, added = f"rank {rank}", f"{out} change"
         self.number(middle, rank)
@@ -265,7 +262,7 @@ class _Lowering:
             **shape,
         )
         for name in (one.q, one.k, one.v, one.out):
-            self._changed(name)
+            self._invalidate(name)
 
     def _gate(self, one: Gate) -> None:
         self.add(
@@ -276,16 +273,16 @@ class _Lowering:
             width=self.widths[one.gate],
             activation=NativeActivation[one.activation.name],
         )
-        self._changed(one.out)
+        self._invalidate(one.out)
 
     def add_angles(self, one: Attend) -> None:
-        """Emit the rotary angles of an attention, once for all layers that share them."""
+        """Emit the RoPE angles of an attention, once for all layers that share them."""
         key = _rope_key(one)
         if key in self.angles:
             return
         name, pairs = f"angles {len(self.angles)}", one.frequencies.shape[0]
         self.angles[key] = name
-        # Without rotary embedding there are no angles, but a buffer needs some width.
+        # Without RoPE there are no angles, but a buffer needs a width above 0.
         out, weight = self.number(name, max(2 * pairs, 1)), self.pointer(one.frequencies)
         self.add(
             OpKind.ANGLES,
@@ -296,13 +293,13 @@ class _Lowering:
             scale=one.rope_scale,
         )
 
-    def _point(self, op: NativeOp, at: int, weight: Weight) -> None:
+    def _set_weight(self, op: NativeOp, at: int, weight: Weight) -> None:
         self.kept.append(weight)
         op.weights[at] = weights.native(weight)
 
 
 def _group(one: Linear) -> int:
-    """Columns of x that are quantized at once for these products; 0: they read x itself."""
+    """Columns of x per quantization scale for these products; 0: they read floats."""
     return max(map(_weight_group, one.weights))
 
 
@@ -311,7 +308,7 @@ def _weight_group(weight: Weight) -> int:
 
 
 def _split_by_group(one: Linear) -> list[Linear]:
-    """Splits products so that each part reads one quantized copy of x."""
+    """Split products so that each part reads one quantized copy of x."""
     parts: dict[int, list[int]] = {}
     for at, weight in enumerate(one.weights):
         parts.setdefault(_group(Linear(one.x, (weight,), ("",))), []).append(at)
@@ -332,12 +329,12 @@ def _split_by_group(one: Linear) -> list[Linear]:
     ]
 
 
-def _reads_copy_alone(one: Linear) -> bool:
-    """Whether these products read the quantized copy only, not the floats of x."""
+def _reads_only_codes(one: Linear) -> bool:
+    """Whether these products read only the quantized copy of x, not its floats."""
     return all(map(_weight_group, one.weights))
 
 
-def _gates(one: Linear, gate: Gate) -> bool:
+def _can_fuse_gate(one: Linear, gate: Gate) -> bool:
     rows = {weight.shape[0] for weight in one.weights}
     return one.outs == (gate.gate, gate.up) and gate.out == gate.gate and len(rows) == 1
 
@@ -347,7 +344,7 @@ def _rope_key(one: Attend) -> tuple[float, ...]:
 
 
 class Recorded:
-    """A program in native form, with the buffers it runs in; used by one thread at a time."""
+    """A program as native operations, with its buffers; used by one thread at a time."""
 
     def __init__(self, program: Program) -> None:
         lowering = _Lowering(dict(program.widths))
@@ -390,7 +387,7 @@ class Recorded:
     ) -> Tensor:
         """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
         self._reserve(len(tokens))
-        self._enter(kv)
+        self._bind_cache(kv)
         ids = (ctypes.c_int64 * len(tokens))(*tokens)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
@@ -404,25 +401,25 @@ class Recorded:
         tokens = hidden.shape[0]
         self._reserve(tokens)
         logits = torch.empty(tokens, self._widths[self._logits])
-        self._point(self._hidden, hidden)
-        self._point(self._logits, logits)
+        self._set_buffer(self._hidden, hidden)
+        self._set_buffer(self._logits, logits)
         self._run(self._body_end, len(self._ops), tokens, 0, None)
-        self._point(self._hidden, self._buffers[self._hidden])
+        self._set_buffer(self._hidden, self._buffers[self._hidden])
         return logits
 
     def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
         """Body and head for one token, bit-identical to the two calls → logits [V] f32."""
         self._reserve(1)
-        self._enter(kv)
+        self._bind_cache(kv)
         logits = torch.empty(self._widths[self._logits])
-        self._point(self._logits, logits)
+        self._set_buffer(self._logits, logits)
         self._run(0, len(self._ops), 1, position, (ctypes.c_int64 * 1)(token))
         return logits
 
     def _run(self, first: int, end: int, tokens: int, position: int, ids: object) -> None:
         library.run(ctypes.byref(self._native), first, end, tokens, position, ids)
 
-    def _point(self, name: str, tensor: Tensor) -> None:
+    def _set_buffer(self, name: str, tensor: Tensor) -> None:
         self._pointers[self._names.index(name)] = tensor.data_ptr()
 
     def _reserve(self, tokens: int) -> None:
@@ -433,10 +430,10 @@ class Recorded:
         for name in self._names:
             if name != self._logits:
                 self._buffers[name] = torch.empty(tokens * self._widths[name])
-                self._point(name, self._buffers[name])
+                self._set_buffer(name, self._buffers[name])
         self._tokens = tokens
 
-    def _enter(self, kv: KVBuffers) -> None:
+    def _bind_cache(self, kv: KVBuffers) -> None:
         if kv.number == self._kv_number:
             return
         layers = len(kv.keys)

@@ -152,7 +152,8 @@ STRUCTS = (
     ),
     Struct(
         "nk_program",
-        "A forward pass as a flat list of operations. Threads share the work of every operation and\n"
+        "A forward pass as a flat list of operations. Threads share the work of every operation "
+        "and\n"
         "then meet at a barrier, unless its `barrier` field says otherwise. Only one buffer has a\n"
         "quantized copy at a time (for a single token, one copy per thread): the operation that\n"
         "makes the copy stands right before the products that read it.",
@@ -238,7 +239,8 @@ FUNCTIONS = (
         f"const float *q, {_SHAPE}, int type, {_ROWS} *keys, {_ROWS} *values, float scale, "
         "int64_t window, float cap, const float *sinks, float *y",
         "q [tokens, heads, width] of positions `position` .., over a cache that includes them\n"
-        "→ y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.",
+        "→ y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; "
+        "sinks [heads] or null.",
         serial=True,
     ),
     Function(

@@ -1,8 +1,8 @@
-"""Packing weights for the native kernels: into memory of huge pages, on all threads at once.
+"""Packing of weights for the native kernels: into huge-page memory, on all threads.
 
-Decoding is bound by reading a few hundred megabytes a token, and pages of 2 MiB make that a third
-faster. Small tensors share one allocation, so that none takes a page for itself; it is freed with
-the last tensor in it.
+A decode step is bound by reading a few hundred megabytes of weights, and pages of 2 MiB make that a
+third faster. Small tensors share one allocation rather than take a page each; it is freed with the
+last tensor in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernels.weight import Weight
 LAYOUT = "cpu"  # layout name of weights packed here
 
 _PAGE = 2 << 20  # bytes
-_LINE = 64  # bytes: a line of a processor's cache
+_LINE = 64  # bytes: a cache line
 _SHARED = 32 << 20  # bytes of an allocation shared by small tensors
 _LARGE = 8 << 20  # bytes from which a tensor gets a separate allocation
 _PIECE = 2 << 20  # bytes of a file packed between two calls of the checkpoint: a few ms
@@ -39,10 +39,10 @@ def prepare(
     checkpoint: Callable[[], None] = lambda: None,
     done: Callable[[int, int], None] = lambda first, end: None,
 ) -> Weight:
-    """The weight in packed layout; its file may be closed then. See `kernels.ops.prepare`.
+    """Pack a weight; its file can then be closed. See `kernels.ops.prepare`.
 
-    `checkpoint` is called on the caller's thread every few milliseconds, and what it raises ends
-    the work. A vector stays decoded, and what is packed stays as it is.
+    `checkpoint` is called on the caller's thread every few milliseconds; an exception from it
+    cancels the packing. A vector is decoded to float32; a packed weight is returned unchanged.
     """
     if is_packed(weight):
         return weight
@@ -58,7 +58,7 @@ def prepare(
         library.call("pack", format, address, rows, columns, first, end, packed)
         done(first, end)
 
-    _share(pack, _pieces(weight), checkpoint)
+    _pack_pieces(pack, _pieces(weight), checkpoint)
     return Weight(data, weight.format, weight.shape, LAYOUT)
 
 
@@ -68,14 +68,14 @@ def is_packed(weight: Weight) -> bool:
 
 
 def held_bytes(format: Format, shape: Sequence[int]) -> int:
-    """Bytes that `prepare` makes of a weight."""
+    """Bytes that `prepare` allocates for a weight."""
     if len(shape) == 1:
         return 4 * shape[0]
-    return _room(_packed_bytes(format, shape))
+    return _padded(_packed_bytes(format, shape))
 
 
 def native(weight: Weight) -> NativeWeight:
-    """A packed weight as native code takes it; valid while `weight` is."""
+    """The C struct of a packed weight; valid while `weight` is alive."""
     assert is_packed(weight)
     rows = math.prod(weight.shape[:-1])
     return NativeWeight(weight.data.data_ptr(), weight.format.id, rows, weight.columns)
@@ -89,7 +89,7 @@ def _packed_bytes(format: Format, shape: Sequence[int]) -> int:
 
 
 def _pieces(weight: Weight) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that are packed together, whole groups of some MiB each."""
+    """Row ranges to pack, whole groups of about 2 MiB each."""
     rows = weight.data.shape[0]
     group = library.native().nk_group_rows(weight.format.id)
     row_bytes = weight.size_bytes // rows
@@ -97,21 +97,21 @@ def _pieces(weight: Weight) -> Iterator[tuple[int, int]]:
     return ((first, min(first + step, rows)) for first in range(0, rows, step))
 
 
-def _share(
+def _pack_pieces(
     work: Callable[[int, int], None],
     pieces: Iterator[tuple[int, int]],
     checkpoint: Callable[[], None],
 ) -> None:
-    """Pack all pieces on the library's number of threads; this thread also calls `checkpoint`."""
+    """Pack all pieces on the library's number of threads; this thread calls `checkpoint`."""
     waiting = deque(pieces)  # shared by all threads: deque operations are atomic
 
-    def work_on() -> None:
+    def drain() -> None:
         while piece := _next(waiting):
             work(*piece)
 
     helpers = min(library.threads(), len(waiting)) - 1
     with ThreadPoolExecutor(max(helpers, 1), "packing") as pool:
-        others = [pool.submit(work_on) for _ in range(helpers)]
+        others = [pool.submit(drain) for _ in range(helpers)]
         try:
             checkpoint()
             while piece := _next(waiting):
@@ -142,25 +142,25 @@ class _Memory:
         self._used = 0  # bytes used of the shared allocation
 
     def take(self, size: int) -> Tensor:
-        """A uint8 tensor of `size` bytes, padded to whole cache lines or pages; raises MemoryError."""
-        room = _room(size)
-        if room >= _LARGE:
-            return torch.frombuffer(allocated(room), dtype=torch.uint8)
+        """A uint8 tensor of `size` bytes, padded to whole cache lines or pages."""
+        padded = _padded(size)
+        if padded >= _LARGE:
+            return torch.frombuffer(allocated(padded), dtype=torch.uint8)
         with self._lock:
             shared = self._shared() if self._shared else None
-            if shared is None or self._used + room > _SHARED:
+            if shared is None or self._used + padded > _SHARED:
                 shared, self._used = allocated(_SHARED), 0
                 self._shared = weakref.ref(shared)
-            # Every tensor keeps the array alive, and the array the memory.
-            taken = torch.frombuffer(shared, dtype=torch.uint8, count=room, offset=self._used)
-            self._used += room
+            # Every tensor references the array, whose finalizer frees the memory.
+            taken = torch.frombuffer(shared, dtype=torch.uint8, count=padded, offset=self._used)
+            self._used += padded
         return taken
 
 
 _memory = _Memory()
 
 
-def _room(size: int) -> int:
-    """Bytes a tensor of `size` bytes takes: whole lines, or whole pages."""
+def _padded(size: int) -> int:
+    """`size` rounded up to whole cache lines, or to whole pages."""
     step = _LINE if size < _LARGE else _PAGE
     return -(-size // step) * step

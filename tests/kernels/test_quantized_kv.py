@@ -75,7 +75,7 @@ def test_attention_over_codes_is_that_over_their_numbers(
 
 def test_codes_and_numbers_do_not_mix(random: torch.Generator) -> None:
     q, rows = torch.randn(1, 2, 32, generator=random), coded(random, 5, 32)
-    with pytest.raises(ValueError, match="alike"):
+    with pytest.raises(ValueError, match="of one dtype"):
         ops.attention(q, rows, rows.dense(), 4, 1.0)
-    with pytest.raises(ValueError, match="coded"):
+    with pytest.raises(ValueError, match="QuantizedKV"):
         ops.attention(q, rows.codes, rows.codes, 4, 1.0)

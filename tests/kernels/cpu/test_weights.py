@@ -53,7 +53,7 @@ def test_no_other_backend_misreads_a_packed_weight(misread: Callable[[Weight], o
 
 def test_a_model_that_was_loaded_for_the_kernels_is_refused_by_the_reference() -> None:
     packed = weights.prepare(matrix(5))
-    with ops.only("reference"), pytest.raises(ValueError, match="load the model anew"):
+    with ops.only("reference"), pytest.raises(ValueError, match="load the model again"):
         ops.linear(torch.ones(1, 1024), packed)
 
 
