@@ -26,7 +26,7 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A hub of four models; a test that needs another hub has a fixture of its own."""
+    """A local hub with four models."""
     with running() as made:
         for number in (1, 2, 3, 4):
             made.put(source(number).repository + f"/model{number}-Q4_0.gguf", content(number))
@@ -35,13 +35,13 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where downloads go."""
+    """The download folder."""
     return tmp_path / "models"
 
 
 @pytest.fixture
 def watch(hub: Hub, folder: Path) -> Iterator[Callable[..., QueueRecorder]]:
-    """Makes queues of downloads, started and watched."""
+    """Factory of started download queues whose reports are recorded."""
     made: list[QueueRecorder] = []
 
     def make(*, resume: bool = False, **settings: object) -> QueueRecorder:

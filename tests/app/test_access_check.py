@@ -1,4 +1,4 @@
-"""The real app on a screen reader's bus: it quits without a crash, and everything in it is named."""
+"""The real app with a screen reader: it quits without a crash, and every control has a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ QUITS = 20
 
 
 @pytest.mark.slow
-def test_with_a_screen_reader_each_quit_is_clean_and_each_control_is_described() -> None:
+def test_app_quits_cleanly_and_names_every_control_with_a_screen_reader() -> None:
     lacking = missing()
     if lacking:
         pytest.skip(f"not on this machine: {', '.join(lacking)}")

@@ -1,4 +1,4 @@
-"""Each action has one row, each key one action, and the list of shortcuts shows them all."""
+"""Actions: unique names and keys, and the shortcut list shows all of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_platform_keys_come_first(qapp: QApplication) -> None:
 
 
 def seen(stage: Stage, quits: int) -> dict[str, object]:
-    """What each action changes, by its name."""
+    """The value that each action changes, by action id."""
     window = stage.window
     return {
         "new": stage.state.current,

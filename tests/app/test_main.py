@@ -1,4 +1,4 @@
-"""The program as a process: it starts, quits cleanly, and says what it cannot do in one sentence."""
+"""The app as a process: start, clean quit, and errors for what it cannot do."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def run(arguments: list[str], home: Path, **more: str) -> subprocess.CompletedPr
     )
 
 
-def test_without_a_display_it_says_so_and_does_not_crash(tmp_path: Path) -> None:
+def test_missing_display_is_reported(tmp_path: Path) -> None:
     done = run([], tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("There is no display")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_smoke_run_without_a_model_says_how_to_get_one(tmp_path: Path) -> None:
+def test_smoke_run_without_a_model_reports_how_to_get_one(tmp_path: Path) -> None:
     done = run(["--smoke"], tmp_path)
     assert done.returncode == 1
     assert "packaging/dev.py run" in done.stderr
     assert done.stdout == ""
 
 
-def test_a_smoke_run_on_a_broken_model_fails_with_its_sentence(tmp_path: Path) -> None:
+def test_smoke_run_with_a_damaged_model_reports_the_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"not a model")
     done = run(["--smoke", str(broken)], tmp_path)
@@ -73,7 +73,7 @@ def test_a_smoke_run_prints_question_and_answer(tmp_path: Path, starter_model: P
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-def test_a_signal_ends_it_as_closing_the_window_does(tmp_path: Path) -> None:
+def test_signal_quits_like_closing_the_window(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "app", "--home", str(tmp_path / "profile")],
         cwd=ROOT,
@@ -84,7 +84,7 @@ def test_a_signal_ends_it_as_closing_the_window_does(tmp_path: Path) -> None:
     database = tmp_path / "profile" / "data" / "conversations.sqlite"
     limit = time.monotonic() + 60
     while not database.exists() and time.monotonic() < limit:
-        with pytest.raises(subprocess.TimeoutExpired):  # it goes on running
+        with pytest.raises(subprocess.TimeoutExpired):  # it keeps running
             child.wait(0.05)
     child.send_signal(signal.SIGTERM)
     _, said = child.communicate(timeout=60)
@@ -99,7 +99,7 @@ def test_quitting_while_nothing_can_be_saved_touches_no_timer_of_another_thread(
     tmp_path: Path,
 ) -> None:
     database = tmp_path / "profile" / "data" / "conversations.sqlite"
-    other = Store.open(database)  # so that saving fails, and is tried again
+    other = Store.open(database)  # holds the lock, so that saving fails
     try:
         child = subprocess.Popen(
             [sys.executable, "-m", "app", "--home", str(tmp_path / "profile")],
@@ -111,7 +111,7 @@ def test_quitting_while_nothing_can_be_saved_touches_no_timer_of_another_thread(
         assert child.stderr is not None
         said = child.stderr.readline()
         assert "the store failed" in said
-        time.sleep(0.5)  # the window hears of it
+        time.sleep(0.5)  # time for the error to reach the window
         child.send_signal(signal.SIGTERM)
         _, rest = child.communicate(timeout=60)
     finally:

@@ -1,4 +1,4 @@
-"""What the settings page asks for is done, and what it cannot do alone reaches it."""
+"""Wiring of the settings page: changes are applied and saved, and the page is updated."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stage import Stage, until
 
 
 def opened(stage: Stage) -> Preferences:
-    """The page, which is made when it is first wanted."""
+    """The settings page, which is created on first use."""
     stage.window.open_settings()
     assert stage.window.preferences is not None
     return stage.window.preferences
 
 
-def test_a_setting_changed_on_the_page_holds_and_is_saved(stage: Stage) -> None:
+def test_setting_changed_on_the_page_is_applied_and_saved(stage: Stage) -> None:
     stage.ready(MODEL)
     preferences = opened(stage)
     preferences.changed.emit("temperature", 0.25)
@@ -28,7 +28,7 @@ def test_a_setting_changed_on_the_page_holds_and_is_saved(stage: Stage) -> None:
     assert '"temperature": 0.25' in (stage.folder / "settings.json").read_text()
 
 
-def test_the_theme_follows_at_once(stage: Stage) -> None:
+def test_theme_changes_at_once(stage: Stage) -> None:
     opened(stage).changed.emit("theme", "dark")
     assert stage.theme.palette.name == "dark"
     stage.window.theme_requested.emit()
@@ -37,7 +37,7 @@ def test_the_theme_follows_at_once(stage: Stage) -> None:
     assert field.buttons["high contrast"].isChecked()
 
 
-def test_the_model_is_loaded_again_with_what_was_changed(stage: Stage) -> None:
+def test_reload_uses_the_changed_settings(stage: Stage) -> None:
     stage.ready(MODEL)
     preferences = opened(stage)
     preferences.rows["cache"].field.picked.emit("q8_0")
@@ -51,7 +51,7 @@ def test_the_model_is_loaded_again_with_what_was_changed(stage: Stage) -> None:
     assert preferences.reload_line.isHidden()
 
 
-def test_a_load_that_goes_on_does_not_take_the_offer_away(stage: Stage) -> None:
+def test_load_in_progress_keeps_the_reload_button(stage: Stage) -> None:
     stage.ready(MODEL)
     preferences = opened(stage)
     preferences.rows["threads"].field.picked.emit(1)
@@ -59,7 +59,7 @@ def test_a_load_that_goes_on_does_not_take_the_offer_away(stage: Stage) -> None:
     assert not preferences.reload_line.isHidden()
 
 
-def test_saved_reading_is_measured_when_the_page_opens_and_gone_when_deleted(stage: Stage) -> None:
+def test_cached_conversations_are_measured_on_opening_and_can_be_deleted(stage: Stage) -> None:
     stage.ready(MODEL)
     folder = snapshots_folder()
     folder.mkdir(parents=True)
@@ -72,7 +72,7 @@ def test_saved_reading_is_measured_when_the_page_opens_and_gone_when_deleted(sta
     assert list(folder.iterdir()) == []
 
 
-def test_with_no_room_for_saved_reading_nothing_is_saved(stage: Stage) -> None:
+def test_zero_snapshot_budget_saves_nothing(stage: Stage) -> None:
     stage.ready(MODEL)
     opened(stage).changed.emit("snapshot_budget_gb", 0.0)
     stage.controller.send("Hello")
@@ -83,7 +83,7 @@ def test_with_no_room_for_saved_reading_nothing_is_saved(stage: Stage) -> None:
     assert stage.engine.count(SaveSnapshot) == 0
 
 
-def test_a_place_that_is_not_there_yet_is_shown_from_the_nearest_folder(tmp_path: Path) -> None:
+def test_missing_path_opens_its_nearest_existing_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert nearest_folder(tmp_path) == tmp_path
     assert nearest_folder(tmp_path / "file") == tmp_path

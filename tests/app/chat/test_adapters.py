@@ -1,4 +1,4 @@
-"""Stacks of adapters: each conversation has its own, and the engine has the one an answer needs."""
+"""Adapter stacks: one per conversation, and the engine gets the one an answer needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
 # --- the stack ------------------------------------------------------------------------------------
 
 
-def test_an_adapter_that_is_added_is_asked_of_the_engine(stage: AdapterStage) -> None:
+def test_added_adapter_is_sent_to_the_engine(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     assert stage.requested_stacks == [uses((PIRATE, 1.0))]
@@ -45,14 +45,14 @@ def test_an_adapter_that_is_added_is_asked_of_the_engine(stage: AdapterStage) ->
     assert not stage.shown.reading
 
 
-def test_without_a_model_nothing_is_asked_until_one_is_there(stage: AdapterStage) -> None:
+def test_no_stack_is_sent_before_a_model_is_loaded(stage: AdapterStage) -> None:
     stage.adapters.add(PIRATE)
     assert stage.engine.commands == []
     stage.load()
     assert stage.requested_stacks == [uses((PIRATE, 1.0))]
 
 
-def test_what_is_off_or_without_strength_is_not_in_the_engines_stack(stage: AdapterStage) -> None:
+def test_adapters_off_or_at_strength_0_are_not_sent(stage: AdapterStage) -> None:
     stage.load()
     for path in (PIRATE, FORMAL, SHORT):
         stage.adapters.add(path)
@@ -81,7 +81,7 @@ def test_order_add_remove_and_clear(stage: AdapterStage) -> None:
     assert stage.engine.count(SetAdapters) == len(stage.requested_stacks)
 
 
-def test_adding_what_is_there_switches_it_on_again(stage: AdapterStage) -> None:
+def test_adding_an_existing_adapter_switches_it_on(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     stage.adapters.set_on(0, False)
@@ -92,7 +92,7 @@ def test_adding_what_is_there_switches_it_on_again(stage: AdapterStage) -> None:
 @pytest.mark.parametrize(
     ("asked", "got"), [(9.0, 2.0), (-9.0, -2.0), (0.333333, 0.33), (-0.001, 0.0), (1, 1.0)]
 )
-def test_strength_stays_between_minus_two_and_two(
+def test_strength_is_limited_to_plus_minus_two(
     stage: AdapterStage, asked: float, got: float
 ) -> None:
     stage.adapters.add(PIRATE)
@@ -102,13 +102,13 @@ def test_strength_stays_between_minus_two_and_two(
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, -math.inf])
-def test_a_strength_that_is_no_number_changes_nothing(stage: AdapterStage, nonsense: float) -> None:
+def test_non_finite_strength_is_ignored(stage: AdapterStage, nonsense: float) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.set_strength(0, nonsense)
     assert stage.shown.stack[0].strength == 1.0
 
 
-def test_places_that_do_not_exist_change_nothing(stage: AdapterStage) -> None:
+def test_invalid_indices_are_ignored(stage: AdapterStage) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.set_on(3, False)
     stage.adapters.set_strength(-1, 0.5)
@@ -120,7 +120,7 @@ def test_places_that_do_not_exist_change_nothing(stage: AdapterStage) -> None:
 # --- a slider that is dragged ---------------------------------------------------------------------
 
 
-def test_a_dragged_slider_is_followed_slowly_and_ends_where_it_was_let_go(
+def test_dragged_slider_is_throttled_and_its_last_value_is_sent(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -134,7 +134,7 @@ def test_a_dragged_slider_is_followed_slowly_and_ends_where_it_was_let_go(
     assert stage.requested_stacks[1:] == [uses((PIRATE, 0.99))]
 
 
-def test_a_slider_that_is_held_still_is_followed_without_being_let_go(stage: AdapterStage) -> None:
+def test_paused_slider_is_sent_without_being_released(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     stage.answer_requests()
@@ -143,7 +143,7 @@ def test_a_slider_that_is_held_still_is_followed_without_being_let_go(stage: Ada
     assert stage.requested_stacks[-1] == uses((PIRATE, 0.4))
 
 
-def test_while_the_engine_is_busy_only_the_last_change_is_asked(stage: AdapterStage) -> None:
+def test_only_the_last_change_is_sent_while_the_engine_is_busy(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     for step in range(1, 20):
@@ -154,7 +154,7 @@ def test_while_the_engine_is_busy_only_the_last_change_is_asked(stage: AdapterSt
     assert stage.requested_stacks[1:] == [uses((PIRATE, 0.95))]
 
 
-def test_a_change_during_an_answer_is_said_to_wait_for_the_next(stage: AdapterStage) -> None:
+def test_change_during_an_answer_is_shown_as_pending(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
@@ -189,7 +189,7 @@ def test_each_conversation_has_its_own_stack(stage: AdapterStage) -> None:
     assert stage.answer_requests() == uses((FORMAL, 1.0))
 
 
-def test_a_stack_made_before_the_first_message_goes_with_the_conversation(
+def test_stack_of_the_new_chat_moves_to_its_conversation(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -202,7 +202,7 @@ def test_a_stack_made_before_the_first_message_goes_with_the_conversation(
     assert [entry.path for entry in stage.shown.stack] == [PIRATE]
 
 
-def test_what_was_refused_before_the_first_message_is_off_in_the_conversation(
+def test_adapter_refused_in_the_new_chat_stays_off(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -212,7 +212,7 @@ def test_what_was_refused_before_the_first_message_is_off_in_the_conversation(
     assert stage.shown.stack[0].error == WRONG
 
 
-def test_an_answer_may_begin_at_once_when_the_engine_has_its_stack(stage: AdapterStage) -> None:
+def test_answer_starts_at_once_when_the_engine_has_its_stack(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     assert stage.start_answer(shown)
@@ -244,7 +244,7 @@ def test_a_background_answer_waits_for_the_stack_of_its_conversation(stage: Adap
     assert stage.start_answer(two)
 
 
-def test_another_conversation_shown_meanwhile_does_not_lend_its_stack(stage: AdapterStage) -> None:
+def test_stack_of_another_shown_conversation_is_not_used(stage: AdapterStage) -> None:
     stage.load()
     one = begin(stage, -1)
     stage.adapters.add(PIRATE)
@@ -255,7 +255,7 @@ def test_another_conversation_shown_meanwhile_does_not_lend_its_stack(stage: Ada
     stage.answer_requests()
     assert not stage.start_answer(one)
     stage.state.show(None)
-    stage.state.show(two)  # while the engine reads
+    stage.state.show(two)  # while the engine loads the adapter
     stage.answer_requests()
     assert stage.shown.applied == uses((FORMAL, 1.0))
     assert not stage.start_answer(one)
@@ -263,7 +263,7 @@ def test_another_conversation_shown_meanwhile_does_not_lend_its_stack(stage: Ada
     assert stage.start_answer(one)
 
 
-def test_a_slider_moved_just_before_an_answer_counts_for_it(stage: AdapterStage) -> None:
+def test_strength_changed_just_before_an_answer_applies_to_it(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
@@ -275,7 +275,7 @@ def test_a_slider_moved_just_before_an_answer_counts_for_it(stage: AdapterStage)
     assert stage.shown.applied == uses((PIRATE, 0.25))
 
 
-def test_a_bare_answer_has_no_adapters_and_the_next_has_them_again(stage: AdapterStage) -> None:
+def test_answer_without_adapters_is_followed_by_one_with_them(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)

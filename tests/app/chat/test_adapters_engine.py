@@ -1,4 +1,4 @@
-"""Adapters in the whole window, with the real engine on a tiny model: answers change, and say why."""
+"""Adapters in the whole window, with the real engine on a tiny model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = Settings(temperature=0.0, max_tokens=12, context=256, threads=1)
 
 
 class RealStage(Stage):
-    """The window over the engine itself."""
+    """The window with the real engine."""
 
     def _engine(self, deliver, answers) -> FakeEngine:
         return Engine(deliver)  # type: ignore[return-value]
@@ -48,14 +48,14 @@ def panel_of(stage: Stage) -> AdapterPanel:
 
 
 def add(stage: Stage, path: Path) -> None:
-    """Add an adapter and wait until the engine has it, or has refused it."""
+    """Add an adapter and wait until the engine has applied or refused it."""
     panel_of(stage).added.emit(path)
     until(lambda: not stage.states.adapters.reading)
     stage.wait_until_idle()
 
 
 def answer(stage: Stage) -> str:
-    """Ask in a conversation of its own, and wait for the whole answer."""
+    """Ask in a new conversation, and wait for the complete answer."""
     if stage.state.messages:
         stage.window.transcript.regenerate_requested.emit(stage.state.messages[-1].id)
     else:
@@ -71,7 +71,7 @@ def leaf(stage: Stage) -> str:
     return next((tool.text for tool in tools if tool.name == "leaf"), "")
 
 
-def test_an_adapter_changes_the_answer_and_off_brings_the_old_one_back(
+def test_adapter_changes_the_answer_and_switching_off_restores_it(
     stage: RealStage, model: Path, tmp_path: Path
 ) -> None:
     base = answer(stage)
@@ -91,7 +91,7 @@ def test_an_adapter_changes_the_answer_and_off_brings_the_old_one_back(
     assert answer(stage) == adapted
 
 
-def test_an_adapter_for_another_model_is_refused_on_its_row_and_the_rest_goes_on(
+def test_adapter_of_another_model_is_refused_on_its_row(
     stage: RealStage, model: Path, tmp_path: Path
 ) -> None:
     base = answer(stage)
@@ -123,7 +123,7 @@ def test_each_conversation_answers_with_its_own_adapters(
     assert leaf(stage) == "Written with pirate at 1.00"
 
 
-def test_answering_again_without_adapters_gives_the_base_answer_beside_the_adapted_one(
+def test_regenerating_without_adapters_adds_the_base_answer_as_a_sibling(
     stage: RealStage, model: Path, tmp_path: Path
 ) -> None:
     base = answer(stage)
@@ -134,7 +134,7 @@ def test_answering_again_without_adapters_gives_the_base_answer_beside_the_adapt
     until(lambda: not stage.state.busy)
     assert stage.state.messages[-1].text == base
     assert leaf(stage) == ""
-    assert answer(stage) == adapted  # the stack itself was left as it is
+    assert answer(stage) == adapted  # the stack is unchanged
 
 
 def test_a_click_on_the_leaf_opens_the_panel(stage: RealStage) -> None:

@@ -1,4 +1,4 @@
-"""Stacks, mixes and marks on answers outlive the app; files have names."""
+"""Stacks, mixes and marks of answers are restored after a restart; adapter names."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
     made.close()
 
 
-# --- kept -----------------------------------------------------------------------------------------
+# --- restart --------------------------------------------------------------------------------------
 
 
-def test_stacks_come_back_after_a_restart(stage: AdapterStage, tmp_path: Path) -> None:
+def test_stacks_are_restored_after_a_restart(stage: AdapterStage, tmp_path: Path) -> None:
     begin(stage)
     stage.adapters.add(PIRATE)
     stage.adapters.add(FORMAL)
@@ -56,9 +56,7 @@ def test_stacks_come_back_after_a_restart(stage: AdapterStage, tmp_path: Path) -
     later.close()
 
 
-def test_a_slider_just_moved_is_kept_when_the_app_closes(
-    stage: AdapterStage, tmp_path: Path
-) -> None:
+def test_strength_changed_just_before_closing_is_saved(stage: AdapterStage, tmp_path: Path) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.set_strength(0, 0.2)
     later = restart(stage, tmp_path)
@@ -66,7 +64,7 @@ def test_a_slider_just_moved_is_kept_when_the_app_closes(
     later.close()
 
 
-def test_what_was_refused_is_wanted_again_after_a_restart(
+def test_refused_adapter_is_tried_again_after_a_restart(
     stage: AdapterStage, tmp_path: Path
 ) -> None:
     stage.load()
@@ -77,7 +75,7 @@ def test_what_was_refused_is_wanted_again_after_a_restart(
     later.close()
 
 
-def test_mixes_are_kept_applied_replaced_and_deleted(stage: AdapterStage, tmp_path: Path) -> None:
+def test_mixes_are_saved_applied_replaced_and_deleted(stage: AdapterStage, tmp_path: Path) -> None:
     stage.adapters.save_mix("nothing to keep")
     stage.adapters.add(PIRATE)
     stage.adapters.add(FORMAL)
@@ -100,7 +98,7 @@ def test_mixes_are_kept_applied_replaced_and_deleted(stage: AdapterStage, tmp_pa
     last.close()
 
 
-def test_a_mix_keeps_what_is_wanted_not_what_the_engine_said(stage: AdapterStage) -> None:
+def test_mix_does_not_store_errors_of_the_engine(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(FORMAL)
     stage.refuse()
@@ -109,7 +107,7 @@ def test_a_mix_keeps_what_is_wanted_not_what_the_engine_said(stage: AdapterStage
     assert stage.shown.mix == "German"
 
 
-def test_files_that_have_gone_are_known_to_be_missing(stage: AdapterStage, tmp_path: Path) -> None:
+def test_deleted_files_are_marked_missing(stage: AdapterStage, tmp_path: Path) -> None:
     there = tmp_path / "there.gguf"
     there.write_bytes(b"GGUF")
     stage.adapters.add(there)
@@ -119,9 +117,7 @@ def test_files_that_have_gone_are_known_to_be_missing(stage: AdapterStage, tmp_p
     assert [known.missing for known in stage.shown.known] == [False, True]
 
 
-def test_all_is_written_again_into_a_store_that_lost_it(
-    stage: AdapterStage, tmp_path: Path
-) -> None:
+def test_everything_is_written_again_after_a_repair(stage: AdapterStage, tmp_path: Path) -> None:
     stage.adapters.add(PIRATE)
     stage.adapters.save_mix("Sea")
     stage.wait_until_idle()
@@ -137,7 +133,7 @@ def test_all_is_written_again_into_a_store_that_lost_it(
 # --- marks on answers -----------------------------------------------------------------------------
 
 
-def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage) -> None:
+def test_answer_stores_its_adapters(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
@@ -160,7 +156,7 @@ def test_an_answer_keeps_which_adapters_it_was_written_with(stage: AdapterStage)
     assert found[0].adapters == marks
 
 
-def test_an_answer_without_adapters_gets_no_mark(stage: AdapterStage) -> None:
+def test_answer_without_adapters_has_no_mark(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     number = answer(stage, shown)
@@ -170,7 +166,7 @@ def test_an_answer_without_adapters_gets_no_mark(stage: AdapterStage) -> None:
     assert changed == []
 
 
-def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None:
+def test_answer_continued_with_other_adapters_stores_both(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     number = answer(stage, shown)
@@ -185,7 +181,7 @@ def test_an_answer_continued_with_others_names_both(stage: AdapterStage) -> None
     assert [mark.strength for mark in message.adapters] == [1.0, 0.5]
 
 
-def test_a_mark_for_a_message_that_is_gone_is_dropped(stage: AdapterStage) -> None:
+def test_mark_for_a_deleted_message_is_dropped(stage: AdapterStage) -> None:
     stage.adapters.record_on(12345)
     stage.wait_until_idle()
 
@@ -202,18 +198,18 @@ def test_a_mark_for_a_message_that_is_gone_is_dropped(stage: AdapterStage) -> No
         ("/a/_.gguf", "/a/_.gguf"),
     ],
 )
-def test_adapters_are_called_by_their_files(path: str, name: str) -> None:
+def test_adapter_names_come_from_their_files(path: str, name: str) -> None:
     assert adapter_name(Path(path)) == name
 
 
-def test_a_file_inside_a_peft_folder_means_the_folder(tmp_path: Path) -> None:
+def test_file_in_a_peft_folder_resolves_to_the_folder(tmp_path: Path) -> None:
     assert adapter_path(tmp_path / "adapter_config.json") == tmp_path
     assert adapter_path(tmp_path / "adapter_model.safetensors") == tmp_path
     assert adapter_path(tmp_path / "a.gguf") == tmp_path / "a.gguf"
     assert adapter_path(Path("a.gguf")).is_absolute()
 
 
-def test_only_what_may_be_an_adapter_can_be_dropped(tmp_path: Path) -> None:
+def test_only_possible_adapters_can_be_dropped(tmp_path: Path) -> None:
     assert is_adapter_name(tmp_path)
     assert is_adapter_name(tmp_path / "A.GGUF")
     assert is_adapter_name(tmp_path / "adapter_model.safetensors")

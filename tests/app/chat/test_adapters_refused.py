@@ -1,4 +1,4 @@
-"""What the engine refuses is switched off, with the reason, and nothing else is."""
+"""Adapters the engine refuses are switched off with the reason, and no others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[AdapterStage]:
 # --- what the engine refuses ----------------------------------------------------------------------
 
 
-def test_what_is_refused_is_switched_off_with_the_reason_and_the_others_stay(
+def test_refused_adapter_is_switched_off_with_the_reason(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -54,7 +54,7 @@ def test_what_is_refused_is_switched_off_with_the_reason_and_the_others_stay(
     assert stage.engine.count(SetAdapters) == 2
 
 
-def test_of_several_new_files_the_wrong_ones_alone_are_blamed(stage: AdapterStage) -> None:
+def test_of_several_new_files_only_the_refused_ones_are_switched_off(stage: AdapterStage) -> None:
     for path in (PIRATE, FORMAL, SHORT, FOLDER / "damaged.gguf"):
         stage.adapters.add(path)
     stage.load()
@@ -63,7 +63,7 @@ def test_of_several_new_files_the_wrong_ones_alone_are_blamed(stage: AdapterStag
     assert [bool(entry.error) for entry in stage.shown.stack] == [False, True, False, True]
 
 
-def test_what_was_refused_is_tried_again_when_it_is_switched_on(stage: AdapterStage) -> None:
+def test_refused_adapter_is_tried_again_when_switched_on(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(FORMAL)
     stage.refuse()
@@ -73,7 +73,7 @@ def test_what_was_refused_is_tried_again_when_it_is_switched_on(stage: AdapterSt
     assert stage.shown.applied == uses((FORMAL, 1.0))
 
 
-def test_another_model_begins_without_adapters_and_tries_all_again(stage: AdapterStage) -> None:
+def test_another_model_starts_without_adapters_and_tries_all_again(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     stage.accept()
@@ -85,7 +85,7 @@ def test_another_model_begins_without_adapters_and_tries_all_again(stage: Adapte
     assert stage.answer_requests(bad={PIRATE}) == uses((FORMAL, 1.0))
 
 
-def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
+def test_refused_stack_without_new_files_is_switched_off_with_an_error(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -103,7 +103,7 @@ def test_a_stack_refused_for_no_file_of_its_own_is_switched_off_and_said(
     assert stage.shown.applied == ()
 
 
-def test_an_engine_that_refuses_everything_is_not_asked_for_ever(stage: AdapterStage) -> None:
+def test_engine_that_refuses_everything_gets_finitely_many_requests(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
@@ -116,7 +116,7 @@ def test_an_engine_that_refuses_everything_is_not_asked_for_ever(stage: AdapterS
     assert stage.engine.count(SetAdapters) == count
 
 
-def test_a_refusal_that_comes_when_the_model_is_gone_blames_nothing(stage: AdapterStage) -> None:
+def test_refusal_after_unloading_switches_nothing_off(stage: AdapterStage) -> None:
     stage.load()
     stage.adapters.add(PIRATE)
     stage.state.set_model(ModelStatus(ModelPhase.NONE))
@@ -124,7 +124,7 @@ def test_a_refusal_that_comes_when_the_model_is_gone_blames_nothing(stage: Adapt
     assert stage.shown.stack == (AdapterEntry(PIRATE),)
 
 
-def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> None:
+def test_failed_load_keeps_the_stack(stage: AdapterStage) -> None:
     stage.load()
     shown = begin(stage)
     stage.adapters.add(PIRATE)
@@ -136,7 +136,7 @@ def test_a_load_that_fails_leaves_the_stack_in_force(stage: AdapterStage) -> Non
     assert stage.shown.applied == uses((PIRATE, 1.0))
 
 
-def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: AdapterStage) -> None:
+def test_cancelled_load_keeps_the_stack_of_the_old_model(stage: AdapterStage) -> None:
     stage.load()
     begin(stage)
     stage.adapters.add(PIRATE)
@@ -144,14 +144,14 @@ def test_a_load_given_up_leaves_the_stack_of_the_model_that_stays(stage: Adapter
     stage.state.set_model(replace(stage.state.model, phase=ModelPhase.LOADING))
     stage.link.cancel(stage.link.send(lambda number: LoadModel(number, MODEL)))
     stage.state.show(None)
-    stage.engine.finish_load()  # what the engine says of the model it has kept
+    stage.engine.finish_load()  # the engine's report of the model it has kept
     stage.drain()
     assert stage.requested_stacks[-1] == ()
     stage.accept()
     assert stage.start_answer(None)
 
 
-def test_what_is_changed_during_a_load_that_fails_reaches_the_model_that_stays(
+def test_changes_during_a_failed_load_apply_to_the_old_model(
     stage: AdapterStage,
 ) -> None:
     stage.load()
@@ -182,7 +182,7 @@ ACTS = st.one_of(
 @settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_whatever_is_done_the_engine_ends_with_what_is_shown(
+def test_after_any_actions_the_engine_has_the_shown_stack(
     qtbot: QtBot, tmp_path_factory: pytest.TempPathFactory, acts: list[tuple], bad: set[Path]
 ) -> None:
     stage = AdapterStage(tmp_path_factory.mktemp("acts"))

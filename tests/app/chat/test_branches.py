@@ -1,4 +1,4 @@
-"""What happens to a conversation while the store is still being asked for it."""
+"""Changes to a conversation while a read of it is queued in the store."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def answer(stage: Stage, text: str) -> Message:
 
 
 def read_now(stage: Stage) -> None:
-    """Let the store do what it was given, while the window does nothing."""
+    """Wait until the store has run its queue, without processing window events."""
     done = threading.Event()
     stage.archive.read(lambda store: done.set(), lambda _: None)
     assert done.wait(10)
 
 
-def test_an_answer_that_ends_while_its_branch_is_read_has_ended(stage: Stage) -> None:
+def test_answer_that_ends_during_a_branch_read_is_shown_as_ended(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     first = answer(stage, "One way.")
@@ -52,7 +52,7 @@ def test_an_answer_that_ends_while_its_branch_is_read_has_ended(stage: Stage) ->
     assert (shown.text, shown.state) == ("Another way.", MessageState.COMPLETE)
 
 
-def test_a_message_sent_while_another_branch_is_read_stays(stage: Stage) -> None:
+def test_message_sent_during_a_branch_read_is_kept(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     first = answer(stage, "One way.")
@@ -66,7 +66,7 @@ def test_a_message_sent_while_another_branch_is_read_stays(stage: Stage) -> None
     assert [m.text for m in stage.state.messages[1:3]] == ["Another way.", "And then?"]
 
 
-def test_a_conversation_opened_twice_keeps_what_is_sent_in_between(
+def test_conversation_opened_twice_keeps_messages_sent_in_between(
     qtbot: QtBot, tmp_path: Path
 ) -> None:
     stage = Stage(tmp_path)
@@ -88,7 +88,7 @@ def test_a_conversation_opened_twice_keeps_what_is_sent_in_between(
     assert texts[1:3] == ["One way.", "And then?"]
 
 
-def test_what_is_written_again_holds_no_text_that_comes_later(
+def test_rewritten_branch_does_not_include_later_text(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.ready(MODEL)

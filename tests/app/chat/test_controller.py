@@ -1,4 +1,4 @@
-"""Intents in, commands out, events into state; what happens is also what the store holds."""
+"""Controller: intents become commands, events become state, and the store follows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answer(stage: Stage, text: str = "Because of the air.") -> Message:
 
 
 def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
-    """The shown branch of the newest conversation, as another reader of the file would see it."""
+    """The shown branch of the newest conversation, read from the database file."""
     found: list[list[Message]] = []
     stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
     until(lambda: bool(found))
@@ -37,7 +37,7 @@ def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
 # --- sending ------------------------------------------------------------------------------------
 
 
-def test_a_message_is_sent_and_its_answer_arrives(stage: Stage) -> None:
+def test_message_is_sent_and_its_answer_is_shown(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     assert stage.engine.last_generate.turns == (Turn(USER, "Why is the sky blue?"),)
@@ -78,7 +78,7 @@ def test_blank_text_is_not_sent(stage: Stage) -> None:
     assert stage.state.conversations == ()
 
 
-def test_nothing_is_sent_while_the_conversation_is_answered(stage: Stage) -> None:
+def test_no_message_is_sent_during_an_answer(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     assert not stage.controller.send("And another thing")
@@ -119,7 +119,7 @@ def test_without_a_model_a_message_waits_for_one_to_be_chosen(stage: Stage) -> N
     assert stage.engine.count(Generate) == 1
 
 
-def test_a_waiting_message_fails_with_the_load(stage: Stage) -> None:
+def test_waiting_message_fails_when_the_load_fails(stage: Stage) -> None:
     stage.start(MODEL)
     ask(stage)
     stage.engine.fail_load("The file is cut short.", "Download it again.")
@@ -141,7 +141,7 @@ def test_a_waiting_message_can_be_stopped(stage: Stage) -> None:
     assert stage.engine.count(Generate) == 0
 
 
-# --- stop, continue, again, edit ------------------------------------------------------------------
+# --- stop, continue, regenerate, edit -------------------------------------------------------------
 
 
 def test_stop_keeps_the_partial_answer(stage: Stage) -> None:
@@ -159,7 +159,7 @@ def test_stop_keeps_the_partial_answer(stage: Stage) -> None:
     assert stored(stage)[-1] == (ASSISTANT, "Because of", MessageState.STOPPED)
 
 
-def test_continue_grows_the_same_message(stage: Stage) -> None:
+def test_continue_appends_to_the_same_message(stage: Stage) -> None:
     test_stop_keeps_the_partial_answer(stage)
     stopped = stage.state.messages[-1]
     stage.controller.continue_answer(stopped.id)
@@ -234,7 +234,7 @@ def test_the_first_message_can_be_edited(stage: Stage) -> None:
     assert len(stage.state.conversations) == 1
 
 
-def test_only_own_messages_are_edited_and_only_answers_regenerated(stage: Stage) -> None:
+def test_only_user_messages_are_edited_and_only_answers_regenerated(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     last = answer(stage)
@@ -243,7 +243,7 @@ def test_only_own_messages_are_edited_and_only_answers_regenerated(stage: Stage)
     assert stage.engine.count(Generate) == 1
 
 
-def test_a_failed_answer_says_why_and_can_be_asked_again(stage: Stage) -> None:
+def test_failed_answer_has_a_reason_and_can_be_regenerated(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     stage.engine.write("Because")
@@ -257,7 +257,7 @@ def test_a_failed_answer_says_why_and_can_be_asked_again(stage: Stage) -> None:
     assert answer(stage).state is MessageState.COMPLETE
 
 
-def test_two_questions_in_a_row_become_one_turn(stage: Stage) -> None:
+def test_consecutive_user_messages_are_merged_into_one_turn(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "One")
     stage.engine.fail("It failed.", "")
@@ -280,7 +280,7 @@ def test_a_full_context_is_reported_and_the_answer_kept(stage: Stage) -> None:
 # --- several conversations ----------------------------------------------------------------------
 
 
-def test_an_answer_goes_on_in_its_own_conversation(stage: Stage) -> None:
+def test_answer_continues_in_its_conversation_when_another_is_shown(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "First")
     first = stage.state.current
@@ -303,7 +303,7 @@ def test_an_answer_goes_on_in_its_own_conversation(stage: Stage) -> None:
     assert stage.state.messages[-1].text == "In the background."
 
 
-def test_stop_means_the_shown_conversation(stage: Stage) -> None:
+def test_stop_applies_to_the_shown_conversation(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage, "First")
     stage.controller.new_conversation()
@@ -323,7 +323,7 @@ def test_a_stored_conversation_opens_with_its_branch(stage: Stage) -> None:
     assert [message.text for message in stage.state.messages] == ["Hello"]
 
 
-def test_undo_brings_back_all_that_was_deleted_in_a_row(stage: Stage) -> None:
+def test_undo_restores_consecutive_deletions(stage: Stage) -> None:
     stage.ready(MODEL)
     for text in ("First", "Second", "Third"):
         stage.controller.new_conversation()
@@ -356,7 +356,7 @@ def test_deleting_can_be_undone(stage: Stage) -> None:
     assert len(stage.state.messages) == 2
 
 
-def test_deleting_stops_the_answer_being_written_there(stage: Stage) -> None:
+def test_deleting_stops_the_current_answer(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)
     assert stage.state.current is not None
@@ -431,7 +431,7 @@ def test_a_cancelled_load_leaves_no_error(stage: Stage) -> None:
     assert stage.state.notices == {}
 
 
-def test_a_failed_load_keeps_the_model_that_is_still_there(stage: Stage) -> None:
+def test_failed_load_keeps_the_loaded_model(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.load_model(Path("/models/broken.gguf"))
     stage.engine.fail_load("It is not a model.", "Choose a GGUF file.", model_gone=False)
@@ -445,7 +445,7 @@ def test_a_failed_load_keeps_the_model_that_is_still_there(stage: Stage) -> None
     assert stage.state.notices["model"].remedy == "Choose a GGUF file."
 
 
-def test_a_newer_load_gives_up_the_one_before(stage: Stage) -> None:
+def test_newer_load_cancels_the_one_before(stage: Stage) -> None:
     stage.start(MODEL)
     first = stage.engine.load
     stage.controller.load_model(Path("/models/other.gguf"))
@@ -470,17 +470,17 @@ def test_loading_another_model_stops_the_answer(stage: Stage) -> None:
     assert stage.state.messages[-1].state is MessageState.STOPPED
 
 
-def test_a_model_of_the_last_time_that_is_gone_is_not_loaded(tmp_path: Path, stage: Stage) -> None:
+def test_missing_last_model_is_not_loaded(tmp_path: Path, stage: Stage) -> None:
     stage.controller.settings = Settings(last_model=str(tmp_path / "gone.gguf"))
     stage.start()
     assert stage.engine.count(LoadModel) == 0
     assert stage.state.model.phase is ModelPhase.NONE
 
 
-# --- trouble ------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
-def test_a_fault_of_our_own_is_one_line(stage: Stage) -> None:
+def test_unexpected_exception_shows_one_notice(stage: Stage) -> None:
     stage.start()
     stage.controller.report_soon(KeyError("secret words of the user"))
     stage.drain()

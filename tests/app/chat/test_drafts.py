@@ -1,4 +1,4 @@
-"""What is typed and not sent survives sending, quitting, and a store that opens late."""
+"""Drafts survive sending, quitting, and a store that opens late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stage import Stage, until
 
 
 class _Stop:
-    """A change that takes until the test says it is over."""
+    """A change that blocks until the test sets the event."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -22,7 +22,7 @@ class _Stop:
         assert self.over.wait(10)
 
 
-def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -> None:
+def test_message_is_stored_before_its_draft_is_cleared(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.composer.insert("Why is the sky blue?")
     stage.controller.drafts.keep(None, "Why is the sky blue?")
@@ -46,7 +46,7 @@ def test_the_message_reaches_the_disk_before_its_draft_leaves_it(stage: Stage) -
     assert kept[-1] == (2, "")
 
 
-def test_what_was_typed_before_the_store_opened_joins_what_was_typed_last_time(
+def test_text_typed_before_loading_is_appended_to_the_stored_draft(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store.open(stage.archive.path)
@@ -64,14 +64,14 @@ def test_what_was_typed_before_the_store_opened_joins_what_was_typed_last_time(
     assert found == ["Typed yesterday\nTyped today"]
 
 
-def test_text_typed_a_moment_before_quitting_is_kept(stage: Stage) -> None:
+def test_draft_typed_just_before_quitting_is_saved(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.window.composer.insert("Half a thou")
     stage.window.close()
     assert stage.state.drafts[None] == "Half a thou"
 
 
-def test_a_draft_that_was_just_deleted_does_not_come_back_with_another_branch(
+def test_cleared_draft_stays_cleared_on_another_branch(
     stage: Stage,
 ) -> None:
     stage.ready(MODEL)

@@ -1,4 +1,4 @@
-"""A handler of an engine event that raises costs its own request, and no other event of the batch."""
+"""An event handler that raises ends its request only; other events are handled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("caplog")  # faults are logged
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Callable[[], int]:
-    """Let a method raise at its next call and work again after that; returns the count of faults."""
+    """Make a method raise at its next call only; returns a function that counts raises."""
     works, faults = getattr(owner, name), []
 
     def call(*values: object, **named: object) -> object:
@@ -30,14 +30,14 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Call
 
 
 def stored_answer(stage: Stage) -> tuple[str, MessageState]:
-    """The last message of the newest conversation, as another reader of the file would see it."""
+    """The last message of the newest conversation, read from the database file."""
     found: list[list[Message]] = []
     stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
     until(lambda: bool(found))
     return found[0][-1].text, found[0][-1].state
 
 
-def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
+def test_exception_in_a_text_event_interrupts_only_that_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.ready(MODEL)
@@ -61,7 +61,7 @@ def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
     assert "KeyError" in stage.state.notices["fault"].sentence
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
-    # The other answer, which waited for this one, is written, and the user can send again.
+    # The next queued answer is generated, and the user can send again.
     assert stage.engine.count(Generate) == 2
     stage.engine.write("Here.")
     stage.engine.finish()
@@ -74,7 +74,7 @@ def test_a_fault_on_a_piece_of_text_interrupts_that_answer_alone(
     assert stage.engine.count(Generate) == 3
 
 
-def test_the_end_of_another_request_in_the_same_batch_is_handled(
+def test_other_requests_in_the_batch_are_handled_after_an_exception(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.ready(MODEL)
@@ -90,7 +90,7 @@ def test_the_end_of_another_request_in_the_same_batch_is_handled(
     assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
 
 
-def test_a_fault_at_the_end_of_an_answer_ends_it_all_the_same(
+def test_exception_in_finished_still_ends_the_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.ready(MODEL)
@@ -104,7 +104,7 @@ def test_a_fault_at_the_end_of_an_answer_ends_it_all_the_same(
     assert stage.controller.send("Two")
 
 
-def test_an_answer_ends_also_where_ending_it_fails_too(
+def test_answer_ends_even_if_interrupting_it_raises(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(message: Message) -> None:
@@ -122,7 +122,7 @@ def test_an_answer_ends_also_where_ending_it_fails_too(
     assert stage.controller.send("Two")
 
 
-def test_a_load_whose_end_cannot_be_handled_has_failed(
+def test_exception_in_model_loaded_fails_the_load(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.start(MODEL)

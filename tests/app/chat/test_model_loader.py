@@ -1,4 +1,4 @@
-"""The model's way into memory and out of it, as the state shows it."""
+"""Loading and unloading a model, as the state shows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fakes import MODEL
 from stage import Stage
 
 
-def test_unloading_leaves_no_model_and_tells_what_came_back(stage: Stage) -> None:
+def test_unloading_leaves_no_model_and_reports_freed_memory(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.unload_model()
     stage.engine.finish_unload(612_000_000)
@@ -18,7 +18,7 @@ def test_unloading_leaves_no_model_and_tells_what_came_back(stage: Stage) -> Non
     assert stage.state.model.freed_bytes == 612_000_000
 
 
-def test_unloading_while_a_model_loads_gives_the_load_up(stage: Stage) -> None:
+def test_unloading_during_a_load_cancels_it(stage: Stage) -> None:
     stage.start(MODEL)
     stage.controller.unload_model()
     stage.engine.cancel_load()
@@ -28,7 +28,7 @@ def test_unloading_while_a_model_loads_gives_the_load_up(stage: Stage) -> None:
     assert stage.state.model.phase is ModelPhase.NONE
 
 
-def test_a_load_after_an_unload_counts(stage: Stage) -> None:
+def test_load_after_unload_works(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.unload_model()
     stage.controller.load_model(MODEL)
@@ -38,7 +38,7 @@ def test_a_load_after_an_unload_counts(stage: Stage) -> None:
     assert stage.state.model.phase is ModelPhase.READY
 
 
-def test_unloading_stops_the_answer_being_written(stage: Stage) -> None:
+def test_unloading_stops_the_current_answer(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Hello")
     stage.engine.write("Half an ")

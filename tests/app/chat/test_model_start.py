@@ -1,4 +1,4 @@
-"""The model of the last time is loaded with the context and the cache type that are set for it."""
+"""The last used model is loaded with its own context and cache type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN = ModelDefaults(4096, CacheType.F32)
 
 
 @pytest.mark.parametrize("how", ["last time", "named", "called before the start"])
-def test_a_models_own_context_and_cache_type_hold_at_every_start(
+def test_per_model_context_and_cache_type_apply_at_every_start(
     qtbot: QtBot, tmp_path: Path, how: str
 ) -> None:
     model = tmp_path / "model.gguf"
@@ -36,9 +36,7 @@ def test_a_models_own_context_and_cache_type_hold_at_every_start(
         stage.close()
 
 
-def test_what_is_set_right_after_the_start_keeps_what_was_set_before(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_setting_changed_right_after_start_keeps_earlier_ones(qtbot: QtBot, tmp_path: Path) -> None:
     earlier, later = Path("/models/earlier.gguf"), Path("/models/later.gguf")
     file = model_defaults.file()
     model_defaults.save(file, {earlier: OWN})

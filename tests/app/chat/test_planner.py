@@ -1,4 +1,4 @@
-"""The order of commands that brings the engine from what it holds to what is target, case by case."""
+"""Planner: the commands from each engine state to each target, in order."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
 
 
 @pytest.mark.parametrize(("current", "target", "steps"), CASES.values(), ids=CASES.keys())
-def test_the_plan_of(current: EngineState, target: EngineTarget, steps: list[Step]) -> None:
+def test_plan_for_each_case(current: EngineState, target: EngineTarget, steps: list[Step]) -> None:
     assert list(plan(current, target)) == steps
 
 
@@ -131,7 +131,7 @@ STACKS = st.sampled_from([NONE, PIRATE])
     name=st.sampled_from(["", "2"]),
     answers=st.booleans(),
 )
-def test_every_plan_saves_then_adapts_then_loads_then_answers(
+def test_every_plan_has_the_order_save_adapters_load_answer(
     current: EngineState,
     branch: Branch,
     adapters: Uses,

@@ -1,4 +1,4 @@
-"""Quitting: what cannot be saved in time is asked about, and nothing that hangs keeps the app open."""
+"""Quitting with unsaved changes: asks the user, and a hanging store does not block it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fakes import MODEL
 from stage import Stage, until
 
 ROOT = Path(__file__).parents[3]
-LIMIT_MILLISECONDS = 5000  # that saving may take before the question is asked
+LIMIT_MILLISECONDS = 5000  # time limit of the flush before the user is asked
 
 
 class Gate:
-    """A change of the store that takes until the test opens the gate."""
+    """A store change that blocks until the test opens the gate."""
 
     def __init__(self) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
@@ -33,7 +33,7 @@ class Gate:
 
 @pytest.fixture
 def gate(stage: Stage) -> Iterator[Gate]:
-    """The store's thread stands inside a call."""
+    """The store's thread is blocked in a call."""
     made = Gate()
     stage.archive.write(made)
     assert made.entered.wait(10)
@@ -42,7 +42,7 @@ def gate(stage: Stage) -> Iterator[Gate]:
 
 
 def shorten(stage: Stage) -> None:
-    """Ask sooner than a user would be asked."""
+    """Shorten the time limit before the user is asked."""
     timers = stage.controller.findChildren(QTimer)
     (limit,) = [timer for timer in timers if timer.interval() == LIMIT_MILLISECONDS]
     limit.setInterval(20)
@@ -54,7 +54,7 @@ def quits_of(stage: Stage) -> list[bool]:
     return quits
 
 
-def test_a_store_that_hangs_is_asked_about_when_quitting(stage: Stage, gate: Gate) -> None:
+def test_quitting_with_a_hanging_store_asks_the_user(stage: Stage, gate: Gate) -> None:
     quits = quits_of(stage)
     shorten(stage)
     stage.controller.ask_to_quit()
@@ -65,7 +65,7 @@ def test_a_store_that_hangs_is_asked_about_when_quitting(stage: Stage, gate: Gat
     assert quits == [True]
 
 
-def test_the_app_quits_when_a_slow_store_is_done_after_all(stage: Stage, gate: Gate) -> None:
+def test_app_quits_when_a_slow_store_finishes(stage: Stage, gate: Gate) -> None:
     quits = quits_of(stage)
     shorten(stage)
     stage.controller.ask_to_quit()
@@ -88,7 +88,7 @@ def test_closing_the_question_keeps_the_app_open(stage: Stage, gate: Gate) -> No
     until(lambda: quits == [True])
 
 
-def test_closing_gives_up_on_a_store_that_hangs(
+def test_close_times_out_on_a_hanging_store(
     stage: Stage, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.controller.start(MODEL)
@@ -143,7 +143,7 @@ sys.exit(status)
 """
 
 
-def test_quit_anyway_ends_the_process_of_a_store_that_hangs(tmp_path: Path) -> None:
+def test_quit_anyway_ends_the_process_with_a_hanging_store(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HANGING.format(root=str(ROOT))],
         env={**os.environ, "TOKONOMA_HOME": str(tmp_path), "QT_QPA_PLATFORM": "offscreen"},

@@ -1,4 +1,4 @@
-"""Whatever hears of a change first, the engine is sent the same: a save, adapters, a load, an answer."""
+"""Runner: the order of commands does not depend on the order of signal handlers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from stage import flush, reraise, until
 
 
 class Parts:
-    """Sessions, adapters and answers over a fake engine and a store of two conversations."""
+    """Sessions, adapters and answers with a fake engine and a store of two conversations."""
 
     def __init__(self, folder: Path, *, adapters_first: bool) -> None:
         self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
@@ -104,13 +104,13 @@ class Parts:
                     raise AssertionError(event)
 
     def ask(self, place: int) -> None:
-        """Have the last answer of a conversation written again."""
+        """Queue the last answer of a conversation again."""
         *before, last = self.branches[place]
         turns = tuple(Turn(message.role, message.text) for message in (*before, last))
         self.answers.enqueue(last, turns, Sampling(), 10)
 
     def kinds(self) -> list[type[Command]]:
-        """What the engine was sent since the last look."""
+        """Commands sent to the engine since the last call."""
         sent = [type(command) for command in self.engines[0].commands]
         self.engines[0].commands.clear()
         return sent
@@ -182,7 +182,7 @@ def test_another_conversation_is_answered(parts: Parts) -> None:
     assert parts.kinds() == [LoadSnapshot, Generate]
 
 
-def test_an_answer_is_asked_without_the_adapters_that_are_refused(parts: Parts) -> None:
+def test_answer_starts_without_refused_adapters(parts: Parts) -> None:
     end_answer(parts)
     parts.ask(1)
     refuse(parts.engines[0])
@@ -192,7 +192,7 @@ def test_an_answer_is_asked_without_the_adapters_that_are_refused(parts: Parts) 
     assert parts.adapter_state.applied == ()
 
 
-def test_what_another_model_held_is_not_saved_for_this_one(parts: Parts) -> None:
+def test_context_of_another_model_is_not_saved(parts: Parts) -> None:
     end_answer(parts)
     two = parts.branches[1]
     parts.state.show(two[0].conversation, two)

@@ -1,4 +1,4 @@
-"""What was read is saved before it is lost, under the right name, and comes back when it is wanted."""
+"""Snapshots: saved before the context is lost, and loaded when the conversation is shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[SnapshotFixture]:
 
 @pytest.fixture
 def opened(fixture: SnapshotFixture) -> SnapshotFixture:
-    """A model is there, and the first conversation is open and back."""
+    """A model is loaded, and the first conversation is shown and restored."""
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
@@ -47,7 +47,7 @@ def opened(fixture: SnapshotFixture) -> SnapshotFixture:
     return fixture
 
 
-def test_an_opened_conversation_is_brought_back_as_it_would_be_asked(
+def test_opened_conversation_loads_its_snapshot_with_its_prompt(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -71,7 +71,7 @@ def test_an_opened_conversation_is_brought_back_as_it_would_be_asked(
     assert fixture.taken == [True]
 
 
-def test_it_waits_for_a_model(fixture: SnapshotFixture) -> None:
+def test_load_waits_for_a_model(fixture: SnapshotFixture) -> None:
     fixture.open(fixture.ids[0])
     fixture.settle()
     assert fixture.commands == []
@@ -80,7 +80,7 @@ def test_it_waits_for_a_model(fixture: SnapshotFixture) -> None:
     assert [type(c) for c in fixture.commands] == [LoadSnapshot]
 
 
-def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(
+def test_zero_budget_saves_and_loads_nothing(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.settings = replace(fixture.settings, snapshot_budget_gb=0.0)
@@ -93,7 +93,7 @@ def test_with_no_room_for_it_nothing_is_saved_and_nothing_brought_back(
     assert [type(c) for c in fixture.commands] == [Generate, Generate]
 
 
-def test_what_is_there_is_not_asked_for_again(opened: SnapshotFixture) -> None:
+def test_cached_branch_is_not_loaded_again(opened: SnapshotFixture) -> None:
     opened.open(None)
     opened.settle()
     opened.open(opened.ids[0])
@@ -101,7 +101,7 @@ def test_what_is_there_is_not_asked_for_again(opened: SnapshotFixture) -> None:
     assert opened.engine.count(LoadSnapshot) == 1
 
 
-def test_an_empty_conversation_asks_for_nothing(fixture: SnapshotFixture) -> None:
+def test_empty_conversation_loads_nothing(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     fixture.open(None)
     fixture.settle()
@@ -110,7 +110,7 @@ def test_an_empty_conversation_asks_for_nothing(fixture: SnapshotFixture) -> Non
     assert fixture.commands == []
 
 
-def test_opening_another_conversation_gives_the_first_up(fixture: SnapshotFixture) -> None:
+def test_opening_another_conversation_cancels_the_load(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
@@ -130,7 +130,7 @@ def test_opening_another_conversation_gives_the_first_up(fixture: SnapshotFixtur
     assert fixture.shown.resume.restored_tokens == 1000
 
 
-def test_what_is_passed_by_is_never_asked_for(fixture: SnapshotFixture) -> None:
+def test_conversation_shown_briefly_is_not_loaded(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     for conversation in fixture.ids:
         fixture.open(conversation)
@@ -140,7 +140,7 @@ def test_what_is_passed_by_is_never_asked_for(fixture: SnapshotFixture) -> None:
     assert asked.conversation == str(fixture.ids[-1])
 
 
-def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: SnapshotFixture) -> None:
+def test_answer_is_saved_after_the_idle_time(opened: SnapshotFixture) -> None:
     opened.ask(opened.ids[0])
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     assert not quiet.isActive()
@@ -155,7 +155,7 @@ def test_an_answer_is_saved_when_nothing_happens_for_a_while(opened: SnapshotFix
     assert opened.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
-def test_the_next_question_puts_saving_off(opened: SnapshotFixture) -> None:
+def test_next_question_delays_saving(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     opened.ask(opened.ids[0])
@@ -163,10 +163,10 @@ def test_the_next_question_puts_saving_off(opened: SnapshotFixture) -> None:
     assert opened.engine.count(SaveSnapshot) == 0
 
 
-def test_it_is_saved_before_anything_of_the_next_conversation(opened: SnapshotFixture) -> None:
+def test_context_is_saved_before_another_conversation_is_loaded(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     seen: list[list[type]] = []
-    opened.state.conversation_changed.connect(  # as app.chat.adapters listens: made after, told after
+    opened.state.conversation_changed.connect(  # connected last, as app.chat.adapters is
         lambda: seen.append([type(c) for c in opened.commands])
     )
     opened.open(opened.ids[1])
@@ -175,13 +175,13 @@ def test_it_is_saved_before_anything_of_the_next_conversation(opened: SnapshotFi
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
 
 
-def test_leaving_for_an_empty_chat_saves_too(opened: SnapshotFixture) -> None:
+def test_opening_a_new_chat_saves_the_context(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.open(None)
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
 
 
-def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(
+def test_new_conversation_is_saved_under_its_stored_id(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -198,7 +198,7 @@ def test_a_conversation_of_this_run_has_the_name_it_will_have_in_the_next(
     assert fixture.engine.last(SaveSnapshot).conversation == str(number)
 
 
-def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
+def test_answer_elsewhere_saves_then_loads_its_conversation(
     opened: SnapshotFixture,
 ) -> None:
     opened.answer(opened.ids[0])
@@ -217,7 +217,7 @@ def test_an_answer_elsewhere_first_saves_then_brings_its_own_conversation_back(
     assert opened.shown.resume is None
 
 
-def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(
+def test_shown_conversation_is_loaded_after_an_answer_elsewhere(
     opened: SnapshotFixture,
 ) -> None:
     opened.ask(opened.ids[2])
@@ -231,7 +231,7 @@ def test_an_answer_elsewhere_that_ends_makes_way_for_the_shown_conversation(
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[2])
 
 
-def test_a_question_while_it_comes_back_queues_behind_it(fixture: SnapshotFixture) -> None:
+def test_question_during_a_load_is_queued_after_it(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
@@ -249,7 +249,7 @@ def test_a_question_while_it_comes_back_queues_behind_it(fixture: SnapshotFixtur
     assert fixture.engine.count(Cancel) == 0, "it is long back"
 
 
-def test_a_new_conversation_asks_for_nothing_before_its_first_answer(
+def test_new_conversation_loads_nothing_before_its_first_answer(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -259,7 +259,7 @@ def test_a_new_conversation_asks_for_nothing_before_its_first_answer(
     assert [type(c) for c in fixture.commands] == [Generate]
 
 
-def test_another_branch_is_asked_for_after_the_one_before_was_saved(
+def test_branch_switch_saves_the_old_branch_before_loading(
     opened: SnapshotFixture,
 ) -> None:
     opened.answer(opened.ids[0])
@@ -272,7 +272,7 @@ def test_another_branch_is_asked_for_after_the_one_before_was_saved(
     ]
 
 
-def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(
+def test_closing_during_an_answer_saves_its_partial_context(
     opened: SnapshotFixture,
 ) -> None:
     opened.ask(opened.ids[0])
@@ -282,7 +282,7 @@ def test_leaving_in_the_middle_of_an_answer_saves_what_there_is_of_it(
     assert opened.engine.last(SaveSnapshot).conversation == str(opened.ids[0])
 
 
-def test_leaving_gives_up_what_is_on_its_way_back(fixture: SnapshotFixture) -> None:
+def test_closing_cancels_the_load(fixture: SnapshotFixture) -> None:
     fixture.load_model()
     fixture.open(fixture.ids[0])
     fixture.settle()
@@ -291,14 +291,16 @@ def test_leaving_gives_up_what_is_on_its_way_back(fixture: SnapshotFixture) -> N
     assert fixture.engine.count(SaveSnapshot) == 0
 
 
-def test_a_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
+def test_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.state.set_deleted([opened.ids[0]])
     opened.open(None)
     assert opened.engine.count(SaveSnapshot) == 0
 
 
-def test_another_model_begins_with_nothing_and_is_brought_there(opened: SnapshotFixture) -> None:
+def test_another_model_starts_empty_and_loads_the_shown_conversation(
+    opened: SnapshotFixture,
+) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     opened.load_model()
@@ -308,7 +310,7 @@ def test_another_model_begins_with_nothing_and_is_brought_there(opened: Snapshot
     assert [type(c) for c in opened.commands[-2:]] == [SaveSnapshot, LoadSnapshot]
 
 
-def test_what_a_model_took_along_is_not_saved_for_the_next(opened: SnapshotFixture) -> None:
+def test_context_of_an_unloaded_model_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.state.set_model(ModelStatus(ModelPhase.FAILED, MODEL))
     opened.load_model()
@@ -316,7 +318,7 @@ def test_what_a_model_took_along_is_not_saved_for_the_next(opened: SnapshotFixtu
     assert opened.engine.count(SaveSnapshot) == 0
 
 
-def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
+def test_changed_adapters_trigger_a_new_load(
     opened: SnapshotFixture,
 ) -> None:
     opened.answer(opened.ids[0])
@@ -334,7 +336,7 @@ def test_adapters_that_make_the_engine_forget_are_followed_by_what_that_costs(
 
 
 @pytest.mark.parametrize(("request_number", "changed"), [(0, True), (1000, False)])
-def test_adapters_that_change_nothing_now_cost_nothing(
+def test_unchanged_adapters_trigger_no_load(
     opened: SnapshotFixture, request_number: int, changed: bool
 ) -> None:
     asked = opened.engine.count(LoadSnapshot)
@@ -361,7 +363,7 @@ def test_a_failed_save_is_reported_until_one_succeeds(opened: SnapshotFixture) -
     assert all(opened.taken)
 
 
-def test_a_conversation_that_cannot_be_brought_back_is_left_as_it_is(
+def test_failed_load_shows_no_resume_status(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -376,13 +378,13 @@ def test_a_conversation_that_cannot_be_brought_back_is_left_as_it_is(
     assert fixture.resumes[-1] is None
 
 
-def test_events_of_others_are_left_to_them(opened: SnapshotFixture) -> None:
+def test_events_of_other_requests_are_not_handled(opened: SnapshotFixture) -> None:
     assert not opened.sessions.on_failed(Failed(999, "What?", ""))
     assert not opened.sessions.on_snapshot_loaded(SnapshotLoaded(999, 0, 0, 0, 0.0, 0.0, ""))
     assert not opened.sessions.on_snapshot_saved(SnapshotSaved(999, 1, 1, 0.1, 0))
 
 
-def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: SnapshotFixture) -> None:
+def test_disk_space_is_measured_on_request_and_after_each_save(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     opened.sessions.shut_down()
     opened.engine.save_snapshot()
@@ -398,7 +400,7 @@ def test_what_is_saved_is_measured_when_asked_and_after_each_save(opened: Snapsh
     until(lambda: opened.shown.saved.size_bytes == 900)
 
 
-def test_deleting_what_is_saved_shows_that_it_is_gone(opened: SnapshotFixture) -> None:
+def test_deleting_all_snapshots_updates_the_size(opened: SnapshotFixture) -> None:
     opened.sessions.delete_saved()
     assert opened.shown.saved.deleting
     until(lambda: opened.shown.saved.size_bytes == 0)
@@ -406,7 +408,7 @@ def test_deleting_what_is_saved_shows_that_it_is_gone(opened: SnapshotFixture) -
     assert opened.deletes == [None]
 
 
-def test_what_cannot_be_deleted_is_said(opened: SnapshotFixture) -> None:
+def test_failed_deletion_of_snapshots_is_reported(opened: SnapshotFixture) -> None:
     opened.delete_error = PermissionError(13, "Permission denied")
     opened.sessions.delete_saved()
     until(lambda: opened.shown.saved.size_bytes == 700)
@@ -415,14 +417,14 @@ def test_what_cannot_be_deleted_is_said(opened: SnapshotFixture) -> None:
     assert saved.remedy
 
 
-def test_deleting_a_conversation_deletes_what_was_read_of_it_alone(opened: SnapshotFixture) -> None:
+def test_deleting_a_conversation_deletes_only_its_snapshot(opened: SnapshotFixture) -> None:
     first, second = opened.ids[:2]
     opened.sessions.forget([first, second])
     until(lambda: bool(opened.deletes))
     assert opened.deletes == [(str(first), str(second))]
 
 
-def test_a_deleted_conversation_is_not_saved_any_more(opened: SnapshotFixture) -> None:
+def test_context_of_a_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     first = opened.ids[0]
     opened.answer(first)
     saves = opened.engine.count(SaveSnapshot)
@@ -432,7 +434,7 @@ def test_a_deleted_conversation_is_not_saved_any_more(opened: SnapshotFixture) -
     until(lambda: bool(opened.deletes))
 
 
-def test_a_disk_that_does_not_answer_holds_up_no_conversation(fixture: SnapshotFixture) -> None:
+def test_hanging_disk_does_not_block_conversations(fixture: SnapshotFixture) -> None:
     fixture.disk_answers.clear()
     try:
         fixture.sessions.measure()

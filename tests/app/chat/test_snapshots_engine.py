@@ -1,4 +1,4 @@
-"""Saved reading in the whole window, with the real engine on a tiny model, across starts of the app."""
+"""Snapshots in the whole window, with the real engine on a tiny model, across restarts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fakes import FakeEngine
 from stage import Stage, until
 
 QUESTION = "the cat sat on the mat and saw the bird in the tree " * 8
-# What a random model says is no text, so its tokens are not those of reading it again.
+# A random model's output does not tokenize back to the same tokens.
 NOISE = 64
 SETTINGS = Settings(temperature=0.0, max_tokens=12, context=2048, threads=1)
 
 
 class RealStage(Stage):
-    """The window over the engine itself."""
+    """The window with the real engine."""
 
     def _engine(self, deliver, answers) -> FakeEngine:
         return Engine(deliver)  # type: ignore[return-value]
@@ -35,14 +35,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Runs:
-    """One run of the app after another, over the same folder."""
+    """Consecutive runs of the app with the same folder."""
 
     def __init__(self, folder: Path, model: Path) -> None:
         self._folder, self._model = folder, model
         self._running: Stage | None = None
 
     def start(self) -> Stage:
-        """End the run there is, and begin another."""
+        """Quit the current run and start another."""
         self.stop()
         self._running = stage = RealStage(self._folder, settings=SETTINGS)
         stage.start(self._model)
@@ -50,7 +50,7 @@ class Runs:
         return stage
 
     def stop(self) -> None:
-        """Quit, as the window does: when all is in the store."""
+        """Quit as the window does, after the store has saved everything."""
         if self._running is not None:
             self._running.wait_until_idle()
             self._running.close()
@@ -67,14 +67,14 @@ def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
 def ask(stage: Stage, text: str = QUESTION) -> str:
     stage.window.composer.submitted.emit(text)
     until(lambda: not stage.state.busy and bool(stage.state.messages))
-    stage.wait_until_idle()  # so small a model is done before the store has begun the conversation
+    stage.wait_until_idle()  # a tiny model finishes before the store has created the conversation
     last = stage.state.messages[-1]
     assert (last.role, last.error) == (Role.ASSISTANT, "")
     return last.text
 
 
 def opened(stage: Stage, title: str) -> Resume:
-    """Open a conversation and wait until it is back as far as it goes."""
+    """Open a conversation and wait until its snapshot is loaded."""
     found = next(c.id for c in stage.state.conversations if c.title.startswith(title))
     stage.controller.open_conversation(found)
     until(lambda: _done(stage.states.sessions.resume, found))
@@ -88,7 +88,7 @@ def _done(resume: Resume | None, conversation: int) -> bool:
     return here and resume.phase is ResumePhase.DONE
 
 
-def test_a_conversation_goes_on_in_the_next_run_as_if_it_had_never_stopped(runs: Runs) -> None:
+def test_conversation_continues_identically_after_a_restart(runs: Runs) -> None:
     stage = runs.start()
     first = ask(stage)
     second = ask(stage, "and then the dog")
@@ -109,7 +109,7 @@ def test_a_conversation_goes_on_in_the_next_run_as_if_it_had_never_stopped(runs:
     assert stage.state.messages[3].text == second
 
 
-def test_going_from_one_conversation_to_another_and_back_reads_nothing_twice(runs: Runs) -> None:
+def test_switching_conversations_prefills_nothing_twice(runs: Runs) -> None:
     stage = runs.start()
     ask(stage)
     stage.controller.new_conversation()
@@ -119,7 +119,7 @@ def test_going_from_one_conversation_to_another_and_back_reads_nothing_twice(run
     assert resume.unread_tokens < NOISE
 
 
-def test_what_was_read_with_an_adapter_comes_back_with_it(
+def test_snapshot_with_an_adapter_is_loaded_with_it(
     runs: Runs, model: Path, tmp_path: Path
 ) -> None:
     stage = runs.start()
@@ -139,7 +139,7 @@ def test_what_was_read_with_an_adapter_comes_back_with_it(
     assert again.refused == ""
 
 
-def test_a_damaged_file_is_refused_with_the_reason_and_the_chat_goes_on(runs: Runs) -> None:
+def test_damaged_snapshot_is_refused_and_the_chat_continues(runs: Runs) -> None:
     stage = runs.start()
     ask(stage)
     runs.stop()
@@ -157,20 +157,20 @@ def test_a_damaged_file_is_refused_with_the_reason_and_the_chat_goes_on(runs: Ru
     assert stage.window.chat.resume_line.text == ""
 
 
-def test_an_answer_cut_off_by_quitting_is_continued_without_reading_it_again(runs: Runs) -> None:
+def test_answer_interrupted_by_quitting_continues_without_prefill(runs: Runs) -> None:
     stage = runs.start()
     stage.controller.change_settings(max_tokens=0)
     stage.window.composer.submitted.emit(QUESTION)
     until(lambda: any(len(m.text) > 20 for m in stage.state.messages if m.role is Role.ASSISTANT))
     stage = runs.start()
     resume = opened(stage, "the cat")
-    assert resume.ready_tokens > 256  # the question; what follows is noise, and long by then
+    assert resume.ready_tokens > 256  # the prompt; the answer after it is random
     stage.controller.continue_answer(stage.state.messages[-1].id)
     until(lambda: not stage.state.busy)
     assert stage.state.messages[-1].error == ""
 
 
-def test_deleting_saved_reading_leaves_the_conversations(runs: Runs) -> None:
+def test_deleting_snapshots_keeps_the_conversations(runs: Runs) -> None:
     stage = runs.start()
     ask(stage)
     stage = runs.start()

@@ -1,4 +1,4 @@
-"""What was read is saved under the name of its conversation, also where a slow disk gives it late."""
+"""Snapshot names: a conversation is saved under its stored id, also when assigned late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[SnapshotFixture]:
     made.close()
 
 
-def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_name(
+def test_conversation_without_a_stored_id_is_not_saved(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -35,7 +35,7 @@ def test_a_conversation_the_store_does_not_know_yet_is_not_saved_under_a_wrong_n
     assert fixture.engine.count(SaveSnapshot) == 0
 
 
-def test_what_was_left_before_a_slow_disk_had_named_it_is_saved_then(
+def test_left_conversation_is_saved_when_its_name_is_assigned(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -51,7 +51,7 @@ def test_what_was_left_before_a_slow_disk_had_named_it_is_saved_then(
     assert fixture.engine.count(SaveSnapshot) == 1, "nothing is written twice"
 
 
-def test_what_a_slow_disk_names_while_it_is_shown_is_saved_in_its_time(
+def test_shown_conversation_named_late_is_saved_after_the_idle_time(
     fixture: SnapshotFixture,
 ) -> None:
     fixture.load_model()
@@ -65,7 +65,7 @@ def test_what_a_slow_disk_names_while_it_is_shown_is_saved_in_its_time(
 
 
 @pytest.mark.parametrize("gone", ["answer", "restore", "leave", "adapters", "deleted"])
-def test_what_is_gone_when_a_slow_disk_names_it_is_not_saved(
+def test_context_lost_before_its_name_is_assigned_is_not_saved(
     fixture: SnapshotFixture, gone: str
 ) -> None:
     fixture.load_model()
@@ -91,7 +91,7 @@ def test_what_is_gone_when_a_slow_disk_names_it_is_not_saved(
 
 
 def _begin_on_a_slow_disk(fixture: SnapshotFixture) -> Event:
-    """Show a new conversation, -1, whose number comes when the event is set."""
+    """Show a new conversation, -1, whose stored id is assigned when the event is set."""
     disk = Event()
 
     def create(store: Store) -> None:
@@ -104,7 +104,7 @@ def _begin_on_a_slow_disk(fixture: SnapshotFixture) -> Event:
 
 
 def _name(fixture: SnapshotFixture) -> str:
-    """What a conversation begun on a slow disk is called in the end."""
+    """The snapshot name of a conversation created on a slow disk."""
     (number,) = fixture.stored(lambda store: [fixture.archive.conversations.known(-1)])
     return str(number)
 
@@ -122,7 +122,7 @@ _STEPS = st.lists(
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(steps=_STEPS)
-def test_whatever_happens_nothing_is_saved_under_the_name_of_another(
+def test_no_sequence_of_actions_saves_under_another_name(
     qapp: object, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:
     fixture = SnapshotFixture(tmp_path_factory.mktemp("fixture"))

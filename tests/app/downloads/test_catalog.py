@@ -1,4 +1,4 @@
-"""The list of recommended models: what is in it, and what a damaged one costs."""
+"""Model catalog: its contents, and errors for invalid files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MODELS = catalog.load()
 FORMAT_NAMES = {row.name for row in FORMATS.values()}
 RECIPES = FORMAT_NAMES | {f"{name}_M" for name in FORMAT_NAMES}
 each_model = pytest.mark.parametrize("model", MODELS, ids=[model.id for model in MODELS])
-# Formats a recipe falls back to where rows do not fill blocks of 256.
+# Fallback formats of a recipe, for rows that are not a multiple of 256.
 FALLBACK = {"Q4_K": "Q5_0"}
 
 
-def test_every_family_promised_is_there() -> None:
+def test_every_required_family_is_in_the_catalog() -> None:
     sizes = {family: set[str]() for family in {model.family for model in MODELS}}
     for model in MODELS:
         sizes[model.family].add(model.name.removeprefix(model.family).strip())
@@ -44,7 +44,7 @@ def test_every_family_promised_is_there() -> None:
 
 
 @each_model
-def test_links_have_the_hubs_form(model: CatalogModel) -> None:
+def test_links_have_the_hub_format(model: CatalogModel) -> None:
     address = model.address()
     assert re.fullmatch(
         r"https://huggingface\.co/[\w.-]+/[\w.-]+/resolve/([0-9a-f]{40}|main)/[\w.-]+\.gguf",
@@ -57,12 +57,12 @@ def test_links_have_the_hubs_form(model: CatalogModel) -> None:
 
 
 @each_model
-def test_parameters_follow_from_the_shape(model: CatalogModel) -> None:
+def test_parameter_counts_match_the_shapes(model: CatalogModel) -> None:
     assert model.parameters in (counted(model, tied=True), counted(model, tied=False))
 
 
 def counted(model: CatalogModel, *, tied: bool) -> int:
-    """How many numbers a model of this shape has."""
+    """Parameter count of a model of this shape."""
     norms = {"llama": 0, "qwen3": 2 * model.head_width}
     extra = norms.get(model.architecture, 2 * model.head_width + 2 * model.width)
     layer = model.shape.layer_weights + 2 * model.width + extra
@@ -71,18 +71,18 @@ def counted(model: CatalogModel, *, tied: bool) -> int:
 
 
 @each_model
-def test_sizes_fit_parameters_and_layout(model: CatalogModel) -> None:
+def test_file_sizes_match_parameters_and_layout(model: CatalogModel) -> None:
     known = {
         row.name: 8 * row.size / row.block for row in (*FORMATS.values(), *UNSUPPORTED.values())
     }
     bits = known[model.format if model.format in known else model.format.removesuffix("_M")]
     found = 8 * model.size_bytes / model.parameters
-    # Embeddings of recipes have more bits, and the vocabulary lies in the file too.
+    # Recipes quantize embeddings with more bits, and the file includes the vocabulary.
     assert bits <= found <= bits * (1.06 if model.format in known else 1.45)
 
 
 @each_model
-def test_layouts_are_said_as_the_engine_says_them(model: CatalogModel) -> None:
+def test_layout_names_match_the_engine(model: CatalogModel) -> None:
     base = model.format if model.format in RECIPES - FORMAT_NAMES else ""
     name = base.removesuffix("_M") or model.format
     if base and model.width % 256:
@@ -94,7 +94,7 @@ def test_layouts_are_said_as_the_engine_says_them(model: CatalogModel) -> None:
 
 
 @each_model
-def test_a_memory_prediction_gets_its_shape(model: CatalogModel) -> None:
+def test_memory_prediction_uses_the_catalog_shape(model: CatalogModel) -> None:
     shape = model.shape
     assert isinstance(shape, ModelShape)
     assert (shape.architecture, shape.layers, shape.kv_heads) == (
@@ -106,14 +106,14 @@ def test_a_memory_prediction_gets_its_shape(model: CatalogModel) -> None:
 
 
 @each_model
-def test_sampling_is_within_what_the_settings_take(model: CatalogModel) -> None:
+def test_sampling_values_are_in_the_ranges_of_the_settings(model: CatalogModel) -> None:
     for name in ("temperature", "top_k", "top_p", "min_p"):
         value = getattr(model.sampling, name)
         row = SETTINGS[name]
         assert value is None or row.low <= value <= row.high
 
 
-def test_what_this_version_cannot_run_is_said() -> None:
+def test_unsupported_model_has_a_problem_sentence() -> None:
     said = {model.id: catalog.problem(model, RECIPES) for model in MODELS}
     for model in MODELS:
         runs = (
@@ -127,16 +127,16 @@ def test_what_this_version_cannot_run_is_said() -> None:
     assert catalog.problem(strange, RECIPES) == "This version does not run the layout I8 yet."
 
 
-def test_an_unknown_architecture_is_said() -> None:
+def test_unknown_architecture_has_a_problem_sentence() -> None:
     strange = replace(MODELS[0], architecture="mamba")
     assert catalog.problem(strange, RECIPES) == "This version does not run mamba models yet."
 
 
-def test_the_architectures_are_the_engines() -> None:
+def test_architectures_match_the_engine() -> None:
     assert set(catalog.ARCHITECTURES) == set(ARCHITECTURES)
 
 
-def test_the_scalings_are_the_engines() -> None:
+def test_rope_scalings_match_the_engine() -> None:
     assert set(catalog.ROPE_SCALINGS) == set(SCALINGS)
 
 
@@ -191,7 +191,7 @@ def test_a_row_without_size_and_hash_is_read(tmp_path: Path) -> None:
         ("sampling", {"top_k": 1.5}),
     ],
 )
-def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: object) -> None:
+def test_invalid_value_is_named_in_the_error(tmp_path: Path, name: str, value: object) -> None:
     path = edited(tmp_path, lambda content: content["models"][0].update({name: value}))
     with pytest.raises(
         CatalogError, match=rf"^The catalog's row 1 has a wrong value for {name}\.$"
@@ -211,7 +211,7 @@ def test_a_wrong_value_is_named(tmp_path: Path, name: str, value: object) -> Non
     ],
     ids=["missing", "extra", "no object", "twice", "version", "no models"],
 )
-def test_a_catalog_of_another_form_is_refused(
+def test_catalog_of_another_structure_is_refused(
     tmp_path: Path, edit: Callable[[dict[str, Any]], object]
 ) -> None:
     with pytest.raises(CatalogError) as caught:

@@ -1,4 +1,4 @@
-"""Progress, speed and time left of one download, by a clock that the test moves."""
+"""Progress, speed and remaining time of a download, with a fake clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MB = 1_000_000
 
 @pytest.fixture
 def entry(tmp_path: Path) -> Entry:
-    """A download of 100 MB that runs."""
+    """A running download of 100 MB."""
     source = Source("maker/model", "main", "model.gguf", 100 * MB)
     made = Entry(1, source, tmp_path / "model.gguf", Phase.RUNNING)
     job = FileDownload("https://hub.invalid/x", made.path, size_bytes=100 * MB)
@@ -25,7 +25,7 @@ def entry(tmp_path: Path) -> Entry:
 
 
 def at(entry: Entry, now: float, done: int) -> Download:
-    """What is shown once `done` bytes are there at `now`."""
+    """The download as shown when `done` bytes were received at `now`."""
     assert entry.run is not None
     assert entry.run.job is not None
     entry.run.job.done_bytes = done
@@ -33,7 +33,7 @@ def at(entry: Entry, now: float, done: int) -> Download:
     return entry.snapshot(HUB)
 
 
-def test_speed_is_the_mean_of_the_last_seconds(entry: Entry) -> None:
+def test_speed_is_a_moving_average(entry: Entry) -> None:
     assert at(entry, 0.0, 0).bytes_per_second == 0
     assert at(entry, 1.0, 2 * MB).bytes_per_second == pytest.approx(2 * MB)
     assert at(entry, 2.0, 6 * MB).bytes_per_second == pytest.approx(3 * MB)
@@ -43,13 +43,13 @@ def test_speed_is_the_mean_of_the_last_seconds(entry: Entry) -> None:
     assert shown.seconds_left == pytest.approx((100 - 76) / 10)
 
 
-def test_what_was_here_before_is_no_speed(entry: Entry) -> None:
+def test_resumed_bytes_do_not_count_as_speed(entry: Entry) -> None:
     assert at(entry, 0.0, 50 * MB).bytes_per_second == 0
     shown = at(entry, 1.0, 51 * MB)
     assert (shown.bytes_per_second, shown.seconds_left) == (pytest.approx(MB), pytest.approx(49))
 
 
-def test_silence_is_no_speed(entry: Entry) -> None:
+def test_speed_is_zero_while_stalled(entry: Entry) -> None:
     at(entry, 0.0, 0)
     at(entry, 1.0, 10 * MB)
     assert at(entry, 2.5, 10 * MB).bytes_per_second > 0
@@ -59,7 +59,7 @@ def test_silence_is_no_speed(entry: Entry) -> None:
     assert at(entry, 4.0, 11 * MB).bytes_per_second > 0
 
 
-def test_beginning_again_is_no_negative_speed(entry: Entry) -> None:
+def test_restart_does_not_give_negative_speed(entry: Entry) -> None:
     at(entry, 0.0, 50 * MB)
     at(entry, 1.0, 60 * MB)
     assert at(entry, 2.0, 1 * MB).bytes_per_second == 0
@@ -75,7 +75,7 @@ def test_only_a_running_download_has_speed(entry: Entry, phase: Phase) -> None:
     assert (shown.bytes_per_second, shown.seconds_left) == (0, None)
 
 
-def test_without_a_size_nobody_says_how_long(tmp_path: Path) -> None:
+def test_unknown_size_has_no_remaining_time(tmp_path: Path) -> None:
     entry = Entry(1, Source("m/n", file="a.gguf"), tmp_path / "a.gguf", Phase.RUNNING)
     entry.run = Run(job=FileDownload("https://hub.invalid/x", entry.path))
     at(entry, 0.0, 0)
@@ -83,7 +83,7 @@ def test_without_a_size_nobody_says_how_long(tmp_path: Path) -> None:
     assert (shown.size_bytes, shown.bytes_per_second, shown.seconds_left) == (0, MB, None)
 
 
-def test_any_piece_stands_for_the_split_model(tmp_path: Path) -> None:
+def test_any_piece_name_gives_all_pieces_of_a_split_model(tmp_path: Path) -> None:
     source = Source("m/n", file="x/big-00002-of-00003.gguf")
     entry = Entry(1, source, tmp_path / "big-00001-of-00003.gguf")
     assert [piece.file[-19:-14] for piece in entry.pieces] == ["00001", "00002", "00003"]
@@ -103,6 +103,6 @@ def test_sizes_of_pieces_add_up_once_all_are_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["a-00000-of-00002.gguf", "a-00003-of-00002.gguf", "a-00001-of-99999.gguf"]
 )
-def test_pieces_that_are_counted_wrongly_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_piece_numbers_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(HubError):
         Entry(1, Source("m/n", file=name), tmp_path / "a")

@@ -1,4 +1,4 @@
-"""The queue of downloads across a quit, and with what an earlier run or a stranger left on the disk."""
+"""Download journal: the queue after a restart, with lost and invalid files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hostile_hub import Fault, Hub
 from queue_recorder import HALF, SIZE, model_files, source, stalled_half_way
 
 
-def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
+def test_quit_keeps_the_part_and_the_next_start_lists_it_paused(
     hub: Hub, folder: Path, watch
 ) -> None:
     first = watch()
@@ -35,7 +35,7 @@ def test_a_quit_keeps_what_arrived_and_the_next_start_shows_it_paused(
     assert len(first.reports) == told, "a closed queue tells nothing"
 
 
-def test_the_next_start_goes_on_where_that_is_wanted(hub: Hub, folder: Path, watch) -> None:
+def test_start_with_resume_restarts_running_downloads(hub: Hub, folder: Path, watch) -> None:
     first = watch()
     stalled_half_way(hub, first)
     first.queue.close()
@@ -70,21 +70,19 @@ def test_finished_downloads_are_not_listed_after_a_restart(hub: Hub, watch) -> N
     assert watch().queue.all() == ()
 
 
-def test_what_a_crash_left_on_the_disk_is_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+def test_progress_after_a_crash_comes_from_the_part_file(hub: Hub, folder: Path, watch) -> None:
     first = watch()
     stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
     stored = json.loads((folder / "downloads.json").read_text())
-    stored["downloads"][0]["done"] = {
-        "model1-Q4_0.gguf": 0
-    }  # as noted when the bytes began to come
+    stored["downloads"][0]["done"] = {"model1-Q4_0.gguf": 0}  # as stored when the transfer started
     (folder / "downloads.json").write_text(json.dumps(stored))
     (kept,) = watch().queue.all()
     assert kept.done_bytes == HALF
 
 
-def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path, watch) -> None:
+def test_deleted_part_file_has_no_progress(hub: Hub, folder: Path, watch) -> None:
     first = watch()
     stalled_half_way(hub, first)
     first.queue.close()
@@ -94,7 +92,7 @@ def test_what_is_gone_from_the_disk_is_not_shown_as_there(hub: Hub, folder: Path
     assert kept.done_bytes == 0
 
 
-def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, watch) -> None:
+def test_lost_journal_is_rebuilt_from_sidecars(hub: Hub, folder: Path, watch) -> None:
     first = watch()
     stalled_half_way(hub, first)
     first.queue.close()
@@ -125,13 +123,13 @@ def test_a_lost_queue_is_found_again_beside_the_parts(hub: Hub, folder: Path, wa
         "[" * 100_000,
     ],
 )
-def test_a_queue_that_makes_no_sense_is_left_out(folder: Path, watch, stored: str) -> None:
+def test_invalid_journal_is_ignored(folder: Path, watch, stored: str) -> None:
     folder.mkdir()
     (folder / "downloads.json").write_text(stored, encoding="latin-1")
     assert watch().queue.all() == ()
 
 
-def test_the_queue_on_disk_is_plain_json(hub: Hub, folder: Path, watch) -> None:
+def test_journal_is_plain_json(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     stalled_half_way(hub, watched)
     watched.queue.close()

@@ -1,4 +1,4 @@
-"""Names from strangers on their way to the disk."""
+"""Safe file and folder names from untrusted ones."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from app.downloads.names import safe_folder, safe_name
         ("big-00001-of-00002.gguf", "big-00001-of-00002.gguf"),
     ],
 )
-def test_names_become_safe(file: str, name: str) -> None:
+def test_unsafe_names_become_safe(file: str, name: str) -> None:
     assert safe_name(file) == name
 
 
-def test_a_long_name_keeps_its_ending_and_number() -> None:
+def test_long_name_keeps_its_extension_and_piece_number() -> None:
     name = safe_name("語" * 500 + "-00002-of-00003.gguf")
     assert name.endswith("-00002-of-00003.gguf")
     assert len(name.encode()) <= 180
 
 
 @given(st.text())
-def test_any_name_stays_in_its_folder(file: str) -> None:
+def test_safe_name_never_leaves_its_folder(file: str) -> None:
     name = safe_name(file)
     assert name.lower().endswith(".gguf")
     assert len(name.encode()) <= 200
@@ -59,7 +59,7 @@ def test_any_name_stays_in_its_folder(file: str) -> None:
 
 
 @given(st.text())
-def test_any_folder_stays_below(path: str) -> None:
+def test_safe_folder_is_never_above_its_base(path: str) -> None:
     folder = safe_folder(path)
     parts = PurePosixPath(folder).parts
     assert ".." not in parts

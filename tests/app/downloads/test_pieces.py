@@ -1,4 +1,4 @@
-"""Models split into several files: one download that shows up when it is whole."""
+"""Split models: one download of several files, the first piece last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def split(hub: Hub) -> list[bytes]:
     return pieces
 
 
-def test_a_split_model_is_one_download_and_shows_up_last(hub: Hub, folder: Path, watch) -> None:
+def test_split_model_is_one_download_and_its_first_piece_comes_last(
+    hub: Hub, folder: Path, watch
+) -> None:
     pieces = split(hub)
     watched = watch()
     id = watched.queue.add(Source("maker/split", file="big-00002-of-00003.gguf"))
@@ -36,9 +38,11 @@ def test_a_split_model_is_one_download_and_shows_up_last(hub: Hub, folder: Path,
     ]
 
 
-def test_a_split_model_goes_on_with_the_pieces_it_has(hub: Hub, folder: Path, watch) -> None:
+def test_split_model_resumes_with_its_finished_pieces(hub: Hub, folder: Path, watch) -> None:
     pieces = split(hub)
-    hub.api["/api/models/maker/split/tree/main"] = Fault(status=500)  # sizes are learnt as it goes
+    hub.api["/api/models/maker/split/tree/main"] = Fault(
+        status=500
+    )  # then each response has a size
     hub.faults += [Fault(), Fault(stall_after=100_000)]
     first = watch()
     id = first.queue.add(Source("maker/split", file="big-00001-of-00003.gguf"))
@@ -52,7 +56,9 @@ def test_a_split_model_goes_on_with_the_pieces_it_has(hub: Hub, folder: Path, wa
     assert (folder / "big-00003-of-00003.gguf").read_bytes() == pieces[2]
 
 
-def test_cancel_of_a_split_model_removes_its_finished_pieces(hub: Hub, folder: Path, watch) -> None:
+def test_cancelling_a_split_model_deletes_its_finished_pieces(
+    hub: Hub, folder: Path, watch
+) -> None:
     split(hub)
     hub.faults += [Fault(), Fault(stall_after=100_000)]
     watched = watch()
@@ -64,7 +70,7 @@ def test_cancel_of_a_split_model_removes_its_finished_pieces(hub: Hub, folder: P
     assert model_files(folder) == []
 
 
-def test_a_wrong_piece_fails_the_whole(hub: Hub, folder: Path, watch) -> None:
+def test_invalid_piece_fails_the_whole_download(hub: Hub, folder: Path, watch) -> None:
     split(hub)
     wrong = (Piece("big-00001-of-00003.gguf"), Piece("big-00002-of-00003.gguf", 0, "0" * 64))
     watched = watch()

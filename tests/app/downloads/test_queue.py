@@ -1,4 +1,4 @@
-"""The queue of downloads: order, pausing, giving up, and what a quit or a lost file leaves."""
+"""Download queue: order, pause, cancel, retry, disk space and equal names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from queue_recorder import (
 )
 
 
-def test_a_download_tells_its_way_from_queue_to_file(hub: Hub, folder: Path, watch) -> None:
+def test_download_reports_every_phase_from_queued_to_done(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = watched.queue.add(source(1))
     done = watched.wait_for_phase(id, Phase.DONE)
@@ -45,7 +45,7 @@ def test_a_download_tells_its_way_from_queue_to_file(hub: Hub, folder: Path, wat
     assert watched.queue.all() == (done,)
 
 
-def test_all_reports_come_from_one_thread(hub: Hub, watch) -> None:
+def test_reports_come_from_one_thread(hub: Hub, watch) -> None:
     watched = watch()
     ids = [watched.queue.add(source(number)) for number in (1, 2, 3)]
     for id in ids:
@@ -53,7 +53,7 @@ def test_all_reports_come_from_one_thread(hub: Hub, watch) -> None:
     assert {thread.name for thread in watched.threads} == {"downloads"}
 
 
-def test_no_more_run_at_once_than_allowed(hub: Hub, watch) -> None:
+def test_parallel_downloads_are_limited(hub: Hub, watch) -> None:
     watched = watch(parallel=2)
     hub.faults += [Fault(stall_after=HALF), Fault(stall_after=HALF)]
     first, second, third = (watched.queue.add(source(number)) for number in (1, 2, 3))
@@ -79,7 +79,7 @@ def test_the_same_file_twice_is_one_download(hub: Hub, watch) -> None:
     assert len(hub.store_requests()) == 2
 
 
-def test_a_file_deleted_since_is_fetched_again(hub: Hub, watch) -> None:
+def test_deleted_file_is_downloaded_again(hub: Hub, watch) -> None:
     watched = watch()
     first = watched.queue.add(source(1))
     watched.wait_for_phase(first, Phase.DONE).path.unlink()
@@ -89,7 +89,7 @@ def test_a_file_deleted_since_is_fetched_again(hub: Hub, watch) -> None:
     assert [one.id for one in watched.queue.all()] == [second]
 
 
-def test_pause_keeps_and_resume_goes_on(hub: Hub, folder: Path, watch) -> None:
+def test_pause_keeps_the_part_and_resume_continues(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = stalled_half_way(hub, watched)
     watched.queue.pause(id)
@@ -102,7 +102,7 @@ def test_pause_keeps_and_resume_goes_on(hub: Hub, folder: Path, watch) -> None:
     assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
-def test_a_download_paused_in_the_queue_never_starts(hub: Hub, watch) -> None:
+def test_download_paused_while_queued_does_not_start(hub: Hub, watch) -> None:
     watched = watch(parallel=1)
     first = stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
@@ -114,7 +114,7 @@ def test_a_download_paused_in_the_queue_never_starts(hub: Hub, watch) -> None:
     assert watched.phases(second) == [Phase.QUEUED, Phase.PAUSED]
 
 
-def test_a_queued_download_starts_when_more_may_run_at_once(hub: Hub, watch) -> None:
+def test_raising_the_parallel_limit_starts_queued_downloads(hub: Hub, watch) -> None:
     watched = watch(parallel=1)
     first = stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
@@ -125,7 +125,7 @@ def test_a_queued_download_starts_when_more_may_run_at_once(hub: Hub, watch) -> 
     watched.wait_for_phase(second, Phase.DONE)
 
 
-def test_cancel_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
+def test_cancel_deletes_the_part(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = stalled_half_way(hub, watched)
     watched.queue.cancel(id)
@@ -135,7 +135,7 @@ def test_cancel_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
     assert model_files(folder) == []
 
 
-def test_cancel_of_a_paused_download_removes_what_arrived(hub: Hub, folder: Path, watch) -> None:
+def test_cancelling_a_paused_download_deletes_the_part(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = stalled_half_way(hub, watched)
     watched.queue.pause(id)
@@ -155,7 +155,7 @@ def test_a_cancelled_file_can_be_added_again_at_once(hub: Hub, folder: Path, wat
     assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
-def test_cancel_of_a_finished_download_keeps_the_file(hub: Hub, folder: Path, watch) -> None:
+def test_cancelling_a_finished_download_keeps_the_file(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     id = watched.queue.add(source(1))
     watched.wait_for_phase(id, Phase.DONE)
@@ -165,7 +165,7 @@ def test_cancel_of_a_finished_download_keeps_the_file(hub: Hub, folder: Path, wa
     assert model_files(folder) == ["model1-Q4_0.gguf"]
 
 
-def test_a_failure_says_why_and_can_be_tried_again(hub: Hub, watch) -> None:
+def test_failure_has_a_reason_and_can_be_retried(hub: Hub, watch) -> None:
     watched = watch()
     hub.hub_faults.append(Fault(status=404))
     id = watched.queue.add(source(1))
@@ -177,7 +177,7 @@ def test_a_failure_says_why_and_can_be_tried_again(hub: Hub, watch) -> None:
     assert (done.error, done.remedy) == ("", "")
 
 
-def test_a_retry_goes_on_with_what_arrived(hub: Hub, watch) -> None:
+def test_retry_resumes_the_part(hub: Hub, watch) -> None:
     watched = watch()
     hub.faults += [Fault(close_after=HALF), *[Fault(status=500)] * 4]
     id = watched.queue.add(source(1))
@@ -187,7 +187,7 @@ def test_a_retry_goes_on_with_what_arrived(hub: Hub, watch) -> None:
     assert hub.sent_bytes == SIZE + 1
 
 
-def test_waiting_says_why_and_when(hub: Hub, watch) -> None:
+def test_waiting_has_a_reason_and_delay(hub: Hub, watch) -> None:
     watched = watch(limits=replace(QUICK, retry_seconds=8, longest_retry_seconds=8))
     hub.faults.append(Fault(status=502))
     id = watched.queue.add(source(1))
@@ -195,7 +195,7 @@ def test_waiting_says_why_and_when(hub: Hub, watch) -> None:
     assert note.startswith("127.0.0.1 reports a server error (502). Trying again in ")
 
 
-def test_speed_is_true_and_nothing_while_stalled(hub: Hub, watch) -> None:
+def test_speed_is_measured_and_zero_while_stalled(hub: Hub, watch) -> None:
     watched = watch(tick_seconds=0.05)
     id = stalled_half_way(hub, watched)
     stalled = watched.wait_for(
@@ -215,9 +215,7 @@ def test_progress_signals_are_rate_limited(hub: Hub, watch) -> None:
     assert len(watched.reports) <= 6 + 10 * seconds
 
 
-def test_another_file_of_the_same_name_goes_to_a_folder_of_its_own(
-    hub: Hub, folder: Path, watch
-) -> None:
+def test_another_file_of_the_same_name_goes_to_a_subfolder(hub: Hub, folder: Path, watch) -> None:
     hub.put("other/maker/model1-Q4_0.gguf", content(9))
     watched = watch()
     watched.wait_for_phase(watched.queue.add(source(1)), Phase.DONE)
@@ -228,7 +226,9 @@ def test_another_file_of_the_same_name_goes_to_a_folder_of_its_own(
     assert (folder / "model1-Q4_0.gguf").read_bytes() == content(1)
 
 
-def test_two_of_the_same_name_at_once_do_not_meet(hub: Hub, folder: Path, watch) -> None:
+def test_simultaneous_downloads_of_one_name_get_different_paths(
+    hub: Hub, folder: Path, watch
+) -> None:
     hub.put("other/maker/model1-Q4_0.gguf", content(9))
     watched = watch()
     ids = [
@@ -240,7 +240,7 @@ def test_two_of_the_same_name_at_once_do_not_meet(hub: Hub, folder: Path, watch)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["hash known", "hash asked for"])
-def test_a_file_that_is_here_already_is_not_fetched(
+def test_existing_identical_file_is_not_downloaded(
     hub: Hub, folder: Path, watch, known: bool
 ) -> None:
     folder.mkdir()
@@ -254,7 +254,7 @@ def test_a_file_that_is_here_already_is_not_fetched(
     assert hub.sent_bytes == 0
 
 
-def test_a_damaged_file_of_that_name_is_left_alone(hub: Hub, folder: Path, watch) -> None:
+def test_damaged_file_of_the_same_name_is_kept(hub: Hub, folder: Path, watch) -> None:
     folder.mkdir()
     damaged = bytearray(content(1))
     damaged[HALF] ^= 1
@@ -280,7 +280,7 @@ def test_a_direct_link_needs_no_repository(hub: Hub, folder: Path, watch) -> Non
     "file",
     ["../../evil.gguf", "/etc/evil.gguf", "a/../../evil.gguf", "..\\evil.gguf", "C:\\evil.gguf"],
 )
-def test_no_name_leads_out_of_the_folder(hub: Hub, folder: Path, watch, file: str) -> None:
+def test_file_names_cannot_leave_the_folder(hub: Hub, folder: Path, watch, file: str) -> None:
     hub.hub_faults.append(Fault(status=404))
     watched = watch()
     id = watched.queue.add(Source("maker/evil", file=file, folder="../outside"))
@@ -289,22 +289,22 @@ def test_no_name_leads_out_of_the_folder(hub: Hub, folder: Path, watch, file: st
 
 
 @pytest.mark.parametrize("file", ["", "model.bin", "model.gguf.exe", "x-00003-of-00002.gguf"])
-def test_what_is_no_model_file_is_refused_at_once(hub: Hub, watch, file: str) -> None:
+def test_other_file_types_are_refused(hub: Hub, watch, file: str) -> None:
     watched = watch()
     with pytest.raises(HubError):
         watched.queue.add(Source("maker/model", file=file))
     assert watched.queue.all() == ()
 
 
-def test_running_downloads_keep_the_room_they_need(hub: Hub, watch) -> None:
+def test_running_downloads_reserve_disk_space(hub: Hub, watch) -> None:
     watched = watch(free=lambda folder: SIZE + HALF + 1_000)
     stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
-    watched.wait_for_phase(second, Phase.DONE)  # half a file is promised, a whole one is free
+    watched.wait_for_phase(second, Phase.DONE)  # half a file is reserved, a whole one is free
     watched.wait_for_phase(watched.queue.add(source(3)), Phase.DONE)
 
 
-def test_a_disk_promised_to_others_is_not_promised_again(hub: Hub, watch) -> None:
+def test_reserved_disk_space_is_not_used_twice(hub: Hub, watch) -> None:
     watched = watch(free=lambda folder: SIZE + 100_000)
     stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
@@ -312,26 +312,26 @@ def test_a_disk_promised_to_others_is_not_promised_again(hub: Hub, watch) -> Non
     assert failed.error.startswith("The disk has ")
 
 
-def test_an_endpoint_is_used_from_the_next_start_on(hub: Hub, folder: Path, watch) -> None:
+def test_changed_endpoint_applies_to_the_next_start(hub: Hub, folder: Path, watch) -> None:
     watched = watch(endpoint="https://hub.invalid")
     watched.queue.set_endpoint(hub.endpoint)
     watched.wait_for_phase(watched.queue.add(source(1)), Phase.DONE)
 
 
-def test_an_endpoint_that_is_not_safe_fails_in_a_sentence(watch) -> None:
+def test_unsafe_endpoint_fails_the_download(watch) -> None:
     watched = watch()
     watched.queue.set_endpoint("http://hub.invalid")
     failed = watched.wait_for_phase(watched.queue.add(source(1)), Phase.FAILED)
     assert failed.error == "The address begins with http:, which is not safe."
 
 
-def test_a_wrong_proxy_is_refused(watch) -> None:
+def test_invalid_proxy_is_refused(watch) -> None:
     watched = watch()
     with pytest.raises(WebError):
         watched.queue.set_proxy("socks5://127.0.0.1:1")
 
 
-def test_unknown_numbers_do_nothing(watch) -> None:
+def test_unknown_ids_are_ignored(watch) -> None:
     watched = watch()
     for call in (
         watched.queue.pause,
@@ -343,7 +343,7 @@ def test_unknown_numbers_do_nothing(watch) -> None:
     assert watched.queue.all() == ()
 
 
-def test_closing_is_prompt_whatever_a_server_does(hub: Hub, watch) -> None:
+def test_close_does_not_wait_for_a_hanging_server(hub: Hub, watch) -> None:
     watched = watch(limits=replace(QUICK, stall_seconds=3600, retry_seconds=3600))
     hub.faults += [Fault(stall_after=0), Fault(status=500)]
     first, second = watched.queue.add(source(1)), watched.queue.add(source(2))
@@ -354,7 +354,7 @@ def test_closing_is_prompt_whatever_a_server_does(hub: Hub, watch) -> None:
     assert {first, second} == {one.id for one in watched.queue.all()}
 
 
-def test_a_folder_that_cannot_be_written_fails_in_a_sentence(
+def test_unwritable_folder_fails_the_download(
     hub: Hub, folder: Path, watch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.write_text("not a folder")

@@ -1,4 +1,4 @@
-"""What a stopped or failed download left behind: built upon when it can be trusted, dropped when not."""
+"""Resuming partial files: kept when they match the file, deleted when not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "models" / "model-Q4_0.gguf"
 
 
-def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
+def test_stopped_download_resumes_at_its_offset(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     here = part_path(place).stat().st_size
     assert 0 < here < SIZE
@@ -50,7 +50,7 @@ def test_a_stopped_download_goes_on_where_it_was(hub: Hub, place: Path) -> None:
     assert hub.store_requests()[-1].headers["If-Range"] == hub.files[MODEL].etag
 
 
-def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -> None:
+def test_known_hash_allows_resuming_from_another_address(hub: Hub, place: Path) -> None:
     sha256 = hub.files[MODEL].sha256
     interrupted(hub, place)
     note = json.loads(sidecar_path(place).read_bytes())
@@ -64,14 +64,14 @@ def test_another_address_goes_on_when_the_hash_is_known(hub: Hub, place: Path) -
 @pytest.mark.parametrize(
     "note", ["", "{}", "[]", "null", '{"url": 5}', '{"url": "x", "done_bytes": -1}', "\x00"]
 )
-def test_a_part_nobody_vouches_for_is_fetched_anew(hub: Hub, place: Path, note: str) -> None:
+def test_part_of_unknown_origin_is_downloaded_again(hub: Hub, place: Path, note: str) -> None:
     interrupted(hub, place)
     sidecar_path(place).write_text(note)
     assert fetch(hub, place).received_bytes == SIZE
     assert is_complete(hub, place)
 
 
-def test_a_changed_file_is_fetched_anew_with_a_note(hub: Hub, place: Path) -> None:
+def test_changed_file_is_downloaded_again_with_a_note(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(SIZE + 5, seed=3), etag='"v2"')
     told = ProgressRecorder()
@@ -81,21 +81,21 @@ def test_a_changed_file_is_fetched_anew_with_a_note(hub: Hub, place: Path) -> No
     assert "The file on the server has changed; starting again." in told.notes
 
 
-def test_a_changed_file_behind_an_unchanged_etag_is_noticed(hub: Hub, place: Path) -> None:
+def test_changed_file_with_an_unchanged_etag_is_detected(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(SIZE, seed=3))
     fetch(hub, place)
     assert is_complete(hub, place)
 
 
-def test_a_new_etag_of_the_store_alone_costs_no_trust(hub: Hub, place: Path) -> None:
+def test_new_etag_of_the_storage_server_alone_keeps_the_part(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.files[MODEL].etag = '"another store"'
     fetch(hub, place)
     assert is_complete(hub, place)
 
 
-def test_a_weak_etag_is_no_condition(hub: Hub, place: Path) -> None:
+def test_weak_etag_is_not_sent_in_if_range(hub: Hub, place: Path) -> None:
     hub.files[MODEL].etag = 'W/"v1"'
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
@@ -104,7 +104,7 @@ def test_a_weak_etag_is_no_condition(hub: Hub, place: Path) -> None:
     assert "If-Range" not in hub.store_requests()[-1].headers
 
 
-def test_a_server_that_cannot_continue_starts_again(hub: Hub, place: Path) -> None:
+def test_server_without_range_support_restarts_the_file(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.files[MODEL].resumable = False
     told = ProgressRecorder()
@@ -113,7 +113,7 @@ def test_a_server_that_cannot_continue_starts_again(hub: Hub, place: Path) -> No
     assert "The file on the server cannot be continued; starting again." in told.notes
 
 
-def test_416_for_a_whole_part_is_the_end(hub: Hub, place: Path) -> None:
+def test_416_for_a_complete_part_finishes_the_download(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     job = download(hub, place)
     place.parent.mkdir()
@@ -124,7 +124,7 @@ def test_416_for_a_whole_part_is_the_end(hub: Hub, place: Path) -> None:
     assert job.received_bytes == 0
 
 
-def test_416_for_a_part_of_something_else_starts_again(hub: Hub, place: Path) -> None:
+def test_416_for_a_part_of_another_file_restarts(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
     hub.put(MODEL, model_bytes(1_000), hashed=False)
@@ -132,14 +132,14 @@ def test_416_for_a_part_of_something_else_starts_again(hub: Hub, place: Path) ->
     assert is_complete(hub, place)
 
 
-def test_a_partial_answer_from_elsewhere_is_not_taken_in(hub: Hub, place: Path) -> None:
+def test_partial_response_of_another_range_is_rejected(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     hub.faults.append(Fault(shift=5))
     fetch(hub, place)
     assert is_complete(hub, place)
 
 
-def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
+def test_complete_part_needs_no_request(hub: Hub, place: Path) -> None:
     whole = hub.files[MODEL]
     job = download(hub, place, sha256=whole.sha256, size_bytes=SIZE)
     place.parent.mkdir()
@@ -150,17 +150,17 @@ def test_a_whole_part_needs_no_network(hub: Hub, place: Path) -> None:
     assert hub.requests == []
 
 
-def test_a_part_spoilt_on_the_disk_is_fetched_anew(hub: Hub, place: Path) -> None:
+def test_damaged_part_is_downloaded_again(hub: Hub, place: Path) -> None:
     interrupted(hub, place)
     part = part_path(place)
     content = bytearray(part.read_bytes())
-    content[-1000:] = bytes(1000)  # as a power cut leaves it
+    content[-1000:] = bytes(1000)  # as after a power cut
     part.write_bytes(bytes(content))
     fetch(hub, place)
     assert is_complete(hub, place)
 
 
-def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place: Path) -> None:
+def test_without_a_hash_only_synced_bytes_are_kept(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
     note = json.loads(sidecar_path(place).read_bytes())
@@ -169,9 +169,7 @@ def test_without_a_hash_only_what_is_surely_on_the_disk_is_kept(hub: Hub, place:
     assert is_complete(hub, place)
 
 
-def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
-    hub: Hub, place: Path
-) -> None:
+def test_disk_filled_during_the_transfer_fails_and_keeps_the_part(hub: Hub, place: Path) -> None:
     limits = Limits(margin_bytes=400_000, checkpoint_bytes=100_000)
     room = iter([1 << 30] * 2)
     job = download(hub, place, limits=limits, free=lambda folder: next(room, 1_000))
@@ -183,7 +181,7 @@ def test_a_disk_others_fill_stops_the_download_and_keeps_what_arrived(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_keeps_what_arrived(
+def test_full_disk_keeps_the_part(
     hub: Hub, place: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     job = download(hub, place)
@@ -193,7 +191,7 @@ def test_a_full_disk_keeps_what_arrived(
         room = HALF - job.done_bytes
         if room <= 0:
             raise OSError(number, os.strerror(number))
-        return write(file, data[:room])  # a disk takes what still fits
+        return write(file, data[:room])  # a full disk writes only what fits
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", limited)
@@ -206,7 +204,7 @@ def test_a_full_disk_keeps_what_arrived(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
-def test_a_limit_of_the_system_keeps_what_arrived(hub: Hub, place: Path) -> None:
+def test_file_size_limit_of_the_system_keeps_the_part(hub: Hub, place: Path) -> None:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""One file against a hub that stalls, resets, lies and changes its mind: whole and verified, or a sentence."""
+"""Transfer of one file from a server with faults: verified, or an error with a reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "models" / "model-Q4_0.gguf"
 
 
-def test_a_file_arrives_whole_and_verified(hub: Hub, place: Path) -> None:
+def test_file_is_downloaded_and_verified(hub: Hub, place: Path) -> None:
     told = ProgressRecorder()
     job = fetch(hub, place, report=told)
     assert is_complete(hub, place)
@@ -46,7 +46,7 @@ def test_a_file_arrives_whole_and_verified(hub: Hub, place: Path) -> None:
     assert told.phases == [Phase.CONNECTING, Phase.RUNNING, Phase.VERIFYING]
 
 
-def test_the_name_is_given_only_when_all_is_verified(hub: Hub, place: Path) -> None:
+def test_final_name_appears_only_after_verification(hub: Hub, place: Path) -> None:
     seen: list[bool] = []
     fetch(hub, place, report=lambda phase, note: seen.append(place.exists()))
     assert seen == [False, False, False]
@@ -70,7 +70,7 @@ def test_the_name_is_given_only_when_all_is_verified(hub: Hub, place: Path) -> N
         pytest.param(Fault(status=416, headers={"Content-Range": "bytes */9"}), id="416"),
     ],
 )
-def test_a_passing_fault_costs_only_time(hub: Hub, place: Path, fault: Fault) -> None:
+def test_transient_fault_is_retried(hub: Hub, place: Path, fault: Fault) -> None:
     hub.faults.append(fault)
     told = ProgressRecorder()
     fetch(hub, place, report=told)
@@ -80,22 +80,20 @@ def test_a_passing_fault_costs_only_time(hub: Hub, place: Path, fault: Fault) ->
     assert waiting.endswith("Trying again.")
 
 
-def test_an_answer_without_a_length_is_enough(hub: Hub, place: Path) -> None:
+def test_response_without_a_length_is_accepted(hub: Hub, place: Path) -> None:
     hub.faults.append(Fault(no_length=True))
     assert fetch(hub, place).size_bytes == SIZE
     assert is_complete(hub, place)
 
 
-def test_an_answer_of_unknown_length_without_a_hash_is_taken_as_it_is(
-    hub: Hub, place: Path
-) -> None:
+def test_response_without_length_and_hash_is_accepted(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     hub.faults.append(Fault(no_length=True))
     assert fetch(hub, place).size_bytes == SIZE
     assert is_complete(hub, place)
 
 
-def test_the_wait_is_said_in_seconds_when_it_is_long(hub: Hub, place: Path) -> None:
+def test_long_retry_delay_is_reported_in_seconds(hub: Hub, place: Path) -> None:
     hub.faults.append(Fault(status=429, headers={"Retry-After": "120"}))
     told = ProgressRecorder()
     job = download(hub, place, report=lambda phase, note: (told(phase, note), stop_when(phase)))
@@ -109,7 +107,7 @@ def test_the_wait_is_said_in_seconds_when_it_is_long(hub: Hub, place: Path) -> N
     assert told.notes[-1] == "127.0.0.1 limits the number of requests (429). Trying again in 120 s."
 
 
-def test_what_arrived_before_a_fault_is_not_fetched_again(hub: Hub, place: Path) -> None:
+def test_retry_resumes_after_the_received_bytes(hub: Hub, place: Path) -> None:
     hub.faults += [Fault(close_after=at) for at in (100_000, 100_000, 100_000)]
     job = fetch(hub, place)
     assert is_complete(hub, place)
@@ -118,7 +116,7 @@ def test_what_arrived_before_a_fault_is_not_fetched_again(hub: Hub, place: Path)
     assert ranges == [None, "bytes=100000-", "bytes=200000-", "bytes=300000-"]
 
 
-def test_faults_without_end_are_borne_while_something_arrives(hub: Hub, place: Path) -> None:
+def test_retries_continue_while_there_is_progress(hub: Hub, place: Path) -> None:
     hub.faults += [Fault(close_after=30_000) for _ in range(19)]
     fetch(hub, place)
     assert is_complete(hub, place)
@@ -133,7 +131,7 @@ def test_faults_without_end_are_borne_while_something_arrives(hub: Hub, place: P
         (Fault(close_after=0), "closed the connection before the end"),
     ],
 )
-def test_a_server_that_never_delivers_ends_in_one_sentence(
+def test_download_fails_after_repeated_server_faults(
     hub: Hub, place: Path, fault: Fault, says: str
 ) -> None:
     hub.faults += [fault] * 4
@@ -141,10 +139,10 @@ def test_a_server_that_never_delivers_ends_in_one_sentence(
     assert len(hub.store_requests()) == QUICK.attempts
 
 
-def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
+def test_repeated_restarts_count_as_no_progress(hub: Hub, place: Path) -> None:
     stored = hub.files[MODEL]
     stored.resumable = False
-    # A clean end: of what stood before a reset, more may arrive the next time, which is progress.
+    # A clean close: after a reset, a retry may receive more bytes, which counts as progress.
     hub.faults += [Fault(close_after=HALF) for _ in range(50)]
     assert "closed the connection before the end" in str(expect_error(hub, place))
     assert len(hub.store_requests()) == QUICK.attempts + 1
@@ -158,52 +156,52 @@ def test_starting_over_and_over_is_not_progress(hub: Hub, place: Path) -> None:
         pytest.param(Fault(extra=b"x", no_length=True), id="without a length"),
     ],
 )
-def test_a_wrong_length_is_tried_again_then_refused(hub: Hub, place: Path, fault: Fault) -> None:
+def test_wrong_length_is_retried_then_refused(hub: Hub, place: Path, fault: Fault) -> None:
     hub.faults += [fault] * 9
     says = str(expect_error(hub, place))
     assert f"{SIZE:,}" in says
     assert len(hub.store_requests()) == QUICK.wrong_attempts
 
 
-def test_a_length_other_than_the_catalogs_is_refused(hub: Hub, place: Path) -> None:
+def test_length_other_than_expected_is_refused(hub: Hub, place: Path) -> None:
     says = str(expect_error(hub, place, size_bytes=SIZE + 7))
     assert says == f"The file on 127.0.0.1 has {SIZE:,} bytes where {SIZE + 7:,} were expected."
 
 
-def test_a_wrong_hash_leaves_nothing(hub: Hub, place: Path) -> None:
+def test_hash_mismatch_deletes_the_file(hub: Hub, place: Path) -> None:
     wrong = model_bytes(SIZE, seed=2)
     hub.faults.append(Fault(content=wrong))
     assert "SHA-256 differs" in str(expect_error(hub, place))
     assert list(place.parent.iterdir()) == []
 
 
-def test_a_hash_other_than_the_catalogs_leaves_nothing(hub: Hub, place: Path) -> None:
+def test_hash_other_than_expected_deletes_the_file(hub: Hub, place: Path) -> None:
     assert "SHA-256 differs" in str(expect_error(hub, place, sha256="0" * 64))
     assert list(place.parent.iterdir()) == []
 
 
-def test_one_changed_bit_is_noticed(hub: Hub, place: Path) -> None:
+def test_one_changed_bit_is_detected(hub: Hub, place: Path) -> None:
     content = bytearray(hub.files[MODEL].content)
     content[HALF] ^= 1
     hub.faults.append(Fault(content=bytes(content)))
     assert "SHA-256 differs" in str(expect_error(hub, place))
 
 
-def test_without_a_hash_it_is_said_so(hub: Hub, place: Path) -> None:
+def test_missing_hash_is_noted(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     job = fetch(hub, place)
     assert is_complete(hub, place)
     assert job.note == "Not verified by hash: the server names none."
 
 
-def test_an_etag_of_the_store_is_no_hash(hub: Hub, place: Path) -> None:
+def test_etag_of_the_storage_server_is_not_a_hash(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     hub.files[MODEL].etag = f'"{"a" * 64}"'
     fetch(hub, place)
     assert is_complete(hub, place)
 
 
-def test_a_web_page_never_becomes_a_model(hub: Hub, place: Path) -> None:
+def test_web_page_is_not_saved_as_a_model(hub: Hub, place: Path) -> None:
     page = Fault(content=b"<!doctype html>" * 999, headers={"Content-Type": "text/html"})
     hub.files[MODEL].hashed = False
     hub.faults.append(page)
@@ -213,15 +211,13 @@ def test_a_web_page_never_becomes_a_model(hub: Hub, place: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GG", b"gguf" + b"x" * 99, b"GGUX" + b"x" * 99])
-def test_a_file_without_the_magic_never_becomes_a_model(
-    hub: Hub, place: Path, content: bytes
-) -> None:
+def test_file_without_magic_is_not_saved_as_a_model(hub: Hub, place: Path, content: bytes) -> None:
     hub.put(MODEL, content)
     expect_error(hub, place)
     assert not part_path(place).exists()
 
 
-def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:
+def test_redirect_loop_fails(hub: Hub, place: Path) -> None:
     hub.redirect = "/loop"
     assert "in a loop" in str(expect_error(hub, place))
     assert len(hub.requests) == 11
@@ -238,7 +234,7 @@ def test_a_redirect_loop_is_one_sentence(hub: Hub, place: Path) -> None:
         (400, {}, "refused the request (400)"),
     ],
 )
-def test_a_refusal_of_the_hub_is_final(
+def test_refused_request_is_not_retried(
     hub: Hub, place: Path, status: int, headers: dict[str, str], says: str
 ) -> None:
     hub.hub_faults.append(Fault(status=status, headers=headers))
@@ -246,18 +242,18 @@ def test_a_refusal_of_the_hub_is_final(
     assert len(hub.requests) == 1
 
 
-def test_a_missing_file_is_one_sentence(hub: Hub, place: Path) -> None:
+def test_missing_file_fails(hub: Hub, place: Path) -> None:
     hub.files.clear()
     assert str(expect_error(hub, place)) == "There is no such file on 127.0.0.1."
 
 
-def test_a_server_that_is_not_there_is_one_sentence(hub: Hub, place: Path) -> None:
+def test_unreachable_server_fails(hub: Hub, place: Path) -> None:
     job = FileDownload("http://127.0.0.1:9/o/n/resolve/main/m.gguf", place, limits=QUICK)
     with pytest.raises(DownloadError, match=r"^The connection to 127.0.0.1 failed: .*\.$"):
         job.run()
 
 
-def test_too_little_room_is_said_before_anything_arrives(hub: Hub, place: Path) -> None:
+def test_low_disk_space_fails_before_the_transfer(hub: Hub, place: Path) -> None:
     limits = Limits(margin_bytes=1 << 20)
     job = download(hub, place, limits=limits, free=lambda folder: SIZE)
     with pytest.raises(DownloadError) as caught:
@@ -266,7 +262,7 @@ def test_too_little_room_is_said_before_anything_arrives(hub: Hub, place: Path) 
     assert job.received_bytes == 0
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
+def test_unwritable_folder_fails(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file, not a folder")
     with pytest.raises(DownloadError, match=r"^model-Q4_0.gguf could not be written: .*\.$"):
         fetch(hub, tmp_path / "models" / "model-Q4_0.gguf")
@@ -280,7 +276,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(hub: Hub, tmp_path: Pat
         pytest.param(Fault(status=503, headers={"Retry-After": "60"}), id="wait"),
     ],
 )
-def test_stopping_wakes_whatever_waits(hub: Hub, place: Path, fault: Fault) -> None:
+def test_stop_interrupts_every_wait(hub: Hub, place: Path, fault: Fault) -> None:
     hub.faults.append(fault)
     waiting = threading.Event()
     job = download(
@@ -304,7 +300,7 @@ def test_stopping_wakes_whatever_waits(hub: Hub, place: Path, fault: Fault) -> N
     assert ended == [Stopped]
 
 
-def test_stopping_before_the_start_fetches_nothing(hub: Hub, place: Path) -> None:
+def test_stop_before_start_sends_no_request(hub: Hub, place: Path) -> None:
     job = download(hub, place)
     job.stop()
     with pytest.raises(Stopped):
@@ -312,13 +308,13 @@ def test_stopping_before_the_start_fetches_nothing(hub: Hub, place: Path) -> Non
     assert hub.store_requests() == []
 
 
-def test_probing_tells_size_and_hash_without_fetching(hub: Hub) -> None:
+def test_probe_returns_size_and_hash_without_downloading(hub: Hub) -> None:
     told = probe(hub.url(MODEL))
     assert (told.size_bytes, told.sha256) == (SIZE, hub.files[MODEL].sha256)
     assert hub.sent_bytes == 0
 
 
-def test_an_unhashed_file_is_probed_by_its_length(hub: Hub) -> None:
+def test_probe_without_linked_headers_returns_the_length(hub: Hub) -> None:
     hub.files[MODEL].hashed = False
     told = probe(hub.url(MODEL))
     assert (told.size_bytes, told.sha256) == (SIZE, "")

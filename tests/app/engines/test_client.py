@@ -1,4 +1,4 @@
-"""The engine and its stand-in in tests have the one interface that the app declares."""
+"""The engine and the fake engine of the tests implement `EngineClient`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ METHODS = [
 ]  # fmt: skip
 
 
-def test_the_interface_is_three_methods() -> None:
+def test_engine_client_has_three_methods() -> None:
     assert METHODS == ["start", "send", "stop"]
 
 
 @pytest.mark.parametrize("engine", [Engine, FakeEngine])
 @pytest.mark.parametrize("name", METHODS)
-def test_an_engine_has_every_method_as_declared(engine: type[object], name: str) -> None:
+def test_engine_and_fake_match_the_declared_methods(engine: type[object], name: str) -> None:
     declared, made = getattr(EngineClient, name), getattr(engine, name)
     assert (
         inspect.signature(made).parameters.keys() == inspect.signature(declared).parameters.keys()
@@ -31,7 +31,7 @@ def test_an_engine_has_every_method_as_declared(engine: type[object], name: str)
     assert get_type_hints(made) == get_type_hints(declared)
 
 
-def test_both_are_made_with_what_takes_their_events() -> None:
+def test_engine_and_fake_take_an_event_callback() -> None:
     for engine in (Engine, FakeEngine):
         (deliver, *others) = inspect.signature(engine).parameters.values()
         assert deliver.name == "deliver"

@@ -1,4 +1,4 @@
-"""Models on this machine: found in several places, looked into when seen, deleted and brought back."""
+"""Model index: scan, inspection, deletion and undo."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[LibraryFixture]:
     made.close()
 
 
-# --- what is here -------------------------------------------------------------------------------
+# --- scan and inspection ------------------------------------------------------------------------
 
 
-def test_models_of_every_place_are_listed_and_nothing_is_read_before_it_is_seen(
+def test_models_of_all_places_are_listed_without_opening_files(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     tiny.write(own / "own.gguf")
@@ -71,7 +71,7 @@ def test_models_of_every_place_are_listed_and_nothing_is_read_before_it_is_seen(
     assert {file.path.name for file in fixture.state.installed} == set(places)
 
 
-def test_a_file_that_is_seen_is_looked_into(fixture: LibraryFixture, own: Path) -> None:
+def test_visible_file_is_inspected(fixture: LibraryFixture, own: Path) -> None:
     tiny.write(own / "tiny-Q8_0.gguf", format="Q8_0")
     (own / "broken.gguf").write_bytes(b"GGUF\x03\x00\x00\x00 and then nothing")
     fixture.start()
@@ -88,7 +88,7 @@ def test_a_file_that_is_seen_is_looked_into(fixture: LibraryFixture, own: Path) 
     assert bad.remedy
 
 
-def test_a_file_that_changed_is_looked_into_again(fixture: LibraryFixture, own: Path) -> None:
+def test_changed_file_is_inspected_again(fixture: LibraryFixture, own: Path) -> None:
     path = own / "model.gguf"
     path.write_bytes(b"GGUF")
     fixture.start()
@@ -102,9 +102,7 @@ def test_a_file_that_changed_is_looked_into_again(fixture: LibraryFixture, own: 
     until(lambda: fixture.row("model.gguf").state is FileState.GOOD)
 
 
-def test_a_linked_file_that_is_gone_stays_listed_as_missing(
-    fixture: LibraryFixture, tmp_path: Path
-) -> None:
+def test_missing_linked_file_stays_listed(fixture: LibraryFixture, tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "model.gguf")
     fixture.start()
     fixture.library.open_files([path])
@@ -120,7 +118,7 @@ def test_a_linked_file_that_is_gone_stays_listed_as_missing(
     assert fixture.names() == []
 
 
-def test_folders_are_added_once_and_taken_out_without_touching_them(
+def test_folders_are_added_once_and_removed_without_changing_files(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     drive = tmp_path / "drive"
@@ -138,7 +136,7 @@ def test_folders_are_added_once_and_taken_out_without_touching_them(
     assert path.is_file()
 
 
-def test_a_model_used_from_elsewhere_is_remembered_even_as_the_first(
+def test_model_loaded_from_elsewhere_is_linked(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     path = tiny.write(tmp_path / "opened.gguf")
@@ -152,7 +150,9 @@ def test_a_model_used_from_elsewhere_is_remembered_even_as_the_first(
     assert json_file.read(tmp_path / "library.json")["files"] == [str(path)]
 
 
-def test_a_model_used_from_an_own_folder_is_listed_once(fixture: LibraryFixture, own: Path) -> None:
+def test_model_loaded_from_a_listed_folder_is_listed_once(
+    fixture: LibraryFixture, own: Path
+) -> None:
     path = tiny.write(own / "own.gguf")
     fixture.state.set_model(loaded(path))
     fixture.start()
@@ -164,9 +164,7 @@ def test_a_model_used_from_an_own_folder_is_listed_once(fixture: LibraryFixture,
 # --- deleting -----------------------------------------------------------------------------------
 
 
-def test_deleting_can_be_undone_and_happens_for_good_when_the_app_closes(
-    fixture: LibraryFixture, own: Path
-) -> None:
+def test_deletion_can_be_undone_until_the_app_closes(fixture: LibraryFixture, own: Path) -> None:
     one, two = tiny.write(own / "one.gguf"), tiny.write(own / "two.gguf")
     content = one.read_bytes()
     fixture.start()
@@ -184,7 +182,7 @@ def test_deleting_can_be_undone_and_happens_for_good_when_the_app_closes(
     assert list(own.iterdir()) == [one]
 
 
-def test_what_is_deleted_is_gone_for_good_once_undo_is(
+def test_deleted_files_are_removed_when_undo_expires(
     fixture: LibraryFixture, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tiny.write(own / "one.gguf")
@@ -195,7 +193,9 @@ def test_what_is_deleted_is_gone_for_good_once_undo_is(
     until(lambda: fixture.library_state.line is None and not list(own.iterdir()))
 
 
-def test_all_parts_of_a_split_model_go_and_come_back(fixture: LibraryFixture, own: Path) -> None:
+def test_deleting_and_undo_apply_to_all_pieces_of_a_split_model(
+    fixture: LibraryFixture, own: Path
+) -> None:
     parts = [own / f"big-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
     for part in parts:
         part.write_bytes(b"GGUF")
@@ -209,7 +209,7 @@ def test_all_parts_of_a_split_model_go_and_come_back(fixture: LibraryFixture, ow
     assert all(part.exists() for part in parts)
 
 
-def test_a_model_in_use_is_not_deleted_but_offered_to_be_unloaded(
+def test_loaded_model_is_not_deleted_and_unloading_is_offered(
     qtbot: QtBot, fixture: LibraryFixture, own: Path
 ) -> None:
     path = tiny.write(own / "one.gguf")
@@ -227,14 +227,14 @@ def test_a_model_in_use_is_not_deleted_but_offered_to_be_unloaded(
     assert path.is_file()
 
 
-def test_a_folder_that_may_not_be_changed_keeps_its_files_and_says_so(
+def test_failed_deletion_in_a_read_only_folder_is_reported(
     fixture: LibraryFixture, own: Path
 ) -> None:
     parts = [own / f"big-{number:05}-of-00002.gguf" for number in (1, 2)]
     for part in parts:
         part.write_bytes(b"GGUF")
     fixture.start()
-    parts[0].unlink()  # gone behind our back: renaming it fails
+    parts[0].unlink()  # deleted by another program: renaming it fails
     fixture.library.model_index.delete(parts[0])
     fixture.settle()
     assert fixture.library_state.line.trouble
@@ -256,7 +256,7 @@ def test_undo_never_overwrites_a_new_file_of_the_same_name(
     assert fixture.library_state.line.trouble
 
 
-def test_what_a_crash_left_deleted_is_removed_by_the_next_start(
+def test_trash_left_by_a_crash_is_removed_at_the_next_start(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     left = own / ".one.gguf.tokonoma-deleted"

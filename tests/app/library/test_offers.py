@@ -1,4 +1,4 @@
-"""What a file of the hub is said to be, and which one is recommended."""
+"""Offers: layout of a hub file, and the recommended one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def hub_file(name: str, size: int = GB, kind: str = "model") -> HubFile:
         ("Q8-notes/model.gguf", "", ""),
     ],
 )
-def test_a_name_tells_the_layout(file: str, layout: str, said: str) -> None:
+def test_layout_is_parsed_from_the_file_name(file: str, layout: str, said: str) -> None:
     assert layout_of(file) == layout
     assert in_words(layout) == said
 
 
-def test_what_is_said_to_run_is_what_the_kernels_have() -> None:
+def test_supported_layouts_match_the_kernels() -> None:
     names = {format.name for format in FORMATS.values()}
-    mixed = {"IQ3_M": "IQ3_S", "IQ3_XS": "IQ3_S", "IQ2_M": "IQ2_S"}  # what recipes are mostly of
+    mixed = {"IQ3_M": "IQ3_S", "IQ3_XS": "IQ3_S", "IQ2_M": "IQ2_S"}  # layout of most weights
     roots = {
         layout if layout in names else mixed.get(layout, layout.rpartition("_")[0])
         for layout in RUNS
@@ -50,7 +50,7 @@ def test_what_is_said_to_run_is_what_the_kernels_have() -> None:
     assert roots == names
 
 
-def test_the_first_layout_that_fits_well_is_recommended() -> None:
+def test_first_layout_that_fits_the_memory_is_recommended() -> None:
     files = [
         hub_file("m-Q8_0.gguf", 9 * GB),
         hub_file("m-Q4_K_M.gguf", 5 * GB),
@@ -67,14 +67,14 @@ def test_the_first_layout_that_fits_well_is_recommended() -> None:
     assert best(2 * GB) == []
 
 
-def test_of_two_layouts_of_one_name_the_one_that_surely_runs_is_recommended() -> None:
+def test_of_two_layouts_of_one_name_the_supported_one_is_recommended() -> None:
     files = [hub_file("m-Q2_0.gguf"), hub_file("m-Q2_0_g64.gguf"), hub_file("m-F16.gguf", 5 * GB)]
     made = offers(files, 32 * GB, lambda source: None, lambda source: False)
     assert (made[0].format, made[0].recommended) == ("Q2_0_G64", True)
     assert not any(each.problem for each in made)
 
 
-def test_what_is_no_model_or_cannot_run_says_so_and_comes_last() -> None:
+def test_unusable_files_have_a_problem_and_come_last() -> None:
     files = [
         hub_file("mmproj-F16.gguf", kind="projector"),
         hub_file("m-Q4_0_8_8.gguf"),
@@ -87,7 +87,7 @@ def test_what_is_no_model_or_cannot_run_says_so_and_comes_last() -> None:
     assert all(each.problem.endswith(".") for each in made[1:])
 
 
-def test_what_is_here_or_coming_is_known() -> None:
+def test_installed_and_downloading_files_are_marked() -> None:
     here = Path("/models/m-Q8_0.gguf")
     made = offers(
         [hub_file("m-Q8_0.gguf"), hub_file("m-F16.gguf")],
@@ -131,5 +131,5 @@ def test_what_is_here_or_coming_is_known() -> None:
         (words.count(1204, "file"), "1,204 files"),
     ],
 )
-def test_figures_are_said_as_people_say_them(said: str, wanted: str) -> None:
+def test_sizes_are_formatted(said: str, wanted: str) -> None:
     assert said == wanted

@@ -1,4 +1,4 @@
-"""The library: downloads from a hub of our own, questions to it, the catalog, a model's own settings."""
+"""Library service: downloads, hub requests, catalog and per-model settings, with a local hub."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[LibraryFixture]:
 # --- downloads ----------------------------------------------------------------------------------
 
 
-def test_a_download_is_offered_for_use_only_once_it_is_verified_and_looked_into(
+def test_finished_download_is_announced_after_verification_and_inspection(
     online: LibraryFixture, hub: Hub, own: Path, tmp_path: Path
 ) -> None:
     content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
@@ -68,9 +68,7 @@ def test_a_download_is_offered_for_use_only_once_it_is_verified_and_looked_into(
     assert used == [own / "Tiny-F32.gguf"]
 
 
-def test_a_file_with_the_wrong_hash_never_reaches_the_list(
-    online: LibraryFixture, hub: Hub, own: Path
-) -> None:
+def test_file_with_a_wrong_hash_is_not_listed(online: LibraryFixture, hub: Hub, own: Path) -> None:
     hub.put("owner/name/bad.gguf", b"GGUF" + bytes(4000))
     online.start()
     online.library.download(offer("bad.gguf", 4004, "0" * 64))
@@ -95,7 +93,7 @@ def test_a_verified_file_this_version_cannot_run_is_not_offered(
     assert online.library_state.line.action == ""
 
 
-def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
+def test_download_larger_than_the_free_space_is_refused_with_sizes(
     online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     online.free = 1_100_000_000
@@ -109,7 +107,7 @@ def test_a_download_that_does_not_fit_on_the_disk_is_refused_with_the_numbers(
     assert hub.requests == []
 
 
-def test_room_promised_to_other_downloads_is_not_given_twice(
+def test_disk_space_of_other_downloads_is_not_counted_as_free(
     online: LibraryFixture, hub: Hub, own: Path
 ) -> None:
     online.free = 10_000
@@ -124,7 +122,7 @@ def test_room_promised_to_other_downloads_is_not_given_twice(
     hub.released.set()
 
 
-def test_an_unfinished_download_is_taken_up_paused_by_the_next_start(
+def test_unfinished_download_is_paused_after_a_restart(
     qtbot: QtBot, hub: Hub, own: Path, tmp_path: Path
 ) -> None:
     content = tiny.write(tmp_path / "tiny.gguf").read_bytes()
@@ -181,13 +179,13 @@ def test_a_link_opens_its_repository_with_the_linked_file_first(
     assert [each.format for each in online.library_state.hub.files] == ["Q8_0", "Q4_K_M"]
 
 
-def test_a_link_that_leads_nowhere_says_why(fixture: LibraryFixture) -> None:
+def test_unusable_link_shows_the_reason(fixture: LibraryFixture) -> None:
     fixture.library.hub.submit_link("https://example.org/readme.md")
     assert fixture.library_state.hub.phase is HubPhase.FAILED
     assert fixture.library_state.hub.remedy
 
 
-def test_a_hub_that_cannot_be_reached_is_one_sentence_and_the_rest_goes_on(
+def test_unreachable_hub_shows_an_error_and_the_rest_works(
     qtbot: QtBot, tmp_path: Path, hub: Hub, own: Path
 ) -> None:
     tiny.write(own / "own.gguf")
@@ -201,7 +199,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence_and_the_rest_goes_on(
     fixture.close()
 
 
-def test_only_the_newest_question_is_answered(online: LibraryFixture, hub: Hub) -> None:
+def test_only_the_latest_request_is_shown(online: LibraryFixture, hub: Hub) -> None:
     hub.silent = True
     online.start()
     online.library.hub.search("alpha")
@@ -219,7 +217,7 @@ def test_only_the_newest_question_is_answered(online: LibraryFixture, hub: Hub) 
 # --- the catalog and settings -------------------------------------------------------------------
 
 
-def test_the_catalog_says_what_each_model_would_take(fixture: LibraryFixture) -> None:
+def test_catalog_rows_have_predicted_memory(fixture: LibraryFixture) -> None:
     fixture.start()
     until(lambda: bool(fixture.library_state.catalog))
     fixture.library.opened()
@@ -228,7 +226,7 @@ def test_the_catalog_says_what_each_model_would_take(fixture: LibraryFixture) ->
         assert (row.offer.memory is None) == bool(row.offer.problem)
 
 
-def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
+def test_per_model_settings_are_saved_and_override_the_settings(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
     path = tiny.write(own / "model.gguf", context=4096)
@@ -259,14 +257,14 @@ def test_a_models_own_settings_are_kept_and_hold_in_the_place_of_all(
     kept.close()
 
 
-def test_unloading_says_how_much_came_back(fixture: LibraryFixture) -> None:
+def test_unloading_shows_the_freed_memory(fixture: LibraryFixture) -> None:
     fixture.state.set_model(ModelStatus(freed_bytes=612_000_000))
     assert fixture.library_state.line.sentence == "Unloaded, 612 MB given back."
     fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
     assert fixture.library_state.line is None
 
 
-def test_closing_twice_or_before_the_start_does_no_harm(qtbot: QtBot, tmp_path: Path) -> None:
+def test_closing_twice_or_before_the_start_is_allowed(qtbot: QtBot, tmp_path: Path) -> None:
     fixture = LibraryFixture(tmp_path)
     fixture.library.close()
     fixture.close()

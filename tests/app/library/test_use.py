@@ -1,4 +1,4 @@
-"""A person at the page of models: from a pasted link to a model in use, over a hub of our own."""
+"""User actions on the models page: from a pasted link to a loaded model, with a local hub."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def stage(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[Stage]:
-    """The whole window, whose hub is ours."""
+    """The whole window, with a local hub."""
     made = Stage(tmp_path, settings=Settings(hub_endpoint=hub.endpoint))
     made.window.resize(1080, 900)
     made.start()
@@ -57,7 +57,7 @@ def click(qtbot: QtBot, button: object) -> None:
 
 
 def choose(found: LibraryRow, verb: Verb) -> None:
-    """Take an entry of a row's menu."""
+    """Trigger an entry of a row's menu."""
     found.acted.emit(next(entry for entry in found.view.menu if entry.verb is verb))
     flush()
 
@@ -91,7 +91,7 @@ def test_from_a_pasted_link_to_a_model_in_use(
     assert here.view.action is None
 
 
-def test_a_connection_that_breaks_is_taken_up_where_it_broke(
+def test_interrupted_download_resumes_at_its_offset(
     qtbot: QtBot, stage: Stage, hub: Hub, tmp_path: Path
 ) -> None:
     content = tiny.write(tmp_path / "tiny.gguf", hidden=256).read_bytes()
@@ -106,9 +106,7 @@ def test_a_connection_that_breaks_is_taken_up_where_it_broke(
     assert hub.sent_bytes < 1.6 * len(content)
 
 
-def test_deleting_on_the_page_and_taking_it_back(
-    qtbot: QtBot, stage: Stage, tmp_path: Path
-) -> None:
+def test_deletion_on_the_page_can_be_undone(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
     folder = models_folder()
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write(folder / "one.gguf")
@@ -121,9 +119,7 @@ def test_deleting_on_the_page_and_taking_it_back(
     assert (folder / "one.gguf").is_file()
 
 
-def test_a_models_own_context_is_what_it_is_loaded_with(
-    qtbot: QtBot, stage: Stage, tmp_path: Path
-) -> None:
+def test_model_is_loaded_with_its_own_context(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
     folder = models_folder()
     folder.mkdir(parents=True, exist_ok=True)
     path = tiny.write(folder / "one.gguf", context=4096)

@@ -1,4 +1,4 @@
-"""Markdown to blocks: what each construct becomes, and that streaming changes nothing."""
+"""Markdown parser: blocks of each construct, and streaming in pieces gives the same blocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def text_of(block: Block) -> str:
 
 
 @given(st.lists(PIECES, max_size=40), st.integers(1, 30), st.sampled_from([30, 60, 4000]))
-def test_any_pieces_give_the_blocks_of_one_reading(
+def test_streaming_in_any_pieces_gives_the_same_blocks(
     parts: list[str], size: int, section: int
 ) -> None:
     text = "".join(parts)
@@ -61,7 +61,9 @@ def test_any_pieces_give_the_blocks_of_one_reading(
 
 
 @given(st.lists(PIECES, max_size=30), st.integers(1, 12))
-def test_any_pieces_give_the_same_thoughts_and_answer(parts: list[str], size: int) -> None:
+def test_streaming_in_any_pieces_gives_the_same_thoughts_and_answer(
+    parts: list[str], size: int
+) -> None:
     text = "<think>" + "".join(parts) + "</think>" + "".join(reversed(parts))
     once = Reply()
     once.feed(text, last=True)
@@ -103,19 +105,19 @@ def test_task_items_have_boxes_instead_of_bullets() -> None:
     assert [text_of(block) for block in blocks] == ["done", "open"]
 
 
-def test_an_empty_item_still_has_a_block_for_its_marker() -> None:
+def test_empty_list_item_has_a_block_with_its_marker() -> None:
     first, second = parse("-\n- b\n")
     assert isinstance(first, Paragraph)
     assert first.runs == ()
     assert first.place.path[0].marker == second.place.path[0].marker == BULLET
 
 
-def test_quotes_know_where_they_begin() -> None:
+def test_first_block_of_a_quote_begins_it() -> None:
     blocks = parse("> one\n>\n> two\n\n> other\n")
     assert [block.place.path[0].begins for block in blocks] == [True, False, True]
 
 
-def test_a_table_has_alignments_header_and_rows() -> None:
+def test_table_has_alignments_header_and_rows() -> None:
     (table,) = parse("| a | b |\n|:-:|--:|\n| 1 | `x` |\n| 2 |\n")
     assert isinstance(table, Table)
     assert table.alignments == ("center", "right")
@@ -126,7 +128,7 @@ def test_a_table_has_alignments_header_and_rows() -> None:
 @pytest.mark.parametrize(
     ("source", "closed"), [("```py\nx\n```\n", True), ("```py\nx\n", False), ("~~~\nx\n~~~", True)]
 )
-def test_a_fence_is_code_whether_or_not_it_is_closed(source: str, closed: bool) -> None:
+def test_unclosed_fence_is_a_code_block(source: str, closed: bool) -> None:
     (block,) = parse(source)
     assert isinstance(block, Code)
     assert block.text == "x"
@@ -140,7 +142,7 @@ def test_code_in_a_list_is_a_block_of_the_item() -> None:
     assert len(code.place.path) == 1
 
 
-def test_html_is_text_and_images_are_words_and_address() -> None:
+def test_html_is_text_and_images_are_alt_text_and_address() -> None:
     blocks = parse("<script>alert(1)</script>\n\n![a tree](https://a.b/t.png)")
     assert text_of(blocks[0]) == "<script>alert(1)</script>"
     assert isinstance(blocks[1], Paragraph)
@@ -155,7 +157,7 @@ def test_dangerous_addresses_are_not_links(address: str) -> None:
     assert not any(run.link for run in block.runs)
 
 
-def test_bare_addresses_are_links_without_the_full_stop() -> None:
+def test_bare_addresses_become_links_without_trailing_punctuation() -> None:
     (block,) = parse("See https://a.b/c(d)_e. Or (https://x.y).")
     assert isinstance(block, Paragraph)
     assert [run.link for run in block.runs if run.link] == ["https://a.b/c(d)_e", "https://x.y"]
@@ -167,7 +169,7 @@ def test_formulas_stay_as_written() -> None:
     assert text_of(block) == source
 
 
-def test_a_link_defined_below_its_use_is_a_link_in_the_end() -> None:
+def test_link_definition_below_its_use_is_resolved_at_the_end() -> None:
     stream = Stream()
     for piece in ("See [the page][p].\n\n", "More.\n\n", "[p]: https://a.b\n"):
         stream.feed(piece)
@@ -196,24 +198,24 @@ def test_unfinished_markup_does_not_flicker(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("marker", ["-", "#", "```"[:2], "1", "2.", "- [", "=", ">", "|"])
-def test_a_marker_alone_is_held_back(marker: str) -> None:
+def test_incomplete_marker_is_not_shown(marker: str) -> None:
     stream = Stream()
     stream.feed(f"Text.\n\n{marker}")
     assert [text_of(block) for block in stream.blocks] == ["Text."]
 
 
-def test_a_dash_under_a_paragraph_does_not_make_it_a_heading_for_a_moment() -> None:
+def test_partial_dash_does_not_turn_a_paragraph_into_a_heading() -> None:
     stream = Stream()
     stream.feed("Items:\n-")
     assert isinstance(stream.blocks[0], Paragraph)
 
 
-def test_the_header_of_a_table_waits_for_its_second_line() -> None:
+def test_table_header_is_hidden_until_its_delimiter_row() -> None:
     assert tail_lines(["| a | b |"], "|--") == []
     assert tail_lines([], "| a |") == []
 
 
-def test_source_is_what_was_written() -> None:
+def test_source_returns_the_original_markdown() -> None:
     source = "# One\n\n- a\n- b\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |"
     stream = Stream()
     stream.feed(source, last=True)
@@ -222,7 +224,7 @@ def test_source_is_what_was_written() -> None:
     assert stream.source(code.place.start, code.place.end) == "```py\nx = 1\n```"
 
 
-def test_a_long_line_keeps_its_text() -> None:
+def test_split_long_line_keeps_its_text() -> None:
     line = "y" * (3 * LONGEST + 7)
     lines = Lines()
     lines.add(line, last=True)
@@ -237,7 +239,7 @@ def test_a_long_line_keeps_its_text() -> None:
     ("sort", "count"),
     [("item", 500), ("row", 500), ("word", 8000), ("line", 2000), ("quote", 300)],
 )
-def test_long_blocks_come_out_whole(sort: str, count: int) -> None:
+def test_split_long_blocks_keep_their_content(sort: str, count: int) -> None:
     make = {
         "item": "".join(f"{n}. item {n}\n" for n in range(1, count + 1)),
         "row": "| n |\n|---|\n" + "".join(f"| row {n} |\n" for n in range(1, count + 1)),
@@ -274,19 +276,19 @@ def test_deep_nesting_loses_no_text(opening: str) -> None:
     assert any("deep" in text_of(block) for block in blocks)
 
 
-def test_direction_overrides_are_made_visible() -> None:
+def test_bidi_overrides_are_replaced() -> None:
     code, paragraph = parse("```\na\u202eb\u2066\n```\n\na\u202eb")
     assert isinstance(code, Code)
     assert code.text == "a\ufffdb\ufffd"
     assert text_of(paragraph) == "a\ufffdb"
 
 
-def test_strange_characters_do_not_survive() -> None:
+def test_control_characters_are_replaced() -> None:
     blocks = parse("a\x00b\x1b[0m \u2028next\u2029last \ud800")
     assert [text_of(block) for block in blocks] == ["a\ufffdb\ufffd[0m next last \ufffd"]
 
 
-def test_thoughts_are_apart_from_the_answer() -> None:
+def test_thoughts_are_separated_from_the_answer() -> None:
     reply = Reply()
     for piece in ("<th", "ink>\nlet me", " see</thi"):
         reply.feed(piece)
@@ -303,7 +305,7 @@ def test_an_answer_that_only_mentions_the_tag_has_no_thoughts() -> None:
     assert not reply.has_thoughts
 
 
-def test_own_text_keeps_lines_and_knows_only_fences() -> None:
+def test_user_text_keeps_lines_and_parses_only_fences() -> None:
     own = OwnText("# not a heading\n* star\n\n```js\nx\n```\nend")
     first, code, last = own.blocks
     assert text_of(first) == "# not a heading\n* star"
@@ -326,7 +328,7 @@ def test_html_for_the_clipboard_has_no_raw_html_and_no_pictures() -> None:
     assert "<strong>y</strong>" in html
 
 
-def test_an_update_touches_only_the_tail_however_long_the_answer() -> None:
+def test_update_changes_only_the_last_blocks_of_a_long_answer() -> None:
     section = "## T\n\nSome **text** in a paragraph with `code`.\n\n- a\n- b\n\n"
     stream = Stream()
     stream.feed(section * 200)

@@ -1,4 +1,4 @@
-"""Requests over the net: where they may go, through which proxy, and what never travels with them."""
+"""HTTP client: address checks, redirects, proxies, TLS, cancellation and error messages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def body(url: str, **settings: str) -> bytes:
         "https://bücher.example/a",
     ],
 )
-def test_safe_addresses_are_asked(url: str) -> None:
+def test_safe_addresses_are_accepted(url: str) -> None:
     assert check_address(url).geturl() == url
 
 
@@ -106,7 +106,7 @@ def test_safe_addresses_are_asked(url: str) -> None:
         "https://[::1/",
     ],
 )
-def test_other_addresses_are_refused_in_a_sentence(url: str) -> None:
+def test_unsafe_addresses_raise_web_error(url: str) -> None:
     with pytest.raises(WebError) as caught:
         check_address(url)
     assert str(caught.value).endswith(".")
@@ -114,7 +114,7 @@ def test_other_addresses_are_refused_in_a_sentence(url: str) -> None:
 
 
 @given(st.text())
-def test_no_text_breaks_the_check_of_addresses(text: str) -> None:
+def test_check_address_raises_only_web_error_for_any_text(text: str) -> None:
     for url in (text, f"https://{text}", f"http://{text}/"):
         try:
             parts = check_address(url)
@@ -123,7 +123,7 @@ def test_no_text_breaks_the_check_of_addresses(text: str) -> None:
         assert parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
-def test_redirects_are_followed_to_the_end(hub: Hub) -> None:
+def test_redirects_are_followed(hub: Hub) -> None:
     assert body(hub.url(MODEL)) == model_bytes(50_000)
     assert len(hub.requests) == 2
 
@@ -152,25 +152,23 @@ def test_a_redirect_to_an_unsafe_address_is_not_followed(hub: Hub, location: str
     assert len(hub.requests) == 1
 
 
-def test_a_redirect_of_any_bytes_is_one_address(hub: Hub) -> None:
+def test_redirect_with_invalid_bytes_is_one_address(hub: Hub) -> None:
     hub.put("maker/model/ü.gguf", b"GGUF x")
     hub.redirect = "/cdn/maker/model/ü.gguf".encode().decode("latin-1")  # raw UTF-8 on the wire
     assert body(hub.url(MODEL)) == b"GGUF x"
 
 
-def test_no_redirect_leads_from_https_to_http(secure: Hub) -> None:
+def test_redirect_from_https_to_http_is_refused(secure: Hub) -> None:
     secure.redirect = f"http://127.0.0.1:{secure.port}/cdn/{MODEL}"
     with pytest.raises(WebError, match="redirects to an address that is not safe"):
         send_request(secure.url(MODEL))
 
 
-def test_https_is_checked_and_works(secure: Hub) -> None:
+def test_https_with_a_trusted_certificate_works(secure: Hub) -> None:
     assert body(secure.url(MODEL)) == model_bytes(50_000)
 
 
-def test_a_certificate_nobody_vouches_for_is_refused(
-    secure: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untrusted_certificate_is_refused(secure: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(
         WebError, match=r"^The certificate of 127.0.0.1 could not be verified: "
@@ -180,7 +178,7 @@ def test_a_certificate_nobody_vouches_for_is_refused(
     assert secure.requests == []
 
 
-def test_a_certificate_for_another_host_is_refused(secure: Hub) -> None:
+def test_certificate_of_another_host_is_refused(secure: Hub) -> None:
     with pytest.raises(WebError, match=r"^The certificate of localhost could not be verified: "):
         send_request(secure.url(MODEL).replace("127.0.0.1", "localhost"))
 
@@ -198,7 +196,7 @@ def test_a_certificate_for_another_host_is_refused(secure: Hub) -> None:
         ),
     ],
 )
-def test_a_proxy_setting_is_understood(setting: str, meant: Proxy) -> None:
+def test_proxy_setting_is_parsed(setting: str, meant: Proxy) -> None:
     assert parse_proxy(setting) == meant
     assert proxy_for("example.org", setting) == meant
 
@@ -207,7 +205,7 @@ def test_a_proxy_setting_is_understood(setting: str, meant: Proxy) -> None:
     "setting",
     ["socks5://proxy.example:1", "http://", "http://x:port", "https://me:pw@proxy.example:1"],
 )
-def test_a_proxy_that_cannot_be_used_is_refused(setting: str) -> None:
+def test_invalid_proxy_setting_is_refused(setting: str) -> None:
     with pytest.raises(WebError) as caught:
         parse_proxy(setting)
     assert caught.value.remedy
@@ -215,14 +213,12 @@ def test_a_proxy_that_cannot_be_used_is_refused(setting: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.9.9.9"])
-def test_this_machine_is_never_asked_through_a_proxy(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loopback_hosts_bypass_the_proxy(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:1")
     assert proxy_for(host, "http://proxy.example:2") is None
 
 
-def test_the_systems_proxy_is_used_unless_it_excepts_the_host(
+def test_system_proxy_is_used_unless_the_host_is_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert proxy_for("example.org", "") is None
@@ -249,14 +245,14 @@ def test_a_download_goes_through_the_proxy(secure: Hub, tmp_path: Path) -> None:
     assert not [name for name in seen if "authorization" in name.lower()], "the hub sees no secret"
 
 
-def test_the_systems_proxy_carries_a_request(secure: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_uses_the_system_proxy(secure: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with proxy(secure.port) as between:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{between.port}")
         assert body(f"https://hub.invalid/cdn/{MODEL}") == model_bytes(50_000)
     assert len(between.heads) == 1
 
 
-def test_a_proxy_that_wants_a_password_is_one_sentence(secure: Hub, tmp_path: Path) -> None:
+def test_proxy_that_requires_a_password_raises_web_error(secure: Hub, tmp_path: Path) -> None:
     with proxy(secure.port, "me", "secret") as between:
         job = FileDownload(
             "https://hub.invalid/m.gguf",
@@ -272,15 +268,13 @@ def test_a_proxy_that_wants_a_password_is_one_sentence(secure: Hub, tmp_path: Pa
 
 
 @pytest.mark.parametrize("hangs_in", ["TLS", "the proxy", "the response"])
-def test_a_stopped_download_ends_at_once_wherever_its_peer_hangs(
-    hangs_in: str, tmp_path: Path
-) -> None:
-    # The best of three: another process may hold this one up.
+def test_stop_aborts_a_download_whose_peer_hangs(hangs_in: str, tmp_path: Path) -> None:
+    # The best of three: another process may delay this one.
     assert min(seconds_to_stop(hangs_in, tmp_path) for _ in range(3)) < 0.1
 
 
 def seconds_to_stop(hangs_in: str, folder: Path) -> float:
-    """How long a download takes to end whose peer has taken the connection and says nothing."""
+    """Seconds until a stopped download ends, whose peer accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         url = {
@@ -294,7 +288,7 @@ def seconds_to_stop(hangs_in: str, folder: Path) -> float:
         running_job.start()
         peer, _ = listening.accept()
         with peer:
-            assert peer.recv(1)  # it has asked, and waits
+            assert peer.recv(1)  # the request was sent
             began = time.perf_counter()
             job.stop()
             running_job.join()
@@ -307,7 +301,7 @@ def stopped(job: FileDownload) -> BaseException:
     return caught.value
 
 
-def test_what_names_the_user_is_not_sent_on_to_another_host(hub: Hub) -> None:
+def test_authorization_is_not_sent_to_another_host(hub: Hub) -> None:
     hub.redirect = f"http://localhost:{hub.port}/cdn/{{path}}"
     response = send_request(
         hub.url(MODEL), headers={"Authorization": "Bearer secret", "X-Kept": "1"}
@@ -334,7 +328,7 @@ def test_no_address_is_logged(hub: Hub, caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records == []
 
 
-def test_the_head_of_an_answer_is_read_up_to_a_limit(hub: Hub) -> None:
+def test_response_headers_have_a_size_limit(hub: Hub) -> None:
     hub.hub_faults.append(Fault(status=200, headers={"X-Long": "a" * 1_000_000}))
     with pytest.raises(WebError, match="sent an invalid response"):
         send_request(hub.url(MODEL))
@@ -347,20 +341,20 @@ def test_the_body_of_a_redirect_is_not_read(hub: Hub) -> None:
     assert body(hub.url(MODEL)) == model_bytes(50_000)
 
 
-def test_a_compressed_body_is_not_unpacked(hub: Hub) -> None:
+def test_compressed_body_is_not_decompressed(hub: Hub) -> None:
     packed = gzip.compress(bytes(1 << 20))
     hub.hub_faults.append(Fault(status=200, headers={"Content-Encoding": "gzip"}, body=packed))
     assert body(hub.url(MODEL)) == packed
 
 
-def test_answers_say_how_long_they_are(hub: Hub) -> None:
+def test_response_has_content_length(hub: Hub) -> None:
     response = send_request(f"{hub.endpoint}/cdn/{MODEL}")
     assert (response.length, response.host) == (50_000, "127.0.0.1")
     response.close()
 
 
 @pytest.mark.parametrize("text", ["-5", "5x", "", "٣", "1e9"])
-def test_a_length_that_is_no_number_is_none(hub: Hub, text: str) -> None:
+def test_invalid_content_length_is_none(hub: Hub, text: str) -> None:
     hub.hub_faults.append(Fault(status=404, headers={"Content-Length": text}))
     try:
         response = send_request(hub.url(MODEL))
@@ -370,7 +364,7 @@ def test_a_length_that_is_no_number_is_none(hub: Hub, text: str) -> None:
     response.close()
 
 
-def test_a_size_beyond_all_disks_is_no_size(hub: Hub) -> None:
+def test_absurd_linked_size_is_ignored(hub: Hub) -> None:
     digits = "9" * 5000  # more than Python turns into a number
     hub.hub_faults.append(
         Fault(status=302, headers={"Location": f"/cdn/{MODEL}", "X-Linked-Size": digits})
@@ -380,7 +374,7 @@ def test_a_size_beyond_all_disks_is_no_size(hub: Hub) -> None:
     assert response.linked.size_bytes == 0
 
 
-def test_a_long_body_is_not_taken_in(hub: Hub) -> None:
+def test_body_above_the_limit_raises_web_error(hub: Hub) -> None:
     response = send_request(f"{hub.endpoint}/cdn/{MODEL}")
     with pytest.raises(WebError, match="a response of more than 1,000 bytes"):
         response.read_all(1_000)
@@ -397,7 +391,7 @@ def test_a_long_body_is_not_taken_in(hub: Hub) -> None:
         ("a" * 63, ""),
     ],
 )
-def test_a_hash_is_only_what_looks_like_one(etag: str, sha256: str) -> None:
+def test_only_a_sha256_etag_is_a_hash(etag: str, sha256: str) -> None:
     assert sha256_of_etag(etag) == sha256
 
 
@@ -412,7 +406,7 @@ def test_a_hash_is_only_what_looks_like_one(etag: str, sha256: str) -> None:
         (ValueError("x"), "h.example sent an invalid response."),
     ],
 )
-def test_a_fault_of_the_net_is_one_sentence(error: Exception, says: str) -> None:
+def test_network_errors_become_web_errors(error: Exception, says: str) -> None:
     told = network_error(error, "h.example")
     assert str(told).startswith(says)
     assert told.retry

@@ -1,4 +1,4 @@
-"""Links people paste, and what a hub answers: understood, or refused in a sentence."""
+"""Model hub API: parsing links, searching and listing files, with invalid responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hub() -> Iterator[Hub]:
         ("https://huggingface.co/o/n/discussions/5", "o/n"),
     ],
 )
-def test_a_repository_is_understood(text: str, meant: str) -> None:
+def test_repository_links_are_parsed(text: str, meant: str) -> None:
     assert parse_link(text) == meant
 
 
@@ -76,11 +76,11 @@ def test_a_repository_is_understood(text: str, meant: str) -> None:
         ),
     ],
 )
-def test_a_file_is_understood(text: str, source: Source) -> None:
+def test_file_links_are_parsed(text: str, source: Source) -> None:
     assert parse_link(text) == source
 
 
-def test_the_mirrors_links_are_understood_too() -> None:
+def test_links_of_a_mirror_are_parsed() -> None:
     mirror = "https://mirror.example/hf"
     link = f"{mirror}/o/n/resolve/main/m.gguf"
     assert parse_link(link, mirror) == Source("o/n", "main", "m.gguf")
@@ -123,7 +123,7 @@ def test_the_mirrors_links_are_understood_too() -> None:
         "https://huggingface.co.evil.example/o/n/resolve/main/m.bin",
     ],
 )
-def test_anything_else_is_refused_in_a_sentence(text: str) -> None:
+def test_other_links_raise_hub_error(text: str) -> None:
     with pytest.raises(HubError) as caught:
         parse_link(text)
     assert str(caught.value).endswith(".")
@@ -131,7 +131,7 @@ def test_anything_else_is_refused_in_a_sentence(text: str) -> None:
 
 
 @given(st.text())
-def test_no_text_breaks_the_reading_of_links(text: str) -> None:
+def test_parse_link_raises_only_hub_error_for_any_text(text: str) -> None:
     try:
         found = parse_link(text)
     except HubError:
@@ -148,7 +148,7 @@ def test_addresses_have_the_hubs_form() -> None:
 
 
 def found(**values: object) -> dict[str, object]:
-    """A repository as the hub's search lists it."""
+    """A repository row of the hub's search API."""
     row = {
         "_id": "1",
         "id": "o/n",
@@ -172,7 +172,7 @@ def answering(hub: Hub, content: object) -> None:
     hub.api["/api/models"] = Fault(status=200, body=json.dumps(content).encode())
 
 
-def test_a_search_asks_as_the_hub_documents_it(hub: Hub) -> None:
+def test_search_request_has_the_documented_parameters(hub: Hub) -> None:
     answering(hub, [found()])
     assert search("bonsai & co", hub.endpoint, limit=7) == (
         Repository("o/n", 12345, 67, False, "apache-2.0", 2, "2026-08-01"),
@@ -221,18 +221,18 @@ def test_fields_of_another_type_count_as_missing(hub: Hub, row: object) -> None:
 
 
 @pytest.mark.parametrize("row", [5, None, "o/n", [], {}, found(id="../etc"), found(id="o/n/x")])
-def test_rows_that_are_no_repository_are_left_out(hub: Hub, row: object) -> None:
+def test_invalid_repository_rows_are_skipped(hub: Hub, row: object) -> None:
     answering(hub, [row, found(id="good/one")])
     assert [one.id for one in search("x", hub.endpoint)] == ["good/one"]
 
 
-def test_more_rows_than_asked_for_are_left_out(hub: Hub) -> None:
+def test_rows_beyond_the_limit_are_skipped(hub: Hub) -> None:
     answering(hub, [found(id=f"o/n{number}") for number in range(50)])
     assert len(search("x", hub.endpoint, limit=10)) == 10
 
 
 def listed(path: str, size: int = 5, oid: str = HASH, **values: object) -> dict[str, object]:
-    """A file as the hub lists it."""
+    """A file row of the hub's listing API."""
     lfs = {"oid": oid, "size": size, "pointerSize": 135}
     return {"type": "file", "path": path, "size": size, "oid": "b" * 40, "lfs": lfs} | values
 
@@ -293,12 +293,12 @@ def test_a_long_listing_is_read_page_by_page(hub: Hub) -> None:
     assert [one.file for one in files("o/n", hub.endpoint)] == ["a.gguf", "b.gguf"]
 
 
-def test_a_page_elsewhere_is_not_asked(hub: Hub) -> None:
+def test_next_page_on_another_host_is_not_requested(hub: Hub) -> None:
     listing(hub, [listed("a.gguf")], {"Link": '<http://127.0.0.2:1/x>; rel="next"'})
     assert [one.file for one in files("o/n", hub.endpoint)] == ["a.gguf"]
 
 
-def test_a_listing_without_end_ends(hub: Hub) -> None:
+def test_endless_listing_stops_at_the_page_limit(hub: Hub) -> None:
     itself = f"{hub.endpoint}/api/models/o/n/tree/main"
     listing(hub, [listed("a.gguf")], {"Link": f'<{itself}>; rel="next"'})
     assert files("o/n", hub.endpoint)
@@ -317,7 +317,7 @@ def test_a_listing_without_end_ends(hub: Hub) -> None:
         {"type": "file", "path": 5},
     ],
 )
-def test_rows_that_are_no_model_file_are_left_out(hub: Hub, row: object) -> None:
+def test_rows_of_other_files_are_skipped(hub: Hub, row: object) -> None:
     listing(hub, [row, listed("good.gguf")])
     assert [one.file for one in files("o/n", hub.endpoint)] == ["good.gguf"]
 
@@ -331,7 +331,7 @@ def test_rows_that_are_no_model_file_are_left_out(hub: Hub, row: object) -> None
         ({"oid": 5, "size": "9"}, 7, ""),
     ],
 )
-def test_size_and_hash_are_taken_only_where_they_are_ones(
+def test_invalid_sizes_and_hashes_are_ignored(
     hub: Hub, lfs: object, size: int, sha256: str
 ) -> None:
     listing(hub, [listed("a.gguf", 7, lfs=lfs)])
@@ -340,7 +340,7 @@ def test_size_and_hash_are_taken_only_where_they_are_ones(
 
 
 @pytest.mark.parametrize("name", ["", "o", "o/n/x", "../etc", "o/n?x", "o n/x", "a" * 200 + "/b"])
-def test_a_name_that_is_none_is_not_asked_for(hub: Hub, name: str) -> None:
+def test_invalid_repository_name_is_not_requested(hub: Hub, name: str) -> None:
     with pytest.raises(HubError):
         files(name, hub.endpoint)
     assert hub.requests == []
@@ -384,7 +384,7 @@ def broken(hub: Hub, fault: Fault) -> None:
         ),
     ],
 )
-def test_a_faulty_answer_is_one_sentence(hub: Hub, ask: Asking, fault: Fault, says: str) -> None:
+def test_invalid_response_raises_hub_error(hub: Hub, ask: Asking, fault: Fault, says: str) -> None:
     broken(hub, fault)
     with pytest.raises(HubError) as caught:
         ask(hub.endpoint)
@@ -392,20 +392,20 @@ def test_a_faulty_answer_is_one_sentence(hub: Hub, ask: Asking, fault: Fault, sa
 
 
 @both
-def test_a_hub_that_is_not_there_is_one_sentence(ask: Asking) -> None:
+def test_unreachable_hub_raises_hub_error(ask: Asking) -> None:
     with pytest.raises(HubError, match=r"^The connection to 127.0.0.1 failed: .*\.$") as caught:
         ask("http://127.0.0.1:9")
     assert caught.value.remedy
 
 
 @both
-def test_a_hub_without_a_name_is_one_sentence(hub: Hub, ask: Asking) -> None:
+def test_endpoint_without_a_host_raises_hub_error(hub: Hub, ask: Asking) -> None:
     with pytest.raises(HubError, match=r"^The address begins with http:, which is not safe\.$"):
         ask("http://hub.invalid")
 
 
 @pytest.mark.parametrize("ask", [search, files])
-def test_silence_is_one_sentence(hub: Hub, ask: Callable[..., object]) -> None:
+def test_silent_hub_times_out_with_hub_error(hub: Hub, ask: Callable[..., object]) -> None:
     hub.silent = True
     with pytest.raises(HubError, match=r"^127.0.0.1 does not answer\.$"):
         ask("o/n", hub.endpoint, timeout_seconds=0.1)

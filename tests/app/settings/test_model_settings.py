@@ -1,4 +1,4 @@
-"""One model's own settings, and the JSON files of the library: kept, judged, and never half written."""
+"""Per-model settings and the library's JSON files: validation and atomic writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = Path("/models/a.gguf")
 ALL = ModelDefaults(4096, CacheType.Q8_0, 0.5, 20, 0.9, 0.1, 1.2)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_model_settings_are_loaded(tmp_path: Path) -> None:
     path = tmp_path / "config" / "models.json"
     odd = Path("/models/نموذج 模型 \udcff.gguf")
     model_defaults.save(path, {MODEL: ALL, odd: ModelDefaults(top_k=0), Path("/b"): AS_IN_SETTINGS})
@@ -31,7 +31,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_own_values_hold_and_the_rest_is_as_in_the_settings() -> None:
+def test_model_values_override_the_settings() -> None:
     settings = Settings(temperature=0.9, top_k=7, context=2048)
     held = applied(settings, ModelDefaults(temperature=0.1))
     assert (held.temperature, held.top_k, held.context) == (0.1, 7, 2048)
@@ -57,7 +57,7 @@ def test_own_values_hold_and_the_rest_is_as_in_the_settings() -> None:
         None,
     ],
 )
-def test_a_value_that_does_not_fit_is_left_out(tmp_path: Path, values: object) -> None:
+def test_invalid_value_is_skipped(tmp_path: Path, values: object) -> None:
     path = tmp_path / "models.json"
     path.write_text(json.dumps({"defaults": {str(MODEL): values}}))
     assert model_defaults.load(path) == {}
@@ -69,7 +69,7 @@ def test_a_value_that_does_not_fit_is_left_out(tmp_path: Path, values: object) -
         lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
     )
 )
-def test_no_json_keeps_the_app_from_starting(
+def test_no_json_content_prevents_the_start(
     tmp_path_factory: pytest.TempPathFactory, content: object
 ) -> None:
     path = tmp_path_factory.mktemp("config") / "models.json"
@@ -78,7 +78,7 @@ def test_no_json_keeps_the_app_from_starting(
     assert all(folder.is_absolute() for folder in library_places.load(path).folders)
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "models.json"
     path.write_bytes(b"{ half")
     assert model_defaults.load(path) == {}
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "set aside" in caplog.text
 
 
-def test_places_keep_their_order_and_take_absolute_paths_only(tmp_path: Path) -> None:
+def test_places_keep_their_order_and_skip_relative_paths(tmp_path: Path) -> None:
     path = tmp_path / "library.json"
     places = Places((Path("/b"), Path("/a")), (Path("/c.gguf"),))
     library_places.save(path, places)
@@ -96,14 +96,14 @@ def test_places_keep_their_order_and_take_absolute_paths_only(tmp_path: Path) ->
     assert library_places.load(path) == Places((Path("/a"),), ())
 
 
-def test_keys_of_another_version_stay(tmp_path: Path) -> None:
+def test_keys_of_another_version_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "library.json"
     path.write_text('{"newer": [1]}')
     library_places.save(path, Places())
     assert json_file.read(path) == {"newer": [1], "folders": [], "files": []}
 
 
-def test_a_file_that_cannot_be_written_says_why_and_the_old_one_stays(
+def test_failed_write_has_a_reason_and_keeps_the_old_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked = tmp_path / "file"

@@ -1,4 +1,4 @@
-"""Settings load, save, and survive whatever is in the file."""
+"""Settings: load, save, and invalid files."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def _everything_changed():
     )
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_saved_settings_are_loaded(tmp_path):
     path = tmp_path / "new folder" / "settings.json"
     saved = _everything_changed()
     assert all(getattr(saved, f.name) != getattr(Settings(), f.name) for f in fields(Settings))
@@ -55,12 +55,12 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
 
 
-def test_without_a_file_the_defaults_hold(tmp_path):
+def test_missing_file_gives_defaults(tmp_path):
     assert load(tmp_path / "settings.json") == Settings()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_default_fits_its_own_row():
+def test_every_default_is_in_its_range():
     for name, setting in SETTINGS.items():
         default = getattr(Settings(), name)
         if setting.choices:
@@ -72,7 +72,7 @@ def test_every_default_fits_its_own_row():
         assert setting.check is None or setting.check(default) == ""
 
 
-def test_the_choices_of_the_cache_are_what_the_engine_calls_them():
+def test_cache_choices_match_the_engine():
     assert [CacheType(choice) for choice in SETTINGS["cache"].choices] == [
         CacheType.Q8_0,
         CacheType.F16,
@@ -116,7 +116,7 @@ def test_the_choices_of_the_cache_are_what_the_engine_calls_them():
         ("proxy", "http://"),
     ],
 )
-def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, value):
+def test_invalid_value_becomes_the_default(tmp_path, caplog, name, value):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({name: value, "max_tokens": 5}))
     with caplog.at_level(logging.WARNING):
@@ -134,7 +134,7 @@ def test_a_value_that_does_not_fit_becomes_the_default(tmp_path, caplog, name, v
         ("proxy", "http://name:secret@proxy.example:3128"),
     ],
 )
-def test_an_address_that_can_be_used_is_kept(tmp_path, name, value):
+def test_valid_address_is_kept(tmp_path, name, value):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({name: value}))
     assert getattr(load(path), name) == value
@@ -142,12 +142,12 @@ def test_an_address_that_can_be_used_is_kept(tmp_path, name, value):
 
 @pytest.mark.parametrize("check", [wrong_endpoint, wrong_proxy])
 @given(text=st.text())
-def test_whatever_is_typed_as_an_address_gets_a_sentence_or_none(check, text):
+def test_address_validation_never_raises(check, text):
     wrong = check(text)
     assert wrong == "" or wrong.endswith(".")
 
 
-def test_whole_numbers_and_fractions_are_taken_for_each_other(tmp_path):
+def test_integers_and_floats_are_converted(tmp_path):
     path = tmp_path / "settings.json"
     path.write_text('{"temperature": 1, "top_k": 20.0}')
     loaded = load(path)
@@ -165,7 +165,7 @@ def test_keys_of_a_newer_version_stay_in_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff\xfe{}", b"[" * 100_000])
-def test_a_damaged_file_is_set_aside_whole(tmp_path, caplog, content):
+def test_damaged_file_is_renamed_unchanged(tmp_path, caplog, content):
     path = tmp_path / "settings.json"
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
@@ -176,7 +176,7 @@ def test_a_damaged_file_is_set_aside_whole(tmp_path, caplog, content):
     assert "set aside" in caplog.text
 
 
-def test_no_value_reaches_the_log(tmp_path, caplog):
+def test_values_are_not_logged(tmp_path, caplog):
     path = tmp_path / "settings.json"
     path.write_text('{"system_prompt": ["my secret"], "theme": "my secret"}')
     with caplog.at_level(logging.DEBUG):
@@ -185,7 +185,7 @@ def test_no_value_reaches_the_log(tmp_path, caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path, caplog):
+def test_uncreatable_folder_raises_settings_error(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="could not be saved") as raised:
         save(tmp_path / "file" / "settings.json", Settings())
@@ -194,14 +194,14 @@ def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path, caplog):
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
     path = tmp_path / "settings.json"
-    path.mkdir()  # a name that cannot be replaced
+    path.mkdir()  # a folder cannot be replaced by a file
     (path / "kept").write_text("")
     with pytest.raises(SettingsError):
         save(path, Settings())
     assert [p.name for p in tmp_path.iterdir()] == ["settings.json"]
 
 
-def test_sampling_is_what_the_settings_say():
+def test_sampling_uses_the_settings():
     assert sampling(Settings()) == Sampling(repeat_penalty=1.1)
     assert sampling(_everything_changed()) == Sampling(
         temperature=0.0, top_k=0, top_p=1.0, min_p=0.5, repeat_penalty=1.25
@@ -217,7 +217,7 @@ _JSON = st.recursive(
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(stored=st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
-def test_any_json_object_loads_into_values_of_the_right_kind(tmp_path, caplog, stored):
+def test_any_json_object_loads_into_valid_types(tmp_path, caplog, stored):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(stored))
     loaded = load(path)

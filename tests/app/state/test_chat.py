@@ -1,4 +1,4 @@
-"""What is shown changes with its signal only: no field can be set, and no value changed, from outside."""
+"""State objects: fields are read-only, and every change emits its signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENTRY = AdapterEntry(PATH)
 
 
 def shown() -> State:
-    """A state that holds something in every field."""
+    """A state with a value in every field."""
     state = State()
     state.set_conversations([ROW])
     state.set_found("sky", [ROW])
@@ -43,7 +43,7 @@ def shown() -> State:
 
 
 def adapters() -> AdapterState:
-    """The same of the panel of adapters."""
+    """The same for the adapter state."""
     state = AdapterState()
     state.set_stack([ENTRY])
     state.set_known([KnownAdapter(PATH, "a")])
@@ -54,7 +54,7 @@ def adapters() -> AdapterState:
 
 
 def sessions() -> SessionState:
-    """The same of cached contexts."""
+    """The same for the snapshot state."""
     state = SessionState()
     state.set_resume(Resume(1))
     state.set_saved(SavedSnapshots(5))
@@ -79,14 +79,14 @@ def test_no_field_can_be_set_from_outside(make: Callable[[], QObject]) -> None:
 
 
 @pytest.mark.parametrize("make", [shown, adapters, sessions])
-def test_no_value_can_be_changed_in_its_place(make: Callable[[], QObject]) -> None:
+def test_values_are_immutable(make: Callable[[], QObject]) -> None:
     state = make()
     for name in field_names(type(state)):
         assert_frozen(getattr(state, name))
 
 
 def assert_frozen(value: object) -> None:
-    """Fail for a value, or anything in it, that could be changed without another being made."""
+    """Fail for a value that is mutable, or contains a mutable one."""
     if isinstance(value, Mapping):
         for key, inside in value.items():
             assert_frozen(inside)
@@ -136,7 +136,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     [(change, changed) for _, change, changed in CHANGES],
     ids=[name for name, _, _ in CHANGES],
 )
-def test_every_change_sends_a_signal_after_it(
+def test_every_change_emits_its_signal(
     qtbot: QtBot, change: Callable[[State], None], changed: set[str]
 ) -> None:
     state = shown()
@@ -167,5 +167,5 @@ def test_every_change_sends_a_signal_after_it(
     assert seen[-1] == changed
 
 
-def test_every_field_of_the_state_is_in_the_table_of_changes() -> None:
+def test_table_of_changes_covers_every_field() -> None:
     assert set().union(*(changed for _, _, changed in CHANGES)) == set(field_names(State))

@@ -1,4 +1,4 @@
-"""Adapters in the store: stacks, mixes and marks come back, from old files and damaged ones too."""
+"""Adapters in the store: stacks, mixes and marks, also of old and damaged files."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def check(path: Path, conversation: int, answer: int) -> None:
     store.close()
 
 
-def test_all_that_is_kept_comes_back(path: Path) -> None:
+def test_adapters_are_read_as_stored(path: Path) -> None:
     check(path, *fill(path))
 
 
-def test_a_stack_and_a_mix_are_replaced_whole_and_can_be_emptied(path: Path) -> None:
+def test_stacks_and_mixes_are_replaced_and_can_be_emptied(path: Path) -> None:
     conversation, _ = fill(path)
     store = Store.open(path)
     store.set_adapter_stack(conversation, STACK[1:])
@@ -71,7 +71,7 @@ def test_a_stack_and_a_mix_are_replaced_whole_and_can_be_emptied(path: Path) -> 
     store.close()
 
 
-def test_a_known_file_keeps_its_place_when_it_is_named_again(path: Path) -> None:
+def test_renamed_known_file_keeps_its_position(path: Path) -> None:
     store = Store.open(path)
     for name in ("b", "a", "c"):
         store.set_known_adapter(Path(f"/{name}"), name)
@@ -80,7 +80,7 @@ def test_a_known_file_keeps_its_place_when_it_is_named_again(path: Path) -> None
     store.close()
 
 
-def test_a_stack_goes_with_its_conversation(path: Path) -> None:
+def test_stack_is_deleted_with_its_conversation(path: Path) -> None:
     conversation, _ = fill(path)
     store = Store.open(path)
     store.delete([conversation])
@@ -94,7 +94,7 @@ def test_a_stack_goes_with_its_conversation(path: Path) -> None:
     store.close()
 
 
-def test_an_answer_that_is_put_back_keeps_its_marks(path: Path) -> None:
+def test_rewritten_answer_keeps_its_marks(path: Path) -> None:
     conversation, answer = fill(path)
     store = Store.open(path)
     held = store.conversations()[0], store.branch(conversation)
@@ -111,7 +111,7 @@ def test_an_answer_that_is_put_back_keeps_its_marks(path: Path) -> None:
 
 
 def oldest(path: Path, version: int) -> None:
-    """A store as an earlier Tokonoma left it, with one question and one answer."""
+    """A store of an earlier version, with one question and one answer."""
     with closing(sqlite3.connect(path)) as database:
         database.create_function("fold", 1, str.lower)
         for script in MIGRATIONS[:version]:
@@ -129,7 +129,7 @@ def oldest(path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_answers_of_an_old_store_have_no_marks_and_can_get_some(path: Path, version: int) -> None:
+def test_answers_of_an_old_store_can_get_marks(path: Path, version: int) -> None:
     oldest(path, version)
     store = Store.open(path)
     assert [m.adapters for m in store.branch(4)] == [(), ()]
@@ -143,18 +143,16 @@ def test_answers_of_an_old_store_have_no_marks_and_can_get_some(path: Path, vers
         assert database.execute("SELECT count(*) FROM message").fetchone() == (2,)
 
 
-def test_a_sound_store_is_salvaged_with_its_adapters(path: Path, tmp_path: Path) -> None:
+def test_undamaged_store_is_salvaged_with_its_adapters(path: Path, tmp_path: Path) -> None:
     numbers = fill(path)
     Store.salvage(path, tmp_path / "new.sqlite")
     check(tmp_path / "new.sqlite", *numbers)
 
 
-def test_rows_older_than_the_marks_are_salvaged_beside_newer_ones(
-    path: Path, tmp_path: Path
-) -> None:
+def test_rows_with_and_without_the_marks_column_are_salvaged(path: Path, tmp_path: Path) -> None:
     oldest(path, 2)
     store = Store.open(path)
-    store.mark_message(9, MARKS)  # written anew, the question is still as it was
+    store.mark_message(9, MARKS)  # the question is unchanged
     store.close()
     Store.salvage(path, tmp_path / "new.sqlite")
     store = Store.open(tmp_path / "new.sqlite")
@@ -186,7 +184,7 @@ def test_a_stack_without_its_conversation_is_not_salvaged(path: Path, tmp_path: 
         ("[" * 100_000, ()),
     ],
 )
-def test_a_damaged_mark_never_costs_its_message(
+def test_damaged_mark_does_not_lose_its_message(
     path: Path, column: str, marks: tuple[AdapterMark, ...]
 ) -> None:
     assert marks_of(column) == marks
@@ -199,12 +197,12 @@ def test_a_damaged_mark_never_costs_its_message(
     store.close()
 
 
-def test_marks_are_read_as_they_were_written() -> None:
+def test_marks_are_read_as_stored() -> None:
     assert marks_of(marks_text(MARKS)) == MARKS
     assert marks_text(()) == ""
 
 
-def test_a_name_that_utf8_cannot_hold_is_kept_as_far_as_possible(path: Path) -> None:
+def test_name_not_encodable_as_utf8_is_replaced(path: Path) -> None:
     store = Store.open(path)
     odd = Path("/a/\udcff.gguf")
     store.set_known_adapter(odd, "\udcff")

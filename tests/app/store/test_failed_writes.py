@@ -1,4 +1,4 @@
-"""Changes that fail: what can pass is tried again, what cannot is left out and kept in a file."""
+"""Failed writes: temporary errors are retried, others rejected and their text saved."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_write_that_can_never_succeed_is_dropped_and_reported(
     until(lambda: bool(titles))
     assert titles == ["After it"]
     assert [each.text for each in rejected] == ["What the user wrote: 漢字"]
-    assert faults == []  # nothing is tried again
+    assert faults == []  # no retry
     kept = rejected[0].kept_in
     assert kept is not None
     assert "What the user wrote: 漢字" in kept.read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_write_that_can_never_succeed_is_dropped_and_reported(
     assert "What the user wrote" not in caplog.text
 
 
-def test_what_was_left_out_while_closing_is_kept_too(
+def test_text_of_a_change_rejected_while_closing_is_saved(
     archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     archive.write(mistake, text="First")
@@ -89,7 +89,7 @@ def test_what_was_left_out_while_closing_is_kept_too(
     [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE,
      sqlite3.SQLITE_READONLY_DBMOVED],
 )  # fmt: skip
-def test_what_can_pass_is_tried_again_until_it_succeeds(
+def test_temporary_error_is_retried_until_it_succeeds(
     archive: Archive, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     tried: list[int] = []
@@ -121,7 +121,7 @@ def test_what_can_pass_is_tried_again_until_it_succeeds(
     assert rejected == []
 
 
-def test_the_window_says_where_the_text_of_a_lost_change_is(
+def test_window_shows_where_the_text_of_a_rejected_change_is(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.ready(MODEL)
@@ -138,7 +138,7 @@ def test_the_window_says_where_the_text_of_a_lost_change_is(
     assert "Another one" in kept.read_text(encoding="utf-8")
 
 
-def test_a_message_that_cannot_be_saved_is_kept(
+def test_text_of_a_message_that_cannot_be_saved_is_kept(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.ready(MODEL)

@@ -1,4 +1,4 @@
-"""The store's file: what refuses to open says why, what is old is migrated, what is damaged is saved."""
+"""Store file: lock, errors on opening, migrations, salvage and repair."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ from store_contents import all_messages
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
 
-# The schema as it first was, frozen: stores written with it must open for ever.
+# The first released schema, frozen: its stores must still open.
 SCHEMA_1 = """
 CREATE TABLE conversation (
     id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, folded TEXT NOT NULL,
@@ -69,7 +69,7 @@ def write(path, script):
 
 
 def fill(path, conversations=6, messages=8):
-    """A store of branching conversations with short and long texts; returns what it holds."""
+    """Create a store of branching conversations with short and long texts; returns them."""
     store = Store.open(path)
     for number in range(conversations):
         conversation = store.create_conversation(f"Conversation {number}").id
@@ -84,11 +84,11 @@ def fill(path, conversations=6, messages=8):
     return held
 
 
-# --- what refuses to open ------------------------------------------------------------------------
+# --- errors on opening ---------------------------------------------------------------------------
 
 
 def refused(path, match, kind=StoreError):
-    """Opening fails with one sentence and a remedy; returns the error."""
+    """Expect a StoreError with a remedy on opening; returns it."""
     with pytest.raises(kind, match=match) as raised:
         Store.open(path)
     assert type(raised.value) is kind
@@ -97,7 +97,7 @@ def refused(path, match, kind=StoreError):
     return raised.value
 
 
-def test_a_second_app_is_kept_out_until_the_first_closes(path):
+def test_second_app_is_locked_out_until_the_first_closes(path):
     first = Store.open(path)
     script = f"""
 from pathlib import Path
@@ -120,13 +120,13 @@ except StoreError as error:
     Store.open(path).close()
 
 
-def test_a_failed_open_leaves_no_lock_behind(path):
+def test_failed_open_releases_the_lock(path):
     path.write_bytes(b"not a database" * 1000)
     refused(path, "damaged", DamagedStore)
     refused(path, "damaged", DamagedStore)
 
 
-def test_another_program_that_holds_the_file_is_named(path):
+def test_lock_of_another_program_is_reported(path):
     fill(path, 1, 1)
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -134,7 +134,7 @@ def test_another_program_that_holds_the_file_is_named(path):
         refused(path, "in use by another program")
 
 
-def test_text_in_place_of_a_database_is_damage(path):
+def test_text_file_counts_as_damaged(path):
     path.write_bytes(b"hello\n" * 2000)
     refused(path, "damaged", DamagedStore)
 
@@ -144,14 +144,14 @@ def test_an_empty_file_becomes_a_store(path):
     Store.open(path).close()
 
 
-def test_another_programs_database_is_refused_and_not_touched(path):
+def test_database_of_another_program_is_refused_unchanged(path):
     write(path, "CREATE TABLE notes(text); INSERT INTO notes VALUES ('mine');")
     before = path.read_bytes()
     refused(path, "does not hold conversations", DamagedStore)
     assert path.read_bytes() == before
 
 
-def test_a_newer_store_is_refused_and_not_touched(path):
+def test_store_of_a_newer_version_is_refused_unchanged(path):
     fill(path, 1, 1)
     write(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = path.read_bytes()
@@ -161,7 +161,7 @@ def test_a_newer_store_is_refused_and_not_touched(path):
 
 
 @pytest.mark.parametrize("damage", ["middle", "truncated"])
-def test_a_malformed_page_is_found_on_opening(path, damage):
+def test_malformed_page_is_detected_on_opening(path, damage):
     fill(path)
     content = path.read_bytes()
     middle = len(content) // 2 // 4096 * 4096
@@ -171,12 +171,12 @@ def test_a_malformed_page_is_found_on_opening(path, damage):
     refused(path, "damaged", DamagedStore)
 
 
-def test_a_folder_that_is_a_file_is_said(tmp_path):
+def test_folder_that_is_a_file_raises_store_error(tmp_path):
     (tmp_path / "file").touch()
     refused(tmp_path / "file" / "conversations.sqlite", "cannot be opened")
 
 
-def test_a_folder_that_cannot_be_written_is_said():
+def test_unwritable_folder_raises_store_error():
     with tempfile.TemporaryDirectory() as name:  # not tmp_path: another user must reach it
         folder = Path(name)
         folder.chmod(0o555)
@@ -216,10 +216,10 @@ def test_a_file_too_large_to_check_quickly_is_opened_unchecked(path):
     Store.open(path).close()
 
 
-# --- faults while it is open ---------------------------------------------------------------------
+# --- errors while open ---------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_and_costs_nothing_that_was_saved(path):
+def test_full_disk_is_reported_and_keeps_saved_rows(path):
     store = Store.open(path)
     conversation = store.create_conversation("A title").id
     question = store.add_message(conversation, None, Role.USER, "A question").id
@@ -247,7 +247,7 @@ def test_a_full_disk_is_said_and_costs_nothing_that_was_saved(path):
     store.close()
 
 
-def test_a_file_that_became_read_only_is_said(path):
+def test_file_made_read_only_raises_store_error(path):
     store = Store.open(path)
     store._database.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError, match="cannot be written to"):
@@ -256,7 +256,7 @@ def test_a_file_that_became_read_only_is_said(path):
     store.close()
 
 
-def test_damage_that_shows_while_reading_is_said(path):
+def test_damage_found_while_reading_raises_damaged_store(path):
     fill(path)
     store = Store.open(path)
     content = bytearray(path.read_bytes())
@@ -268,7 +268,7 @@ def test_damage_that_shows_while_reading_is_said(path):
     store.close()
 
 
-def test_a_closed_store_and_another_thread_get_a_sentence_too(path):
+def test_closed_store_and_wrong_thread_raise_store_error(path):
     store = Store.open(path)
     seen = []
 
@@ -353,7 +353,7 @@ def test_opening_a_new_store_makes_no_copy(path):
 # --- damage --------------------------------------------------------------------------------------
 
 
-def test_a_store_set_aside_keeps_its_log_and_leaves_room_for_a_new_one(path):
+def test_set_aside_moves_the_log_and_allows_a_new_store(path):
     store = Store.open(path)
     conversation = store.create_conversation("only in the log").id
     store.add_message(conversation, None, Role.USER, "said")
@@ -377,7 +377,7 @@ def test_a_store_set_aside_keeps_its_log_and_leaves_room_for_a_new_one(path):
     restored.close()
 
 
-def test_a_sound_store_is_salvaged_whole(path, tmp_path):
+def test_undamaged_store_is_salvaged_completely(path, tmp_path):
     held = fill(path)
     counts = Store.salvage(path, tmp_path / "new.sqlite")
     assert (counts.conversations, counts.messages, counts.partly) == (6, len(held), 0)
@@ -397,7 +397,7 @@ def test_salvage_keeps_pieces_drafts_and_deleted_conversations(path, tmp_path):
         store.append_text(answer, piece)
     store.set_draft(None, "unsent")
     store.set_draft(kept, "unsent here")
-    Store.salvage(path, tmp_path / "new.sqlite")  # as after a crash: most is in the log
+    Store.salvage(path, tmp_path / "new.sqlite")  # as after a crash: most rows are in the log
     store.close()
     store = Store.open(tmp_path / "new.sqlite")
     left = all_messages(store)[answer]
@@ -410,9 +410,7 @@ def test_salvage_keeps_pieces_drafts_and_deleted_conversations(path, tmp_path):
 
 
 @pytest.mark.parametrize("fill_byte", [b"\x00", b"\xa5"])
-def test_whichever_page_is_destroyed_no_message_is_lost_and_the_tree_stays(
-    path, tmp_path, fill_byte
-):
+def test_salvage_survives_the_loss_of_any_page(path, tmp_path, fill_byte):
     held = fill(path, conversations=4, messages=6)
     content = path.read_bytes()
     damaged, saved = tmp_path / "damaged.sqlite", tmp_path / "saved.sqlite"
@@ -430,12 +428,12 @@ def test_whichever_page_is_destroyed_no_message_is_lost_and_the_tree_stays(
         changed = [m for m in held if now[m].text != held[m].text]
         assert all(now[m].text != LOST for m in changed)
         touched.append(len(changed))
-    # Only what lay on the page itself differs: a few short texts, or a part of one long text.
+    # Only rows of the page itself may differ: a few short texts, or a part of a long one.
     assert max(touched) < len(held) / 2
     assert touched.count(0) > len(touched) / 3
 
 
-def test_half_a_file_still_gives_what_it_holds(path, tmp_path):
+def test_half_a_file_gives_its_readable_rows(path, tmp_path):
     held = fill(path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -448,14 +446,14 @@ def test_half_a_file_still_gives_what_it_holds(path, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\xff" * 10_000, b"\x0d" * 8192, b"\x0a" * 9000])
-def test_salvaging_rubbish_gives_an_empty_store(path, tmp_path, content):
+def test_salvaging_random_bytes_gives_an_empty_store(path, tmp_path, content):
     path.write_bytes(content)
     counts = Store.salvage(path, tmp_path / "saved.sqlite")
     assert (counts.conversations, counts.messages) == (0, 0)
     Store.open(tmp_path / "saved.sqlite").close()
 
 
-def test_a_salvage_that_was_cut_off_can_be_begun_again(path, tmp_path):
+def test_interrupted_salvage_can_be_repeated(path, tmp_path):
     held = fill(path)
     for end in (".part", ".part-wal", ".part-shm"):
         (tmp_path / f"new.sqlite{end}").write_bytes(b"half" * 5000)
@@ -476,12 +474,12 @@ def test_salvage_never_overwrites(path, tmp_path):
 # --- kills ---------------------------------------------------------------------------------------
 
 
-def test_a_killed_app_loses_nothing_it_had_saved(tmp_path):
+def test_killed_app_keeps_saved_rows(tmp_path):
     kills = rounds(tmp_path, kills=3, seed=5)
     assert [kill for kill in kills if not kill.kept] == []
 
 
-def test_a_repair_cut_off_when_the_damaged_file_had_moved_is_completed(path):
+def test_interrupted_repair_is_completed_on_opening(path):
     held = fill(path)
     Store.salvage(path, path.with_name(path.name + ".salvaged"))
     set_aside(path)

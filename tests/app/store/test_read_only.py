@@ -1,4 +1,4 @@
-"""A data folder that cannot be written: conversations are shown all the same, and nothing is lost."""
+"""Read-only data folder: conversations are shown from a temporary copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems keep r
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nobody may write to a folder and its files meanwhile; root, who may, is somebody else."""
+    """Make a folder and its files read-only; root switches to another user."""
     parts = [folder, *folder.iterdir()]
     modes = [part.stat().st_mode for part in parts]
     for part in parts:
@@ -43,7 +43,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """A folder that other users can reach, unlike pytest's own."""
+    """A folder that other users can access, unlike pytest's."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "data"
         folder.mkdir()
@@ -74,7 +74,7 @@ def shown(store: Store) -> list[tuple[str, list[tuple[str, str]]]]:
 WHOLE = [("From last time", [("Why is the sky blue?", "complete"), ("Because of ", "interrupted")])]
 
 
-def test_a_store_is_read_where_it_cannot_be_written(path: Path) -> None:
+def test_read_only_store_can_be_read(path: Path) -> None:
     with read_only(path.parent):
         before = {part.name: part.read_bytes() for part in path.parent.iterdir()}
         with pytest.raises(StoreError, match="cannot be written"):
@@ -86,7 +86,7 @@ def test_a_store_is_read_where_it_cannot_be_written(path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [("-wal", "-shm"), ("-wal",)])
-def test_what_is_only_in_the_log_of_a_killed_app_is_read_too(
+def test_rows_only_in_the_write_ahead_log_are_read(
     path: Path, tmp_path: Path, ends: tuple[str, ...]
 ) -> None:
     store = Store.open(path)
@@ -102,7 +102,7 @@ def test_what_is_only_in_the_log_of_a_killed_app_is_read_too(
         assert [c.title for c in copy.conversations()] == ["Renamed before the crash"]
 
 
-def test_an_older_store_is_read_as_the_newest_schema_has_it(data: Path) -> None:
+def test_older_read_only_store_is_migrated_in_the_copy(data: Path) -> None:
     path = data / "old.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.executescript(MIGRATIONS[0])
@@ -115,7 +115,7 @@ def test_an_older_store_is_read_as_the_newest_schema_has_it(data: Path) -> None:
         assert [c.title for c in store.conversations()] == ["Old"]
 
 
-def test_the_window_shows_conversations_it_cannot_save(
+def test_window_shows_a_read_only_store(
     qtbot: object,
     path: Path,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""Search finds what a person would call the same word, and never raises."""
+"""Search: folding of case and accents, any query without errors."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def store(tmp_path):
 
 
 def begin(store, title="A title", text="A question"):
-    """A conversation with one message of the user's."""
+    """A conversation with one user message."""
     conversation = store.create_conversation(title)
     return conversation.id, store.add_message(conversation.id, None, USER, text).id
 
@@ -77,7 +77,7 @@ def test_search_finds(store, text, query):
         ("one two", "one three"),
     ],
 )
-def test_search_takes_every_character_as_itself(store, text, query):
+def test_search_treats_wildcards_literally(store, text, query):
     begin(store, "title", text)
     assert found(store, query) == []
 
@@ -110,7 +110,7 @@ def test_an_empty_query_lists_everything(store, query):
     assert found(store, query) == ["A title"]
 
 
-def test_search_looks_into_every_branch_and_across_messages(store):
+def test_search_covers_all_branches_and_messages(store):
     conversation, question = begin(store, "Gardening", "about maples")
     first = store.add_message(conversation, question, ASSISTANT, "hidden pinecone").id
     store.add_message(conversation, question, ASSISTANT, "shown branch")
@@ -119,7 +119,7 @@ def test_search_looks_into_every_branch_and_across_messages(store):
     assert store.select_sibling(first, 0)[-1].id == first
 
 
-def test_only_text_that_has_ended_is_indexed(store):
+def test_only_finished_messages_are_indexed(store):
     conversation, question = begin(store)
     answer = store.add_message(conversation, question, ASSISTANT, "", MessageState.STREAMING).id
     store.append_text(answer, "chrysanthemum")

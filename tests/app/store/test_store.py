@@ -1,4 +1,4 @@
-"""Conversations are kept: trees, streams, drafts."""
+"""Store: conversations, message trees, streaming and drafts."""
 
 import tempfile
 from pathlib import Path
@@ -27,13 +27,13 @@ def store(path):
 
 
 def begin(store, title="A title", text="A question"):
-    """A conversation with one message of the user's."""
+    """A conversation with one user message."""
     conversation = store.create_conversation(title)
     return conversation.id, store.add_message(conversation.id, None, USER, text).id
 
 
 def crash(store):
-    """Let go of the files as a killed process does: nothing is folded, nothing checkpointed."""
+    """Close the files as a killed process does: no merge of chunks, no checkpoint."""
     folder, name = store._path.parent, store._path.name
     files = [folder / (name + end) for end in ("", "-wal")]
     copies = {file: file.read_bytes() for file in files if file.exists()}
@@ -53,7 +53,7 @@ def found(store, query):
 # --- conversations and messages ------------------------------------------------------------------
 
 
-def test_what_was_written_is_there_after_a_restart(path):
+def test_written_rows_are_read_after_a_restart(path):
     store = Store.open(path)
     conversation, question = begin(store)
     answer = store.add_message(conversation, question, ASSISTANT, "An answer", model="bonsai")
@@ -114,7 +114,7 @@ def test_purged_text_is_no_longer_in_the_file(path):
     assert b"xyzzy-secret" not in path.read_bytes()
 
 
-def test_a_new_conversation_never_takes_the_number_of_a_purged_one(store):
+def test_ids_of_purged_conversations_are_not_reused(store):
     conversation, question = begin(store)
     store.delete([conversation])
     store.purge_deleted(older_than_seconds=-1)
@@ -123,7 +123,7 @@ def test_a_new_conversation_never_takes_the_number_of_a_purged_one(store):
     assert asked > question
 
 
-def test_what_is_gone_is_said_in_a_sentence(store):
+def test_missing_row_raises_row_not_found(store):
     conversation, question = begin(store)
     for act in (
         lambda: store.rename(99, "x"),
@@ -153,7 +153,7 @@ def test_what_is_gone_is_said_in_a_sentence(store):
         ("", ""),
     ],
 )
-def test_any_text_is_kept(store, text, kept):
+def test_any_text_is_stored_unchanged(store, text, kept):
     conversation = store.create_conversation(text)
     said = store.add_message(conversation.id, None, USER, text, model=text)
     streamed = store.add_message(conversation.id, said.id, ASSISTANT, "", MessageState.STREAMING)
@@ -190,7 +190,7 @@ def test_drafts_are_kept_for_each_conversation(path):
 # --- the tree ------------------------------------------------------------------------------------
 
 
-def test_another_answer_becomes_a_sibling_and_both_stay(store):
+def test_second_answer_is_stored_as_a_sibling(store):
     conversation, question = begin(store)
     first = store.add_message(conversation, question, ASSISTANT, "one").id
     follow = store.add_message(conversation, first, USER, "and then?").id
@@ -212,7 +212,7 @@ def test_selecting_stops_at_the_first_and_the_last(store):
     assert store.select_sibling(answers[2], 0)[-1].id == answers[2]
 
 
-def test_coming_back_to_a_branch_shows_where_it_was_left(store):
+def test_selecting_a_branch_shows_its_last_used_leaf(store):
     conversation, question = begin(store)
     first = store.add_message(conversation, question, ASSISTANT, "one").id
     old = store.add_message(conversation, first, USER, "old").id
@@ -226,7 +226,7 @@ def test_coming_back_to_a_branch_shows_where_it_was_left(store):
 
 
 class Trees(RuleBasedStateMachine):
-    """The store against a dictionary: the same operations must show the same branches."""
+    """Stateful test: the store and a dictionary must show the same branches."""
 
     def __init__(self):
         super().__init__()
@@ -344,7 +344,7 @@ TestTreesBehaveAsADictionaryDoes = Trees.TestCase
 # --- streaming -----------------------------------------------------------------------------------
 
 
-def test_a_streaming_message_shows_what_has_arrived(store):
+def test_streaming_message_includes_its_chunks(store):
     conversation, question = begin(store)
     answer = store.add_message(conversation, question, ASSISTANT, "", MessageState.STREAMING).id
     for piece in ("One", " tree", "", " grows"):
@@ -368,7 +368,7 @@ def test_finishing_moves_the_conversation_to_the_top(store):
     assert found(store, "") == ["first", "second"]
 
 
-def test_after_a_crash_the_text_so_far_is_there_marked_interrupted(path):
+def test_streaming_message_is_marked_interrupted_after_a_crash(path):
     store = Store.open(path)
     conversation, question = begin(store)
     answer = store.add_message(conversation, question, ASSISTANT, "Once", MessageState.STREAMING)
@@ -383,7 +383,7 @@ def test_after_a_crash_the_text_so_far_is_there_marked_interrupted(path):
     store.close()
 
 
-def test_a_stopped_answer_can_be_continued_and_a_crash_then_keeps_all(path):
+def test_crash_during_a_continued_answer_keeps_all_text(path):
     store = Store.open(path)
     conversation, question = begin(store)
     answer = store.add_message(conversation, question, ASSISTANT, "", MessageState.STREAMING).id

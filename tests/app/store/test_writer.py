@@ -1,4 +1,4 @@
-"""The queue before the store: order, repetition, and nothing lost while the disk says no."""
+"""Store writer: order, retries, repair and closing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def archive(qtbot: object, tmp_path: Path) -> Iterator[Archive]:
-    """A store of its own, closed afterwards and deleted on the thread it belongs to."""
+    """A new archive, closed after the test and deleted on its thread."""
     made = Archive(tmp_path / "a.sqlite")
     yield made
     made.close()
@@ -57,7 +57,7 @@ def test_a_locked_store_is_reported_and_retried(
     assert [c.title for c in stage.state.conversations] == ["Is anyone there?"]
 
 
-def test_a_damaged_store_can_be_moved_aside_from_the_window(
+def test_damaged_store_can_be_repaired_from_the_window(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.archive.path.write_bytes(b"This is no database at all." * 400)
@@ -76,7 +76,7 @@ def test_a_damaged_store_can_be_moved_aside_from_the_window(
     assert titles == ["A new beginning"]
 
 
-def test_changes_are_made_in_order(archive: Archive, tmp_path: Path) -> None:
+def test_changes_are_written_in_order(archive: Archive, tmp_path: Path) -> None:
     made: list[int] = []
     for number in range(50):
         archive.write(lambda store, number=number: made.append(number))
@@ -84,7 +84,7 @@ def test_changes_are_made_in_order(archive: Archive, tmp_path: Path) -> None:
     assert made == list(range(50))
 
 
-def test_a_change_that_can_never_succeed_holds_up_nothing(
+def test_rejected_change_does_not_block_the_next(
     archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     archive.write(lambda store: store.rename(999, "Nothing there"))
@@ -96,7 +96,7 @@ def test_a_change_that_can_never_succeed_holds_up_nothing(
     with_store.close()
 
 
-def test_closing_saves_what_is_behind_mistakes_of_ours_and_frees_the_file(
+def test_closing_saves_changes_after_a_bug_and_releases_the_file(
     archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
@@ -111,7 +111,7 @@ def test_closing_saves_what_is_behind_mistakes_of_ours_and_frees_the_file(
     store.close()
 
 
-def test_what_is_queued_is_written_on_closing(archive: Archive, tmp_path: Path) -> None:
+def test_queued_changes_are_written_on_closing(archive: Archive, tmp_path: Path) -> None:
     archive.write(lambda store: store.create_conversation("Last words"))
     archive.close()
     archive.close()
@@ -120,7 +120,7 @@ def test_what_is_queued_is_written_on_closing(archive: Archive, tmp_path: Path) 
     store.close()
 
 
-def test_a_mistake_of_ours_is_raised_on_the_windows_thread(
+def test_unexpected_exception_is_raised_on_the_gui_thread(
     qtbot, archive: Archive, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
     with qtbot.captureExceptions() as caught:
@@ -168,7 +168,7 @@ while True:
 """
 
 
-def test_killing_the_app_in_mid_answer_costs_half_a_second_at_most(tmp_path: Path) -> None:
+def test_kill_during_an_answer_loses_at_most_half_a_second(tmp_path: Path) -> None:
     script = KILLED.format(root=str(ROOT), tests=str(ROOT / "tests" / "support"))
     child = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -194,7 +194,7 @@ def test_killing_the_app_in_mid_answer_costs_half_a_second_at_most(tmp_path: Pat
     assert len(words) >= shown - 100
 
 
-def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
+def test_interrupted_answer_can_be_continued_after_a_crash(stage: Stage) -> None:
     store = Store.open(stage.archive.path)
     made = store.create_conversation("Cut off")
     own = store.add_message(made.id, None, Role.USER, "Count")
@@ -214,7 +214,7 @@ def test_after_a_crash_the_answer_can_be_continued(stage: Stage) -> None:
     assert stage.state.messages[-1].text == "1 2 3 4"
 
 
-def test_text_that_nothing_follows_is_saved_all_the_same(stage: Stage) -> None:
+def test_last_text_is_saved_without_a_following_event(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Count")
     stage.engine.write("1 2 3")
@@ -230,7 +230,7 @@ def test_text_that_nothing_follows_is_saved_all_the_same(stage: Stage) -> None:
     until(saved)
 
 
-def test_what_the_engine_says_while_it_ends_is_saved(stage: Stage) -> None:
+def test_text_delivered_while_the_engine_stops_is_saved(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Count")
     stage.engine.write("1 2 3")
@@ -241,7 +241,7 @@ def test_what_the_engine_says_while_it_ends_is_saved(stage: Stage) -> None:
     assert last.text == "1 2 3"
 
 
-def test_quitting_asks_first_when_something_cannot_be_saved(
+def test_quitting_asks_when_changes_cannot_be_saved(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     quits: list[bool] = []
@@ -261,7 +261,7 @@ def test_quitting_asks_first_when_something_cannot_be_saved(
     until(lambda: len(quits) == 2)
 
 
-def test_a_sibling_shown_while_an_answer_grows_costs_no_text(stage: Stage) -> None:
+def test_showing_a_sibling_during_an_answer_loses_no_text(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("Count")
     stage.engine.write("one")
@@ -315,7 +315,7 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
     full[0] = False
 
 
-def test_what_is_shown_is_written_again_when_its_store_is_damaged(
+def test_shown_branches_are_written_again_after_a_repair(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store.open(stage.archive.path)
@@ -363,7 +363,7 @@ def test_what_is_shown_is_written_again_when_its_store_is_damaged(
     }
 
 
-def test_what_was_deleted_is_not_counted_as_recovered(tmp_path: Path) -> None:
+def test_deleted_conversations_are_not_counted_as_recovered(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "old.sqlite")
     for title in ("Kept", "Deleted"):
         made = store.create_conversation(title)

@@ -1,4 +1,4 @@
-"""One window for one profile: a second start hands over what it was given."""
+"""Single instance per profile: a second start passes on its model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.system.instance import FileOpens, Instance
 from stage import flush, until
 
 ROOT = Path(__file__).parents[3]
-STARTS_SECONDS = 30.0  # in which four starts have settled which of them stays
+STARTS_SECONDS = 30.0  # time limit for four starts to agree on one instance
 SECOND = """
 import sys
 import time
@@ -49,7 +49,7 @@ def ended(child: subprocess.Popen[bytes]) -> int:
     return child.wait()
 
 
-def test_a_second_start_is_heard_and_ends(first: Instance, tmp_path: Path) -> None:
+def test_second_start_sends_its_model_and_exits(first: Instance, tmp_path: Path) -> None:
     heard: list[str] = []
     first.called.connect(heard.append)
     assert ended(start(tmp_path)) == 0
@@ -57,16 +57,16 @@ def test_a_second_start_is_heard_and_ends(first: Instance, tmp_path: Path) -> No
     assert heard == ["", "/models/Ein Mädchen.gguf"]
 
 
-def test_another_profile_is_another_app(first: Instance, tmp_path: Path) -> None:
+def test_another_profile_has_another_instance(first: Instance, tmp_path: Path) -> None:
     assert ended(start(tmp_path / "other")) == 3
 
 
-def test_an_app_that_has_closed_does_not_answer(first: Instance, tmp_path: Path) -> None:
+def test_closed_instance_does_not_answer(first: Instance, tmp_path: Path) -> None:
     first.close()
     assert ended(start(tmp_path)) == 3
 
 
-def test_a_name_that_a_crash_left_behind_is_taken_over(first: Instance, tmp_path: Path) -> None:
+def test_stale_socket_of_a_crash_is_replaced(first: Instance, tmp_path: Path) -> None:
     again = Instance(tmp_path, first)
     again.listen()
     assert ended(start(tmp_path)) == 0
@@ -84,7 +84,7 @@ def test_a_file_open_event_emits_its_path(qapp: QCoreApplication, tmp_path: Path
     assert told == [str(path)]
 
 
-def test_of_several_starts_at_once_one_opens_and_the_others_hand_over(tmp_path: Path) -> None:
+def test_of_simultaneous_starts_exactly_one_becomes_the_instance(tmp_path: Path) -> None:
     environment = {**os.environ, "TOKONOMA_HOME": str(tmp_path / "home")}
     starts = [
         subprocess.Popen(
@@ -102,7 +102,7 @@ def test_of_several_starts_at_once_one_opens_and_the_others_hand_over(tmp_path: 
         assert [start.returncode for start in others] == [0, 0, 0]
         for start in others:
             assert b"already open" in start.communicate()[0]
-        time.sleep(1.0)  # it stays, and does not hand over to one of those that ended
+        time.sleep(1.0)  # it stays the instance
         assert first.poll() is None
     finally:
         for start in starts:

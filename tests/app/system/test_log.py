@@ -1,4 +1,4 @@
-"""The log and the crash report, each in a process of its own because they change the process."""
+"""Log and crash report, each test in a separate process."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ log = logging.getLogger("app.test")
 
 
 def run(folder, body):
-    """Run Python after the log was set up; returns its exit status, stdout and stderr."""
+    """Run a script after log setup, in a subprocess; returns exit status, stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-c", HEAD + body, str(folder)], cwd=ROOT, capture_output=True, text=True
     )
@@ -33,14 +33,14 @@ def test_normal_use_prints_nothing_and_logs_to_the_file(tmp_path):
     assert "detail" not in logged(tmp_path)
 
 
-def test_warnings_reach_both(tmp_path):
+def test_warnings_go_to_stderr_and_file(tmp_path):
     _, printed, warned = run(tmp_path, "log.warning('careful')")
     assert printed == ""
     assert "careful" in warned
     assert "careful" in logged(tmp_path)
 
 
-def test_an_exception_nobody_caught_is_logged_without_its_message(tmp_path):
+def test_uncaught_exception_is_logged_without_its_message(tmp_path):
     body = """
 import atexit
 atexit.register(lambda: print(type(seen[0]).__name__))
@@ -61,7 +61,7 @@ except ValueError as error:
     assert "secret" not in text + warned
 
 
-def test_an_exception_on_another_thread_is_reported_too(tmp_path):
+def test_uncaught_exception_of_another_thread_is_reported(tmp_path):
     body = """
 def work():
     raise KeyError("my secret")
@@ -74,7 +74,7 @@ print([type(error).__name__ for error in seen])
     assert "secret" not in logged(tmp_path)
 
 
-def test_an_exception_with_itself_as_cause_ends(tmp_path):
+def test_cyclic_exception_causes_are_logged_once(tmp_path):
     body = """
 error = ValueError(); error.__cause__ = error
 log.error("failed", exc_info=error)
@@ -83,7 +83,7 @@ log.error("failed", exc_info=error)
     assert logged(tmp_path).count("builtins.ValueError") == 1
 
 
-def test_a_fatal_signal_leaves_a_report_that_the_next_start_finds(tmp_path):
+def test_fatal_signal_writes_a_crash_report(tmp_path):
     status, *_ = run(tmp_path, "import faulthandler; faulthandler._sigsegv()")
     assert status != 0
     _, printed, _ = run(tmp_path, "print(report.name, 'Segmentation' in report.read_text())")
@@ -92,14 +92,14 @@ def test_a_fatal_signal_leaves_a_report_that_the_next_start_finds(tmp_path):
     assert (printed, warned) == ("None\n", "")
 
 
-def test_a_log_that_cannot_be_written_does_not_stop_the_start(tmp_path):
+def test_unwritable_log_does_not_prevent_the_start(tmp_path):
     (tmp_path / "state").write_text("not a folder")
     status, printed, warned = run(tmp_path, "print('started')")
     assert (status, printed) == (0, "started\n")
     assert "cannot be written" in warned
 
 
-def test_the_log_never_grows_past_its_limit(tmp_path):
+def test_log_size_is_limited(tmp_path):
     run(tmp_path, "for _ in range(60): log.info('x' * 100_000)")
     files = sorted(path.name for path in (tmp_path / "state").glob("tokonoma.log*"))
     assert files == ["tokonoma.log", *(f"tokonoma.log.{n}" for n in (1, 2, 3))]
@@ -108,7 +108,7 @@ def test_the_log_never_grows_past_its_limit(tmp_path):
     )
 
 
-def test_an_app_without_stderr_starts(tmp_path):
+def test_start_without_stderr_works(tmp_path):
     body = "\nprint('started')"
     head = HEAD.replace("seen = []", "seen = []; sys.stderr = None")
     done = subprocess.run(

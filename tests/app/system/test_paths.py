@@ -1,4 +1,4 @@
-"""Where the app keeps its files."""
+"""Folders of the app."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_home_variable_moves_every_folder_into_one_place(tmp_path, monkeypatch):
     assert paths.log_file().parent == paths.state()
 
 
-def test_asking_for_a_folder_creates_nothing(tmp_path, monkeypatch):
+def test_path_functions_create_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKONOMA_HOME", str(tmp_path / "home"))
     for place in (paths.data, paths.config, paths.state, paths.cache, paths.database):
         place()
@@ -34,7 +34,7 @@ def test_asking_for_a_folder_creates_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_the_variable_the_system_decides(monkeypatch, value):
+def test_without_home_variable_system_folders_are_used(monkeypatch, value):
     if value is None:
         monkeypatch.delenv("TOKONOMA_HOME", raising=False)
     else:
@@ -46,11 +46,11 @@ def test_without_the_variable_the_system_decides(monkeypatch, value):
     assert paths.cache() == Path(system.user_cache_dir)
 
 
-def test_resources_lie_beside_the_package(monkeypatch):
+def test_resources_are_next_to_the_package(monkeypatch):
     monkeypatch.delattr(sys, "_MEIPASS", raising=False)
     assert paths.resources() == Path(paths.__file__).parents[2] / "resources"
 
 
-def test_resources_lie_inside_a_frozen_bundle(monkeypatch, tmp_path):
+def test_resources_are_in_a_frozen_bundle(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
     assert paths.resources() == tmp_path / "resources"
