@@ -12,6 +12,7 @@ from app.chat.adapters import Adapters
 from app.chat.controller import Controller
 from app.library.service import Library
 from app.state.chat import ModelPhase
+from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
@@ -133,7 +134,7 @@ def connect_library(
 
 def ask_for_folder(page: LibraryPage, library: Library) -> None:
     """Open a dialog to choose a models folder; returns at once."""
-    dialog = QFileDialog(page, "Add a folder of models", str(Path.home()))
+    dialog = QFileDialog(page, tr("Add a folder of models"), str(Path.home()))
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
 

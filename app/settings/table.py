@@ -16,17 +16,21 @@ from typing import Annotated, Any, get_type_hints
 from app.net.http import WebError, check_address, parse_proxy
 from app.net.hub import HUB
 from app.system import json_file
+from app.system.translation import tr
 from engine import DEFAULT_CACHE, CacheType, Sampling
 
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
 _THINKING = {"auto": None, "on": True, "off": False}
-GROUPS = ("Look", "Answers", "Model", "Downloads", "Storage")  # in the order they are shown
+GROUPS = ("look", "answers", "model", "downloads", "storage")  # in the order they are shown
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the settings page shows a setting; one without a label is not shown."""
+    """How the settings page shows a setting; one without a label is not shown.
+
+    Its texts are English: the window translates them when it shows them.
+    """
 
     label: str = ""
     help: str = ""
@@ -40,6 +44,7 @@ class Setting:
     step: float = 1.0  # of the arrow keys
     lines: int = 1  # height of a text field
     at_load: bool = False  # takes effect when a model is loaded
+    named: tuple[float, str] | None = None  # a value that is shown as a word: (0, "Auto")
     check: Callable[[str], str] | None = None  # validates a text; returns an error sentence or ""
 
 
@@ -48,8 +53,8 @@ def wrong_endpoint(text: str) -> str:
     try:
         parts = check_address(text)
     except WebError as error:
-        return f"{error} Write it as https://server."
-    return "Leave out what follows the ? or the #." if parts.query or parts.fragment else ""
+        return tr("{problem} Write it as https://server.", problem=error)
+    return tr("Leave out the part after ? or #.") if parts.query or parts.fragment else ""
 
 
 def wrong_proxy(text: str) -> str:
@@ -70,10 +75,10 @@ class Settings:
         str,
         Setting(
             "Theme",
-            "Follow the system, or always use one look.",
+            "Follow the system, or always use one.",
             choices=("system", "light", "dark", "high contrast"),
             words=("System", "Light", "Dark", "High contrast"),
-            group="Look",
+            group="look",
         ),
     ] = "system"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
@@ -83,9 +88,9 @@ class Settings:
         str,
         Setting(
             "Instructions",
-            "Sent to the model before every conversation.",
+            "Given to the model at the start of every chat.",
             exact="System prompt",
-            group="Answers",
+            group="answers",
             lines=5,
         ),
     ] = ""
@@ -93,43 +98,46 @@ class Settings:
         float,
         Setting(
             "Temperature",
-            "How freely words are chosen; 0 always takes the likeliest.",
+            "Higher is more varied, lower more predictable; 0 always takes the likeliest word.",
             low=0,
             high=2,
-            group="Answers",
+            group="answers",
             step=0.05,
         ),
     ] = _ENGINE.temperature
     top_k: Annotated[
         int,
         Setting(
-            "Top k",
-            "Choose among this many likeliest tokens; 0 is all.",
+            "Top-k",
+            "Choose among this many of the likeliest tokens.",
             "tokens",
             0,
             1000,
-            group="Answers",
+            group="answers",
+            named=(0, "All"),
         ),
     ] = _ENGINE.top_k
     top_p: Annotated[
         float,
         Setting(
-            "Top p",
-            "Choose among the likeliest tokens that together have this share; 1 is all.",
+            "Top-p",
+            "Choose among the likeliest tokens that together reach this probability.",
             low=0.01,
             high=1,
-            group="Answers",
+            group="answers",
+            named=(1, "All"),
             step=0.01,
         ),
     ] = _ENGINE.top_p
     min_p: Annotated[
         float,
         Setting(
-            "Min p",
-            "Leave out tokens less likely than this share of the likeliest; 0 leaves out none.",
+            "Min-p",
+            "Ignore tokens less likely than this share of the likeliest one.",
             low=0,
             high=1,
-            group="Answers",
+            group="answers",
+            named=(0, "Off"),
             step=0.01,
         ),
     ] = _ENGINE.min_p
@@ -137,10 +145,11 @@ class Settings:
         float,
         Setting(
             "Repeat penalty",
-            "Makes words already used less likely; 1 is off.",
+            "Makes repeated words less likely.",
             low=0.5,
             high=2,
-            group="Answers",
+            group="answers",
+            named=(1, "Off"),
             step=0.05,
         ),
     ] = 1.1  # at 1, small models repeat whole lines without end
@@ -148,48 +157,51 @@ class Settings:
         int,
         Setting(
             "Longest answer",
-            "Stop after this many tokens; 0 lets the model end by itself.",
+            "Stop every answer after this many tokens.",
             "tokens",
             0,
             1_000_000,
-            group="Answers",
+            group="answers",
+            named=(0, "No limit"),
             step=64,
         ),
     ] = 0
     thinking: Annotated[
         str,
         Setting(
-            "Thinking first",
-            "Whether a model that can choose thinks before it answers.",
+            "Think before answering",
+            "For models that can: slower, often better.",
             choices=tuple(_THINKING),
             words=("Automatic", "Always", "Never"),
             exact="enable_thinking, for the model's chat template",
-            group="Answers",
+            group="answers",
         ),
     ] = "auto"
     context: Annotated[
         int,
         Setting(
-            "Context",
-            "How much of a conversation the model sees; 0 is as much as fits in memory.",
+            "Context length",
+            "How much of a chat the model can see.",
             "tokens",
             0,
             10_000_000,
-            group="Model",
+            exact="Context window; Auto is as much as fits in memory, up to the model's own limit",
+            group="model",
             step=1024,
+            named=(0, "Auto"),
             at_load=True,
         ),
     ] = 0
     cache: Annotated[
         str,
         Setting(
-            "Memory per token",
-            "What remembering the conversation takes. Double is a little more precise, leaves room "
-            "for half the context and is slower in long conversations.",
+            "Context memory",
+            "Compact fits twice the context and is faster in long chats; Precise is a little more "
+            "exact.",
             choices=(CacheType.Q8_0.value, CacheType.F16.value),
-            words=("Standard", "Double"),
-            exact="Key/value cache: 8 bits in groups of 32, of rotated rows (Q8_0), or 16-bit floats",
-            group="Model",
+            words=("Compact (8-bit)", "Precise (16-bit)"),
+            exact="KV cache: Q8_0 (8 bits in groups of 32, of rotated rows) or 16-bit floats",
+            group="model",
             at_load=True,
         ),
     ] = DEFAULT_CACHE.value
@@ -197,27 +209,28 @@ class Settings:
         int,
         Setting(
             "Threads",
-            "Processor cores to use; 0 is all of them.",
+            "Processor cores to use.",
             "",
             0,
             1024,
-            group="Model",
+            group="model",
+            named=(0, "All"),
             at_load=True,
         ),
     ] = 0
     parallel_downloads: Annotated[
         int,
         Setting(
-            "Downloads at once", "The others wait for their turn.", "", 1, 4, group="Downloads"
+            "Downloads at once", "More downloads wait in a queue.", "", 1, 4, group="downloads"
         ),
     ] = 2
     hub_endpoint: Annotated[
         str,
         Setting(
-            "Server of models",
-            "Where models are searched and fetched from.",
-            exact="Hub endpoint: Hugging Face, or a mirror that speaks its language",
-            group="Downloads",
+            "Model server",
+            "Where models are searched and downloaded.",
+            exact="Hub endpoint: Hugging Face, or a mirror with the same interface",
+            group="downloads",
             check=wrong_endpoint,
         ),
     ] = HUB
@@ -225,25 +238,24 @@ class Settings:
         str,
         Setting(
             "Proxy",
-            "Written as http://host:port. Left empty, it is as the system says.",
+            "Written as http://host:port. Leave empty to use the system proxy.",
             exact="HTTP proxy that passes HTTPS connections on (CONNECT)",
-            group="Downloads",
+            group="downloads",
             check=wrong_proxy,
         ),
     ] = ""
     snapshot_budget_gb: Annotated[
         float,
         Setting(
-            "Space for saved reading",
-            "What the model has read of a conversation is kept on the disk, so that a long one goes "
-            "on at once when it is opened again. Those not opened for longest make room; 0 keeps "
-            "nothing.",
+            "Disk space for resuming chats",
+            "A long chat continues at once when you reopen it. The oldest are removed first.",
             "GB",
             0,
             1000,
-            exact="Snapshots of the key/value cache",
-            group="Storage",
+            exact="Snapshots of the KV cache",
+            group="storage",
             step=0.5,
+            named=(0, "Off"),
         ),
     ] = 5.0
 

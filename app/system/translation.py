@@ -18,7 +18,7 @@ DOMAIN = (
 
 def tr(text: str, /, **values: object) -> str:
     """`text` in the user's language, with `{name}` replaced by the value of that name."""
-    found = _catalog().gettext(text)
+    found = _catalog().gettext(text) if text else ""  # the empty key is the catalog's header
     return found.format_map(values) if values else found
 
 

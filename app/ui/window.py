@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLay
 
 from app.actions import ACTIONS
 from app.state.states import States
+from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.chat.model_picker import CARD_WIDTH, ModelPicker
 from app.ui.chat.page import ChatPage
@@ -89,8 +90,8 @@ class Window(QWidget):
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
         self.picker = ModelPicker(state)
-        self.picker_card = Popover(self, self.picker, CARD_WIDTH, "Models")
-        self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, "Keyboard shortcuts")
+        self.picker_card = Popover(self, self.picker, CARD_WIDTH, tr("Models"))
+        self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
 
     def _lay_out(self) -> None:
@@ -144,7 +145,7 @@ class Window(QWidget):
             "quit": self.close,
         }
         for row in ACTIONS:
-            action = QAction(row.text, self)
+            action = QAction(tr(row.text), self)
             action.setShortcuts(keys_of(row))
             action.triggered.connect(calls[row.id])
             self.addAction(action)
@@ -251,10 +252,15 @@ class Window(QWidget):
         self.picker_card.close_card()
         current = self._state.model.path
         folder = current.parent if current is not None else Path.home()
-        dialog = QFileDialog(self, "Open a model", str(folder))
+        dialog = QFileDialog(self, tr("Open a model"), str(folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Models (*.gguf *.GGUF)", "All files (*)"])
+        dialog.setNameFilters(
+            [
+                f"{tr('Models')} (*.gguf *.GGUF)",
+                f"{tr('All files')} (*)",
+            ]
+        )
         dialog.fileSelected.connect(self._choose_file)
         dialog.open()
 

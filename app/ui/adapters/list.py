@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.adapters import AdapterEntry, AdapterState
+from app.system.translation import tr
 from app.ui.adapters.row import AdapterRow
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
@@ -38,7 +39,7 @@ class AdapterList(QWidget):
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         self._layout.setSpacing(4)
-        self.setAccessibleName("Adapters, the first is applied first")
+        self.setAccessibleName(tr("Adapters, in the order they are applied"))
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -65,7 +66,10 @@ class AdapterList(QWidget):
             self.moved.emit(index, target)
             self.reached.emit(row)
             name = AdapterEntry(row.path).name
-            accessibility.announce(self, f"{name}, {target + 1} of {len(self.rows)}")
+            place = tr(
+                "{name}, {place} of {count}", name=name, place=target + 1, count=len(self.rows)
+            )
+            accessibility.announce(self, place)
 
     # --- the order ------------------------------------------------------------------------------
 

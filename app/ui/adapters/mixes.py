@@ -9,6 +9,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.adapters import AdapterEntry, AdapterState
+from app.system.translation import tr, trn
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -28,10 +29,13 @@ class MixLine(QWidget):
         if current:  # the tick comes after the name
             self.button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
             self.button.setStyleSheet("text-align: right;")
-        words = "1 adapter" if count == 1 else f"{count} adapters"
-        self.button.setToolTip(f"{name} ({words})")
-        self.button.setAccessibleName(f"Mix {name}, {words}{', in use' if current else ''}")
-        self.remove = IconButton("close", f"Delete the mix {name}", 14)
+        words = trn("{count} adapter", "{count} adapters", count)
+        self.button.setToolTip(tr("{name} ({adapters})", name=name, adapters=words))
+        spoken = tr("Mix {name}, {adapters}", name=name, adapters=words)
+        if current:
+            spoken = tr("Mix {name}, {adapters}, in use", name=name, adapters=words)
+        self.button.setAccessibleName(spoken)
+        self.remove = IconButton("close", tr("Delete the mix {name}", name=name), 14)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(4, 0, 8, 0)
         layout.setSpacing(4)
@@ -59,12 +63,12 @@ class Mixes(QWidget):
         self._palette = LIGHT
         self._shown: tuple[tuple[str, int, bool], ...] = ()
         self.lines: list[MixLine] = []
-        self.heading = label("Mixes", "secondary", SMALL)
+        self.heading = label(tr("Mixes"), "secondary", SMALL)
         self.heading.setMinimumHeight(28)  # constant, whether or not the save button is visible
-        self.save_button = TextButton("Save mix", "link")
-        self.save_button.setToolTip("Keep these adapters and strengths under a name")
-        self.field = QLineEdit(placeholderText="Name of the mix")
-        self.field.setAccessibleName("Name of the mix")
+        self.save_button = TextButton(tr("Save mix"), "link")
+        self.save_button.setToolTip(tr("Save these adapters and strengths under a name"))
+        self.field = QLineEdit(placeholderText=tr("Name of the mix"))
+        self.field.setAccessibleName(tr("Name of the mix"))
         self.field.setMaxLength(_MAX_NAME_LENGTH)
         self.field.installEventFilter(self)
         self.field.hide()

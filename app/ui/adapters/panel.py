@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, State
+from app.system.translation import tr
 from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.adapters.sheet import Sheet, sheet_style
@@ -37,9 +38,6 @@ from app.ui.widgets.controls import IconButton, TextButton, label, set_property
 PANEL_WIDTH = 320
 _PAGE_WIDTH = 480  # pixels: the conversation's minimum width with the panel docked
 _MAX_RECENT = 8  # files offered in the menu, most recently added first
-_SENTENCE = "Adapters change how a model answers: its tone, its language, its trade."
-_NO_MODEL = "Adapters take effect as soon as a model is loaded."
-_PENDING = "Takes effect with the next answer."
 
 
 class AdapterPanel(QWidget):
@@ -79,17 +77,19 @@ class AdapterPanel(QWidget):
 
     def _make_parts(self) -> None:
         # Created without parents: the layouts add them in visual order, which sets the Tab order.
-        self.title = label("Adapters", "", READING)
+        self.title = label(tr("Adapters"), "", READING)
         self.title.setFont(font(READING, QFont.Weight.Medium))
-        self.close_button = IconButton("close", "Close the adapters")
+        self.close_button = IconButton("close", tr("Close the adapters"))
         self.list = AdapterList(self._adapters)
         self.picture = label("")
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.sentence = label(_SENTENCE, "secondary")
+        self.sentence = label(
+            tr("Adapters (LoRA) change a model's style or add a skill."), "secondary"
+        )
         self.sentence.setWordWrap(True)
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.add_button = TextButton("Add adapter", "outlined", "plus")
-        self.clear_button = TextButton("Remove all", "link")
+        self.add_button = TextButton(tr("Add adapter"), "outlined", "plus")
+        self.clear_button = TextButton(tr("Remove all"), "link")
         self.mixes = Mixes(self._adapters)
         self.note = label("", "secondary", SMALL)
         self.note.setWordWrap(True)
@@ -235,15 +235,15 @@ class AdapterPanel(QWidget):
         used = {entry.path for entry in self._adapters.stack}
         known = [each for each in reversed(self._adapters.known) if each.path not in used]
         for each in known[:_MAX_RECENT]:
-            words = f"{each.name} (missing)" if each.missing else each.name
+            words = tr("{name} (missing)", name=each.name) if each.missing else each.name
             short = self.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, 240)
             action = menu.addAction(short.replace("&", "&&"), partial(self.added.emit, each.path))
             action.setEnabled(not each.missing)
             action.setToolTip(str(each.path))
         if known:
             menu.addSeparator()
-        menu.addAction("Choose a file…", partial(self._choose, folder=False))
-        menu.addAction("Choose a folder…", partial(self._choose, folder=True))
+        menu.addAction(tr("Choose files…"), partial(self._choose, folder=False))
+        menu.addAction(tr("Choose a folder…"), partial(self._choose, folder=True))
         menu.popup(self.add_button.mapToGlobal(self.add_button.rect().bottomLeft()))
 
     # --- steps ----------------------------------------------------------------------------------
@@ -253,21 +253,25 @@ class AdapterPanel(QWidget):
         known = self._adapters.known
         last_path = known[-1].path if known else self._state.model.path
         start = last_path.parent if last_path is not None else Path.home()
-        title = "Choose the folder of an adapter" if folder else "Choose an adapter"
+        title = tr("Choose an adapter folder") if folder else tr("Choose adapters")
         dialog = QFileDialog(self.window(), title, str(start))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if folder:
             dialog.setFileMode(QFileDialog.FileMode.Directory)
         else:
-            dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+            dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
             dialog.setNameFilters(
-                ["Adapters (*.gguf *.GGUF adapter_model.safetensors)", "All files (*)"]
+                [
+                    f"{tr('Adapters')} (*.gguf *.GGUF adapter_model.safetensors)",
+                    f"{tr('All files')} (*)",
+                ]
             )
-        dialog.fileSelected.connect(self._chosen)
+        dialog.filesSelected.connect(self._chosen)
         dialog.open()
 
-    def _chosen(self, name: str) -> None:
-        self.added.emit(Path(name))
+    def _chosen(self, names: list[str]) -> None:
+        for name in names:
+            self.added.emit(Path(name))
 
     def _show_note(self) -> None:
         """Show the note at the foot of the panel, where its appearance shifts no other widget."""
@@ -275,9 +279,9 @@ class AdapterPanel(QWidget):
         fault = " ".join(adapters.fault).strip()
         words = fault
         if not words and self._state.model.phase is not ModelPhase.READY and adapters.stack:
-            words = _NO_MODEL
+            words = tr("Adapters take effect once a model is loaded.")
         elif not words and adapters.pending:
-            words = _PENDING
+            words = tr("Takes effect with the next answer.")
         set_property(self.note, "tone", "danger" if fault else "secondary")
         self.note.setText(words)
         self.note.setVisible(bool(words))

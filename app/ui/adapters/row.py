@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayo
 
 from app.state.adapters import AdapterEntry
 from app.system.byte_size import size
+from app.system.translation import tr, trn
 from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
@@ -35,7 +36,7 @@ class Handle(IconButton):
     stepped = Signal(int)
 
     def __init__(self) -> None:
-        super().__init__("drag", "Drag to change the order (Alt+Up, Alt+Down)", 16)
+        super().__init__("drag", tr("Drag to change the order (Alt+Up, Alt+Down)"), 16)
         self.setCursor(Qt.CursorShape.SizeVerCursor)
 
     def mousePressEvent(self, arg__1: QMouseEvent) -> None:
@@ -77,7 +78,7 @@ class AdapterRow(QFrame):
         self.switch = Switch()
         self.name = ElidedLabel("", font(BODY, QFont.Weight.Medium), Qt.TextElideMode.ElideMiddle)
         self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.more = IconButton("more", "More", 16)
+        self.more = IconButton("more", tr("More"), 16)
         self.slider = StrengthSlider()
         self.field = StrengthField()
         self.problem = label("", "danger", SMALL)
@@ -148,7 +149,7 @@ class AdapterRow(QFrame):
             accessibility.announce(self, problem)
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
-        self.details.setText("Reading the file…" if reading else details_of(info))
+        self.details.setText(tr("Reading the file…") if reading else details_of(info))
         self._name_parts(entry, problem)
 
     def _name_parts(self, entry: AdapterEntry, problem: str) -> None:
@@ -157,11 +158,11 @@ class AdapterRow(QFrame):
         self.setAccessibleName(name)
         self.switch.setAccessibleName(name)
         self.switch.setAccessibleDescription(problem)
-        self.slider.setAccessibleName(f"Strength of {name}")
-        self.field.setAccessibleName(f"Strength of {name}")
-        self.handle.setAccessibleName(f"Move {name}")
-        self.handle.setAccessibleDescription("Alt+Up and Alt+Down move it")
-        self.more.setAccessibleName(f"More about {name}")
+        self.slider.setAccessibleName(tr("Strength of {name}", name=name))
+        self.field.setAccessibleName(tr("Strength of {name}", name=name))
+        self.handle.setAccessibleName(tr("Move {name}", name=name))
+        self.handle.setAccessibleDescription(tr("Move with Alt+Up and Alt+Down"))
+        self.more.setAccessibleName(tr("More about {name}", name=name))
 
     def stops(self) -> tuple[QWidget, ...]:
         """The tab stops in order."""
@@ -177,16 +178,16 @@ class AdapterRow(QFrame):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         shown = not self.details.isHidden()
-        words = "Hide details" if shown else "Details"
+        words = tr("Hide details") if shown else tr("Details")
         menu.addAction(words, self.hide_details if shown else self.open_details)
-        menu.addAction("Show in folder", self._show_in_folder)
+        menu.addAction(tr("Show in folder"), self._show_in_folder)
         menu.addSeparator()
-        up = menu.addAction("Move up", lambda: self.stepped.emit(-1))
-        down = menu.addAction("Move down", lambda: self.stepped.emit(1))
+        up = menu.addAction(tr("Move up"), lambda: self.stepped.emit(-1))
+        down = menu.addAction(tr("Move down"), lambda: self.stepped.emit(1))
         for action in (up, down):
             action.setEnabled(self.handle.isEnabled())
         menu.addSeparator()
-        menu.addAction("Remove", self.removed.emit)
+        menu.addAction(tr("Remove"), self.removed.emit)
         menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
     def open_details(self) -> None:
@@ -236,6 +237,7 @@ class AdapterRow(QFrame):
 def details_of(info: AdapterInfo | None) -> str:
     """One line on a loaded adapter: kind, rank, number of adapted matrices and size."""
     if info is None:
-        return "Not loaded yet"
-    matrices = "1 matrix" if info.targets == 1 else f"{info.targets} matrices"
-    return " · ".join((info.kind, f"rank {info.rank}", matrices, size(info.size_bytes)))
+        return tr("Not loaded yet")
+    matrices = trn("{count} matrix", "{count} matrices", info.targets)
+    rank = tr("rank {rank}", rank=info.rank)
+    return " · ".join((info.kind, rank, matrices, size(info.size_bytes)))

@@ -10,6 +10,7 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QKeyEven
 from PySide6.QtWidgets import QFrame, QStyle, QWidget
 
 from app.state.adapters import is_adapter_name
+from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import set_property
 
@@ -25,7 +26,7 @@ class Sheet(QFrame):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("adapters")
-        self.setAccessibleName("Adapters")
+        self.setAccessibleName(tr("Adapters"))
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAcceptDrops(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.state.chat import State
+from app.system.translation import tr
 from app.ui.chat.model_picker import ModelButton
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import IconButton
@@ -15,13 +16,13 @@ class TopBar(QWidget):
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.show_button = IconButton("sidebar", "Show the sidebar (Ctrl+B)")
-        self.new_button = IconButton("plus", "New chat (Ctrl+N)")
+        self.show_button = IconButton("sidebar", tr("Show the sidebar (Ctrl+B)"))
+        self.new_button = IconButton("plus", tr("New chat (Ctrl+N)"))
         self.model_button = ModelButton(state)
-        self.library_button = IconButton("library", "Models (Ctrl+M)")
-        self.adapters_button = IconButton("leaf", "Adapters (Ctrl+J)")
-        self.settings_button = IconButton("settings", "Settings (Ctrl+,)")
-        self.keys_button = IconButton("keyboard", "Keyboard shortcuts (F1)")
+        self.library_button = IconButton("library", tr("Models (Ctrl+M)"))
+        self.adapters_button = IconButton("leaf", tr("Adapters (Ctrl+J)"))
+        self.settings_button = IconButton("settings", tr("Settings (Ctrl+,)"))
+        self.keys_button = IconButton("keyboard", tr("Keyboard shortcuts (F1)"))
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 10, 12, 6)
         layout.setSpacing(4)

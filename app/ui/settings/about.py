@@ -24,11 +24,12 @@ from PySide6.QtWidgets import (
 from app import __version__
 from app.net.http import WebError, is_loopback, parse_proxy
 from app.settings.table import Settings
+from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
 from app.ui.widgets.controls import IconButton, TextButton, label
 
-_INDEX = "All parts"
+_INDEX_FILE = Path("index.txt")
 _MAX_CHARACTERS = 400_000  # characters: longer licence texts are cut
 
 
@@ -54,22 +55,23 @@ def licences(folder: Path) -> list[Licence]:
     ]
     texts = Counter(place.parts[0] for place in places)
     found = [Licence(_name_of(place, texts[place.parts[0]]), folder / place) for place in places]
-    return sorted(found, key=lambda each: (each.name != _INDEX, each.name.casefold()))
+    index = folder / _INDEX_FILE
+    return sorted(found, key=lambda each: (each.path != index, each.name.casefold()))
 
 
 def contacts(settings: Settings) -> list[tuple[str, str]]:
     """Every server the app may contact, and when."""
     host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
-    when = "when you search for a model or download one"
+    when = tr("when you search for or download a model")
     if is_loopback(host):
-        return [(host, f"{when}; it is this machine itself")]
-    lines = [(host, when), ("the file servers it names", "while a model is downloaded")]
+        return [(host, tr("{when} (this computer itself)", when=when))]
+    lines = [(host, when), (tr("the file servers it names"), tr("while a model is downloaded"))]
     if settings.proxy:
         try:
             proxy = parse_proxy(settings.proxy).host
         except WebError:
             return lines
-        lines.append((proxy, "the proxy, in between"))
+        lines.append((proxy, tr("your proxy, for all of these")))
     return lines
 
 
@@ -84,12 +86,16 @@ class AboutSection(QWidget):
         self.version = label(f"Tokonoma {__version__}", "", BODY)
         self.version.setFont(font(BODY, QFont.Weight.Medium))
         self.promise = _wrapped(
-            "Nothing you type and nothing a model writes leaves this machine. The app goes to the "
-            "network only for what you ask it to find or download:"
+            tr(
+                "Nothing you type and nothing a model writes leaves this computer. Tokonoma uses the "
+                "network only for what you ask it to find or download:"
+            )
         )
         self.contacts = _wrapped("")
-        self.links = _wrapped("A link in an answer opens in your browser, when you click it.")
-        self.licences = TextButton("Licences of everything inside", "link")
+        self.links = _wrapped(
+            tr("Links in answers open in your browser, only when you click them.")
+        )
+        self.licences = TextButton(tr("Licences of all components"), "link")
         self.licences.setVisible(has_licences)
         self.licences.clicked.connect(self.licences_requested)
         row = QHBoxLayout()
@@ -117,13 +123,13 @@ class LicenceView(QWidget):
     def __init__(self, found: list[Licence]) -> None:
         super().__init__()
         self._found = found
-        self.title = label("Licences", "", HEADING)
+        self.title = label(tr("Licences"), "", HEADING)
         self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
-        self.close_button = IconButton("close", "Back to the settings")
+        self.close_button = IconButton("close", tr("Back to settings"))
         self.close_button.clicked.connect(self.closed)
         self.names = QListWidget()
         self.names.setFont(font(SMALL))
-        self.names.setAccessibleName("Parts")
+        self.names.setAccessibleName(tr("Components"))
         for licence in found:
             item = QListWidgetItem(licence.name, self.names)
             item.setToolTip(licence.name)
@@ -135,7 +141,7 @@ class LicenceView(QWidget):
         self.text.setTabChangesFocus(True)
         self.text.setFont(code_font(SMALL))
         self.text.setFrameShape(QFrame.Shape.NoFrame)
-        self.text.setAccessibleName("Text of the licence")
+        self.text.setAccessibleName(tr("Licence text"))
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -173,7 +179,7 @@ class LicenceView(QWidget):
         try:
             text = self._found[row].path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            text = f"The text cannot be read: {error.strerror or error}."
+            text = tr("The licence text cannot be read: {reason}.", reason=error.strerror or error)
         self.text.setPlainText(text[:_MAX_CHARACTERS])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -185,8 +191,8 @@ class LicenceView(QWidget):
 
 def _name_of(place: Path, texts: int) -> str:
     """The component of a licence file, with the file's path if it has several `texts`."""
-    if place == Path("index.txt"):
-        return _INDEX
+    if place == _INDEX_FILE:
+        return tr("All components")
     if len(place.parts) == 1:
         return place.stem if place.suffix else place.name
     part, inner = place.parts[0], "/".join(place.parts[1:])

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings.table import Setting
+from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import label, set_property
 from app.ui.widgets.long_lines import folded, unfolded
@@ -44,12 +45,13 @@ class Segments(QFrame):
         layout.setContentsMargins(2, 2, 2, 2)
         layout.setSpacing(2)
         for choice, words in zip(setting.choices, setting.words or setting.choices, strict=True):
+            words = tr(words)
             button = QRadioButton(words)
             button.setFont(font(BODY))
             button.setCursor(Qt.CursorShape.PointingHandCursor)
-            button.setAccessibleDescription(setting.help)
+            button.setAccessibleDescription(tr(setting.help))
             button.clicked.connect(lambda _=False, value=choice: self.picked.emit(value))
-            button.setAccessibleName(f"{setting.label}: {words}")
+            button.setAccessibleName(f"{tr(setting.label)}: {words}")
             self.buttons[choice] = button
             layout.addWidget(button)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
@@ -94,8 +96,8 @@ class LineField(QWidget):
         self.line.setFont(font(BODY))
         self.line.setMaxLength(_MAX_LENGTH)
         self.line.setMaximumWidth(_TEXT_WIDTH)
-        self.line.setAccessibleName(setting.label)
-        self.line.setAccessibleDescription(setting.help)
+        self.line.setAccessibleName(tr(setting.label))
+        self.line.setAccessibleDescription(tr(setting.help))
         self.line.editingFinished.connect(self._finish)
         self.line.textEdited.connect(self._on_edited)
         self.line.reverted.connect(lambda: self.show_value(self._value))
@@ -148,9 +150,10 @@ class NumberField(LineField):
         self._whole = whole
         self.line.setFont(figures(BODY))
         self.line.setFixedWidth(_NUMBER_WIDTH)
-        self.line.setToolTip(f"From {self._format(setting.low)} to {self._format(setting.high)}")
+        low, high = _number(setting.low), _number(setting.high)
+        self.line.setToolTip(tr("From {low} to {high}", low=low, high=high))
         self.line.stepped.connect(self._step)
-        self.unit = label(setting.unit, "secondary", SMALL)  # inside the field, at its end
+        self.unit = label(tr(setting.unit), "secondary", SMALL)  # inside the field, at its end
         self.unit.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         inside = QHBoxLayout(self.line)
         inside.setContentsMargins(0, 0, 10, 0)
@@ -161,23 +164,25 @@ class NumberField(LineField):
 
     def _format(self, value: object) -> str:
         assert isinstance(value, int | float)
-        locale = _locale()
-        return (
-            locale.toString(int(value))
-            if value == int(value)
-            else locale.toString(float(value), "g", 6)
-        )
+        named = self._setting.named
+        is_named = named is not None and value == named[0]
+        self.unit.setVisible(not is_named)
+        return tr(named[1]) if named is not None and is_named else _number(value)
 
     def _parse(self, text: str) -> tuple[object, str]:
+        named = self._setting.named
+        if named and text.strip().casefold() == tr(named[1]).casefold():
+            return (int(named[0]) if self._whole else float(named[0])), ""
         value, good = _locale().toDouble(text.strip())
         if not good:
             value, good = QLocale.c().toDouble(text.strip())
         fits = good and self._setting.low <= value <= self._setting.high
         if fits and not (self._whole and value != int(value)):
             return (int(value) if self._whole else value), ""
-        kind = "whole number" if self._whole else "number"
-        low, high = self._format(self._setting.low), self._format(self._setting.high)
-        return self._value, f"Choose a {kind} from {low} to {high}."
+        low, high = _number(self._setting.low), _number(self._setting.high)
+        if self._whole:
+            return self._value, tr("Enter a whole number from {low} to {high}.", low=low, high=high)
+        return self._value, tr("Enter a number from {low} to {high}.", low=low, high=high)
 
     def _step(self, steps: int) -> None:
         value, wrong = self._parse(self.line.text())
@@ -212,8 +217,8 @@ class TextField(QFrame):
         self.editor.setFont(font(BODY))
         self.editor.setTabChangesFocus(True)
         self.editor.setFrameShape(QFrame.Shape.NoFrame)
-        self.editor.setAccessibleName(setting.label)
-        self.editor.setAccessibleDescription(setting.help)
+        self.editor.setAccessibleName(tr(setting.label))
+        self.editor.setAccessibleDescription(tr(setting.help))
         self.editor.document().setDocumentMargin(0)
         self.editor.installEventFilter(self)
         height = self.editor.fontMetrics().lineSpacing() * setting.lines
@@ -268,6 +273,14 @@ def field_for(setting: Setting, default: object) -> Field:
 def is_wide(setting: Setting, default: object) -> bool:
     """Whether the field needs the full width, below the setting's name."""
     return isinstance(default, str) and not setting.choices
+
+
+def _number(value: float) -> str:
+    """A number with the separators of the user's locale."""
+    locale = _locale()
+    if value == int(value):
+        return locale.toString(int(value))
+    return locale.toString(float(value), "g", 6)
 
 
 def _locale() -> QLocale:

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from app.settings.table import GROUPS, SETTINGS, Settings
 from app.state.snapshots import SessionState
 from app.system import paths
+from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
@@ -28,7 +29,7 @@ from app.ui.theme.theme import HEADING, READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label
 
-ABOUT = "About"
+ABOUT = "about"
 _NARROW = 560  # pixels: in a narrower page the fields are below their text
 _SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
 
@@ -41,9 +42,9 @@ class ReloadLine(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("news")
-        self.words = label("The model in use was loaded before this change.")
+        self.words = label(tr("This takes effect when the model is loaded again."))
         self.words.setWordWrap(True)
-        self.button = TextButton("Load it again", "link")
+        self.button = TextButton(tr("Reload the model"), "link")
         self.button.clicked.connect(self.reload_requested)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 6, 6, 6)
@@ -70,7 +71,7 @@ class Preferences(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         accessibility.register_role(Preferences, QAccessible.Role.Pane)
-        self.setAccessibleName("Settings")
+        self.setAccessibleName(tr("Settings"))
         self._model_in_use = False
         self.rows: dict[str, PreferenceRow] = {}
         self.headings: dict[str, QLabel] = {}
@@ -79,7 +80,7 @@ class Preferences(QWidget):
         found = licences(paths.resources() / "licences")
         self.about = AboutSection(has_licences=bool(found))
         self.licences = LicenceView(found)
-        self.close_button = IconButton("close", "Back to the conversation")
+        self.close_button = IconButton("close", tr("Back to the chat"))
         self._make_rows()
         self._lay_out()
         self._connect()
@@ -124,14 +125,14 @@ class Preferences(QWidget):
         content.setContentsMargins(0, 0, 0, 24)
         content.setSpacing(0)
         for group in (*GROUPS, ABOUT):
-            self.headings[group] = _heading(group)
+            self.headings[group] = _heading(_title(group))
             content.addWidget(self.headings[group])
-            if group == "Model":
+            if group == "model":
                 content.addWidget(self.reload_line)
             for row in self.rows.values():
                 if SETTINGS[row.name].group == group:
                     content.addWidget(row)
-            if group == "Storage":
+            if group == "storage":
                 content.addWidget(self.storage)
         content.addWidget(self.about)
         content.addStretch(1)
@@ -234,7 +235,7 @@ class Preferences(QWidget):
 
 
 def _head(close_button: IconButton) -> QWidget:
-    title = label("Settings", "", HEADING)
+    title = label(tr("Settings"), "", HEADING)
     title.setFont(font(HEADING, QFont.Weight.DemiBold))
     content = QWidget()
     top = QHBoxLayout(content)
@@ -254,8 +255,21 @@ def _with_scroll_bar_margin(column: Column) -> QWidget:
     return result
 
 
-def _heading(group: str) -> QLabel:
-    heading = label(group, "", READING)
+def _title(group: str) -> str:
+    """The heading of a group of settings."""
+    titles = {
+        "look": tr("Appearance"),
+        "answers": tr("Answers"),
+        "model": tr("Model"),
+        "downloads": tr("Downloads"),
+        "storage": tr("Storage"),
+        ABOUT: tr("About"),
+    }
+    return titles[group]
+
+
+def _heading(title: str) -> QLabel:
+    heading = label(title, "", READING)
     heading.setFont(font(READING, QFont.Weight.DemiBold))
     heading.setContentsMargins(0, 24, 0, 4)
     return heading

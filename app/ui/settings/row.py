@@ -7,11 +7,10 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.settings.table import Setting
+from app.system.translation import tr
 from app.ui.settings.fields import field_for, is_wide
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import TextButton, label
-
-_AT_LOAD = "Used when a model is loaded."
 
 
 class PreferenceRow(QWidget):
@@ -25,15 +24,17 @@ class PreferenceRow(QWidget):
         self._default = default
         self._value = default
         self._wide_field = is_wide(setting, default)
-        self.title = label(setting.label, "", BODY)
+        self.title = label(tr(setting.label), "", BODY)
         self.title.setFont(font(BODY, QFont.Weight.Medium))
-        self.title.setToolTip(setting.exact)
-        help_text = f"{setting.help} {_AT_LOAD}" if setting.at_load else setting.help
+        self.title.setToolTip(tr(setting.exact))
+        help_text = tr(setting.help)
+        if setting.at_load:
+            help_text = tr("{help} Used from the next load of a model.", help=help_text)
         self.help = label(help_text, "secondary", SMALL)
         self.help.setWordWrap(True)
-        self.reset = TextButton("Back to default", "link")
+        self.reset = TextButton(tr("Reset"), "link")
         self.reset.setFont(font(SMALL))
-        self.reset.setAccessibleName(f"{setting.label}: back to default")
+        self.reset.setAccessibleName(tr("Reset {name}", name=tr(setting.label)))
         kept = self.reset.sizePolicy()
         kept.setRetainSizeWhenHidden(True)  # keeps the row's height when the button appears
         self.reset.setSizePolicy(kept)

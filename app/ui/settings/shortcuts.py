@@ -7,6 +7,7 @@ from PySide6.QtGui import QFont, QKeySequence
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.actions import ACTIONS, OTHER_KEYS, Action
+from app.system.translation import tr
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import label
 
@@ -35,11 +36,11 @@ class Shortcuts(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(24, 20, 24, 24)
         layout.setSpacing(4)
-        title = label("Keyboard shortcuts", "", READING)
+        title = label(tr("Keyboard shortcuts"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
         layout.addWidget(title)
         for group, rows in _grouped().items():
-            heading = label(group, "secondary", SMALL)
+            heading = label(tr(group), "secondary", SMALL)
             heading.setFont(font(SMALL, QFont.Weight.Medium))
             heading.setContentsMargins(0, 12, 0, 2)
             layout.addWidget(heading)
@@ -47,7 +48,7 @@ class Shortcuts(QWidget):
             grid.setVerticalSpacing(4)
             grid.setColumnStretch(0, 1)
             for place, (text, key) in enumerate(rows):
-                grid.addWidget(label(text, "", BODY), place, 0)
+                grid.addWidget(label(tr(text), "", BODY), place, 0)
                 grid.addWidget(_key(key), place, 1, Qt.AlignmentFlag.AlignRight)
             layout.addLayout(grid)
 

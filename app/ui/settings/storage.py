@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.byte_size import size
+from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import ElidedLabel, TextButton, label
 from engine import models_folder, snapshots_folder
@@ -29,7 +30,7 @@ class SnapshotSizeLine(QWidget):
         self.words.setWordWrap(True)
         self.problem = label("", "danger", SMALL)
         self.problem.setWordWrap(True)
-        self.button = TextButton("Delete saved reading", "outlined")
+        self.button = TextButton(tr("Delete cached context"), "outlined")
         self.button.clicked.connect(self.delete_requested)
         self._line = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._line.setSpacing(24)
@@ -47,17 +48,22 @@ class SnapshotSizeLine(QWidget):
         """Show the size of the snapshots, the deletion in progress, or its error."""
         saved = self._state.saved
         if saved.deleting:
-            words = "Deleting…"
+            words = tr("Deleting…")
         elif saved.size_bytes < 0:
             words = ""
         elif saved.size_bytes == 0:
-            words = "Nothing is saved now."
+            words = tr("Nothing is stored now.")
         else:
-            words = f"{size(saved.size_bytes)} is saved now. Conversations stay when it is deleted."
+            words = tr(
+                "Uses {size}. Deleting it keeps your chats; they only continue more slowly.",
+                size=size(saved.size_bytes),
+            )
         self.words.setText(words)
         some = saved.size_bytes > 0
         self.button.setText(
-            f"Delete saved reading ({size(saved.size_bytes)})" if some else "Delete saved reading"
+            tr("Delete cached context ({size})", size=size(saved.size_bytes))
+            if some
+            else tr("Delete cached context")
         )
         self.button.setEnabled(some and not saved.deleting)
         self.problem.setText(f"{saved.error} {saved.remedy}".strip())
@@ -83,8 +89,8 @@ class PlaceRow(QWidget):
         self.place = ElidedLabel("secondary", font(SMALL), Qt.TextElideMode.ElideMiddle)
         self.place.setText(str(path))
         self.place.setToolTip(str(path))
-        self.show_button = TextButton("Show in folder", "link")
-        self.show_button.setAccessibleName(f"{name}: show in folder")
+        self.show_button = TextButton(tr("Show in folder"), "link")
+        self.show_button.setAccessibleName(tr("Show {name} in folder", name=name))
         self.show_button.clicked.connect(lambda: self.folder_requested.emit(path))
         words = QVBoxLayout()
         words.setSpacing(0)
@@ -108,11 +114,11 @@ class StorageSection(QWidget):
         self.saved = SnapshotSizeLine(session_state)
         self.saved.delete_requested.connect(self.delete_requested)
         self.places = [
-            PlaceRow("Conversations", paths.database()),
-            PlaceRow("Models", models_folder()),
-            PlaceRow("Saved reading", snapshots_folder()),
-            PlaceRow("Settings", paths.settings_file()),
-            PlaceRow("Log", paths.log_file()),
+            PlaceRow(tr("Chats"), paths.database()),
+            PlaceRow(tr("Models"), models_folder()),
+            PlaceRow(tr("Cached context"), snapshots_folder()),
+            PlaceRow(tr("Settings"), paths.settings_file()),
+            PlaceRow(tr("Log"), paths.log_file()),
         ]
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

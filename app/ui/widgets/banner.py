@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.state.chat import Notice, State
+from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -23,7 +24,7 @@ class Banner(QFrame):
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.action = TextButton(notice.action, "link")
         self.action.setVisible(bool(notice.action))
-        self.close_button = IconButton("close", "Close", 16)
+        self.close_button = IconButton("close", tr("Close"), 16)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 6, 6, 6)
         layout.setSpacing(8)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import RADIUS_CARD, READING, font
@@ -37,9 +38,11 @@ class DropArea(QWidget):
 
     def sentence(self) -> str:
         """The text of the overlay; a long file name is elided in the middle."""
-        metrics, words = QFontMetrics(self._face), "Drop to open "
-        available = self.width() - 2 * _MARGIN - metrics.horizontalAdvance(words)
-        return words + metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, available)
+        metrics = QFontMetrics(self._face)
+        around = metrics.horizontalAdvance(tr("Drop to open {name}", name=""))
+        available = self.width() - 2 * _MARGIN - around
+        name = metrics.elidedText(self._name, Qt.TextElideMode.ElideMiddle, available)
+        return tr("Drop to open {name}", name=name)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""

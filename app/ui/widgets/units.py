@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QLocale
 
 from app.system.byte_size import size
+from app.system.translation import tr
 
 
 def progress(done_bytes: int, size_bytes: int) -> str:
@@ -13,7 +14,7 @@ def progress(done_bytes: int, size_bytes: int) -> str:
         return size(done_bytes)
     done, whole = size(done_bytes), size(size_bytes)
     unit = whole.rpartition(" ")[2]
-    return f"{done.removesuffix(f' {unit}')} of {whole}"
+    return tr("{done} of {whole}", done=done.removesuffix(f" {unit}"), whole=whole)
 
 
 def speed(bytes_per_second: float) -> str:
@@ -30,12 +31,14 @@ def time_left(seconds: float | None) -> str:
     if seconds is None or seconds < 0:
         return ""
     if seconds < 50:
-        return f"{max(5, 5 * round(seconds / 5))} s left"
+        return tr("{seconds} s left", seconds=max(5, 5 * round(seconds / 5)))
     minutes = round(seconds / 60)
     if minutes < 60:
-        return f"{max(1, minutes)} min left"
+        return tr("{minutes} min left", minutes=max(1, minutes))
     hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min left" if hours < 24 else "more than a day left"
+    if hours < 24:
+        return tr("{hours} h {minutes} min left", hours=hours, minutes=rest)
+    return tr("more than a day left")
 
 
 def number(value: int) -> str:

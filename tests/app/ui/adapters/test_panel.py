@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from adapter_bench import Bench, drop_files, menu_of, names, trigger_menu_entry
+from adapter_bench import Bench, drop_files, menu_of, trigger_menu_entry
 from adapter_stage import FORMAL, PIRATE, SHORT, WRONG
 from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.strength_slider import StrengthSlider
@@ -153,7 +153,7 @@ def test_menu_offers_recent_adapters_that_are_not_in_use(bench: Bench, tmp_path:
     assert offered == [
         ("still && there", True),
         ("pirate-speech (missing)", False),
-        ("Choose a file…", True),
+        ("Choose files…", True),
         ("Choose a folder…", True),
     ]
     trigger_menu_entry(bench, "still && there")
@@ -161,14 +161,14 @@ def test_menu_offers_recent_adapters_that_are_not_in_use(bench: Bench, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("words", "mode"),
+    ("words", "mode", "chosen"),
     [
-        ("Choose a file…", QFileDialog.FileMode.ExistingFile),
-        ("Choose a folder…", QFileDialog.FileMode.Directory),
+        ("Choose files…", QFileDialog.FileMode.ExistingFiles, (FORMAL, PIRATE)),
+        ("Choose a folder…", QFileDialog.FileMode.Directory, (FORMAL,)),
     ],
 )
 def test_file_and_folder_dialogs_do_not_block(
-    bench: Bench, words: str, mode: QFileDialog.FileMode
+    bench: Bench, words: str, mode: QFileDialog.FileMode, chosen: tuple[Path, ...]
 ) -> None:
     bench.open()
     bench.panel.add_button.click()
@@ -176,9 +176,9 @@ def test_file_and_folder_dialogs_do_not_block(
     (dialog,) = bench.window.findChildren(QFileDialog)
     assert dialog.isVisible()
     assert dialog.fileMode() is mode
-    dialog.fileSelected.emit(str(FORMAL))
+    dialog.filesSelected.emit([str(path) for path in chosen])
     dialog.close()
-    assert names(bench) == ["formal-german"]
+    assert [entry.path for entry in bench.shown.stack] == list(chosen)
 
 
 def test_files_and_folders_can_be_dropped(bench: Bench, tmp_path: Path) -> None:

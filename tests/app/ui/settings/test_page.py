@@ -108,9 +108,22 @@ def test_each_row_has_visible_and_accessible_text(page: Page) -> None:
         assert any(setting.label in each.accessibleName() for each in named)
 
 
+def test_value_with_a_name_is_shown_and_typed_as_a_word(page: Page, qtbot: QtBot) -> None:
+    field = page.row("context").field
+    assert isinstance(field, NumberField)
+    assert (field.line.text(), field.unit.isVisibleTo(field)) == ("Auto", False)
+    page.type(qtbot, "context", "4096")
+    assert (field.line.text(), field.unit.isVisibleTo(field)) == ("4,096", True)
+    page.type(qtbot, "context", "auto")
+    assert (field.line.text(), field.unit.isVisibleTo(field)) == ("Auto", False)
+    page.type(qtbot, "context", "0")
+    assert field.line.text() == "Auto"
+    assert page.emitted == [("context", 4096), ("context", 0)]
+
+
 def test_setting_used_at_load_says_so(page: Page) -> None:
     late = [
-        n for n, row in page.preferences.rows.items() if "when a model is loaded" in row.help.text()
+        n for n, row in page.preferences.rows.items() if "from the next load" in row.help.text()
     ]
     assert late == [name for name in SHOWN if SETTINGS[name].at_load] != []
 
@@ -161,14 +174,14 @@ def test_typed_value_is_committed_when_finished(
 @pytest.mark.parametrize(
     ("name", "typed", "sentence"),
     [
-        ("temperature", "hot", "Choose a number from 0 to 2."),
-        ("temperature", "2.1", "Choose a number from 0 to 2."),
-        ("temperature", "nan", "Choose a number from 0 to 2."),
-        ("temperature", "inf", "Choose a number from 0 to 2."),
-        ("temperature", "", "Choose a number from 0 to 2."),
-        ("top_k", "2.5", "Choose a whole number from 0 to 1,000."),
-        ("parallel_downloads", "0", "Choose a whole number from 1 to 4."),
-        ("context", "99999999999999999999999999", "Choose a whole number from 0 to 10,000,000."),
+        ("temperature", "hot", "Enter a number from 0 to 2."),
+        ("temperature", "2.1", "Enter a number from 0 to 2."),
+        ("temperature", "nan", "Enter a number from 0 to 2."),
+        ("temperature", "inf", "Enter a number from 0 to 2."),
+        ("temperature", "", "Enter a number from 0 to 2."),
+        ("top_k", "2.5", "Enter a whole number from 0 to 1,000."),
+        ("parallel_downloads", "0", "Enter a whole number from 1 to 4."),
+        ("context", "99999999999999999999999999", "Enter a whole number from 0 to 10,000,000."),
         ("hub_endpoint", "", "This is not an address. Write it as https://server."),
         ("proxy", "socks5://here:1", "Write it as http://host:port."),
     ],
@@ -318,14 +331,14 @@ def test_snapshot_size_is_shown_and_snapshots_can_be_deleted(page: Page) -> None
     saved, button = page.preferences.storage.saved, page.preferences.storage.saved.button
     assert not button.isEnabled()
     page.session_state.set_saved(SavedSnapshots(1_236_000_000))
-    assert button.text() == "Delete saved reading (1.2 GB)"
+    assert button.text() == "Delete cached context (1.2 GB)"
     assert "1.2 GB" in saved.words.text()
     button.click()
     assert requests == [True]
     page.session_state.set_saved(SavedSnapshots(1_236_000_000, deleting=True))
     assert not button.isEnabled()
     page.session_state.set_saved(SavedSnapshots(0, error="It failed.", remedy="Try again."))
-    assert saved.words.text() == "Nothing is saved now."
+    assert saved.words.text() == "Nothing is stored now."
     assert saved.problem.text() == "It failed. Try again."
 
 
@@ -377,7 +390,7 @@ def test_licences_are_listed_by_component(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     found = licences(tmp_path)
     assert [each.name for each in found] == [
-        "All parts", "Inter-OFL", "jinja2", "torch: licenses/LICENSE", "torch: NOTICE",
+        "All components", "Inter-OFL", "jinja2", "torch: licenses/LICENSE", "torch: NOTICE",
     ]  # fmt: skip
     assert [each.path.read_text() for each in found] == [names[n] for n in (1, 0, 4, 2, 3)]
     assert licences(tmp_path / "missing") == []
