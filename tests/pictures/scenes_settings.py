@@ -50,11 +50,11 @@ def settings_look(stage: Stage) -> None:
 
 
 def settings_model(stage: Stage) -> None:
-    _scroll_to(page(stage), "Model")
+    _scroll_to(page(stage), "model")
 
 
 def settings_storage(stage: Stage) -> None:
-    _scroll_to(page(stage), "Storage")
+    _scroll_to(page(stage), "storage")
 
 
 def settings_about(stage: Stage) -> None:
@@ -68,12 +68,12 @@ def settings_changed(stage: Stage) -> None:
 def settings_changed_below(stage: Stage) -> None:
     preferences = page(stage, **CHANGED)
     preferences.rows["threads"].field.picked.emit(2)
-    _scroll_to(preferences, "Model")
+    _scroll_to(preferences, "model")
 
 
 def settings_wrong_proxy(stage: Stage) -> None:
     preferences = page(stage)
-    _scroll_to(preferences, "Downloads")
+    _scroll_to(preferences, "downloads")
     _type(preferences, "hub_endpoint", "http://mirror.example")
     _type(preferences, "proxy", "socks5://proxy.example:1080")
     _type(preferences, "context", "many")
@@ -88,7 +88,7 @@ def settings_nothing_saved(stage: Stage) -> None:
             remedy="Free some space, or give saved reading less.",
         )
     )
-    _scroll_to(preferences, "Storage")
+    _scroll_to(preferences, "storage")
 
 
 def settings_focus(stage: Stage) -> None:
@@ -110,13 +110,13 @@ def settings_narrow(stage: Stage) -> None:
 
 def settings_narrow_below(stage: Stage) -> None:
     _narrow(stage)
-    _scroll_to(page(stage, **CHANGED), "Downloads")
+    _scroll_to(page(stage, **CHANGED), "downloads")
     flush()
 
 
 def settings_narrow_storage(stage: Stage) -> None:
     _narrow(stage)
-    _scroll_to(page(stage), "Storage")
+    _scroll_to(page(stage), "storage")
     flush()
 
 

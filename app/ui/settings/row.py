@@ -29,7 +29,7 @@ class PreferenceRow(QWidget):
         self.title.setToolTip(tr(setting.exact))
         help_text = tr(setting.help)
         if setting.at_load:
-            help_text = tr("{help} Used from the next load of a model.", help=help_text)
+            help_text = tr("{help} Applies when a model is loaded.", help=help_text)
         self.help = label(help_text, "secondary", SMALL)
         self.help.setWordWrap(True)
         self.reset = TextButton(tr("Reset"), "link")

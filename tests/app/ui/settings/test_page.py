@@ -123,7 +123,9 @@ def test_value_with_a_name_is_shown_and_typed_as_a_word(page: Page, qtbot: QtBot
 
 def test_setting_used_at_load_says_so(page: Page) -> None:
     late = [
-        n for n, row in page.preferences.rows.items() if "from the next load" in row.help.text()
+        n
+        for n, row in page.preferences.rows.items()
+        if "Applies when a model is loaded" in row.help.text()
     ]
     assert late == [name for name in SHOWN if SETTINGS[name].at_load] != []
 
