@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from app.net.hub import HUB, Source, file_address, page_address
 from app.system import paths
+from app.system.translation import tr
 from engine import ModelShape
 
 # Architectures and RoPE scalings the engine supports; a test compares both with the engine.
@@ -140,11 +141,11 @@ def problem(model: CatalogModel, formats: Collection[str]) -> str:
     `formats` are the supported layouts and recipes.
     """
     if model.architecture not in ARCHITECTURES:
-        return f"This version does not run {model.architecture} models yet."
+        return tr("This version cannot run {family} models yet.", family=model.architecture)
     if model.format not in formats:
-        return f"This version does not run the layout {model.format} yet."
+        return tr("This version cannot run {format} files yet.", format=model.format)
     if model.rope_scaling not in ROPE_SCALINGS:
-        return f"This version cannot compute its long context ({model.rope_scaling}) yet."
+        return tr("This version cannot extend its context by {kind} yet.", kind=model.rope_scaling)
     return ""
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from app.system.translation import tr
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -62,10 +64,14 @@ def disk_error(error: OSError, path: Path) -> DownloadError:
     """The DownloadError for an OSError of the disk."""
     if error.errno in _FULL:
         return DownloadError(
-            f"The disk is full: {path.name} could not be written.",
-            "Free some disk space, then try again; the partial file is kept.",
+            tr("The disk is full: {name} could not be written.", name=path.name),
+            tr("Free some disk space, then try again. The part downloaded so far is kept."),
         )
     return DownloadError(
-        f"{path.name} could not be written: {error.strerror or error}.",
-        "Check that the folder can be written to, then try again.",
+        tr(
+            "{name} could not be written: {reason}.",
+            name=path.name,
+            reason=error.strerror or error,
+        ),
+        tr("Check that the folder can be written to, then try again."),
     )

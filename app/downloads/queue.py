@@ -23,6 +23,7 @@ from app.downloads.transfer import FileDownload, probe
 from app.net.http import WebError, parse_proxy
 from app.net.hub import HUB, HubError, Piece, Source
 from app.net.hub import files as hub_files
+from app.system.translation import tr
 
 __all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
 
@@ -84,7 +85,7 @@ class Downloads:
         Raises HubError for a source that is not a model file.
         """
         if not source.file.lower().endswith(".gguf"):
-            raise HubError("This is not a model file.", "Choose a file that ends in .gguf.")
+            raise HubError(tr("This is not a model file."), tr("Choose a file that ends in .gguf."))
         with self._wake:
             fresh = Entry(self._number + 1, source, self._folder)
             for entry in list(self._entries.values()):
@@ -303,7 +304,7 @@ class Downloads:
         """Download the pieces, the first one last: an incomplete model is not listed that way."""
         self._fetch_piece_sizes(entry)
         if self._is_downloaded(entry, run):
-            return "This file was here already."
+            return tr("Already downloaded.")
         note = ""
         for index in [*range(1, len(entry.pieces)), 0]:
             file = entry.pieces[index].file
@@ -390,7 +391,8 @@ class Downloads:
             if all(self._is_same(entry, run, index) for index in range(len(entry.pieces))):
                 return True
         raise DownloadError(
-            f"There are too many other files called {entry.path.name}.", "Delete or rename some."
+            tr("There are too many files named {name}.", name=entry.path.name),
+            tr("Delete or rename some."),
         )
 
     def _is_same(self, entry: Entry, run: Run, index: int) -> bool:
@@ -407,7 +409,7 @@ class Downloads:
             return False
         with self._wake:
             self._check_stop(run)
-            self._set(entry, Phase.VERIFYING, "Checking the file that is here already.")
+            self._set(entry, Phase.VERIFYING, tr("Checking the existing file…"))
         same = not sha256 or hash_file(place, lambda: self._check_stop(run)).hexdigest() == sha256
         with self._wake:
             if same:

@@ -23,6 +23,7 @@ from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_err
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.system.byte_size import size
 from app.system.json_file import replace_file, sync_folder
+from app.system.translation import tr
 
 MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -108,7 +109,7 @@ class FileDownload:
         if keep < self._part.stat().st_size:
             os.truncate(self._part, keep)
         self._resumed, self.done_bytes = True, keep
-        self._report(Phase.VERIFYING, "Checking what is already here.")
+        self._report(Phase.VERIFYING, tr("Checking the part downloaded before…"))
         self._hash = hash_file(self._part, self._check_stop)
 
     def _usable_bytes(self, part: Part) -> int:
@@ -146,7 +147,7 @@ class FileDownload:
                 continue
             except _InvalidResponse as error:
                 invalid += 1
-                trouble = WebError(str(error), "Try again later, or choose another file.")
+                trouble = WebError(str(error), tr("Try again later, or choose another file."))
                 last = invalid >= self._limits.wrong_attempts
             except WebError as error:
                 failures = 0 if self.done_bytes > furthest else failures + 1
@@ -166,7 +167,11 @@ class FileDownload:
         doubled = self._limits.retry_seconds * 2 ** min(max(attempt - 1, 0), 16)
         seconds = min(doubled, self._limits.longest_retry_seconds) * random.uniform(0.75, 1.25)
         seconds = max(seconds, min(trouble.wait_seconds, _LONGEST_WAIT))
-        again = f"Trying again in {seconds:.0f} s." if seconds >= 1 else "Trying again."
+        again = (
+            tr("Trying again in {seconds} s.", seconds=f"{seconds:.0f}")
+            if seconds >= 1
+            else tr("Trying again.")
+        )
         self._report(Phase.WAITING, f"{trouble} {again}")
         self._stop.wait(seconds)
 
@@ -206,18 +211,20 @@ class FileDownload:
         if response.status not in (200, 206):
             raise status_error(response)
         if response.header("Content-Encoding") not in ("", "identity"):
-            raise _InvalidResponse(f"{response.host} sent the file in another encoding.")
+            raise _InvalidResponse(
+                tr("{host} sent the file in an unsupported encoding.", host=response.host)
+            )
         etag, linked = response.header("ETag"), response.linked.etag
         if response.status == 206:
             if self._changed(etag, linked):
-                self._restart_with_note("The file on the server has changed; starting again.")
+                self._restart_with_note(tr("The file on the server has changed; starting again."))
                 return False
             total = self._check_range(response)
         else:
-            if self.done_bytes:
-                changed = self._changed(etag, linked)
-                why = "has changed" if changed else "cannot be continued"
-                self._restart_with_note(f"The file on the server {why}; starting again.")
+            if self.done_bytes and self._changed(etag, linked):
+                self._restart_with_note(tr("The file on the server has changed; starting again."))
+            elif self.done_bytes:
+                self._restart_with_note(tr("The server cannot resume this file; starting again."))
             total = response.length
         self._set_expected(total, response)
         self._known = Part(self.url, etag, linked, self.size_bytes, self.sha256)
@@ -240,16 +247,20 @@ class FileDownload:
         if total and total == self.done_bytes and self.size_bytes in (0, total):
             self.size_bytes = total
         elif self.done_bytes:
-            self._restart_with_note("What was here did not belong to the file; starting again.")
+            self._restart_with_note(
+                tr("The part downloaded before is from another file; starting again.")
+            )
         else:
-            raise _InvalidResponse(f"{response.host} has no bytes for this file.")
+            raise _InvalidResponse(tr("{host} has no bytes for this file.", host=response.host))
 
     def _check_range(self, response: Response) -> int | None:
         """Check Content-Range; returns the size of the whole file, None when not stated."""
         match = _RANGE.fullmatch(response.header("Content-Range"))
         if match is None or int(match[1]) != self.done_bytes:
             self._restart()
-            raise _InvalidResponse(f"{response.host} sent another range of the file.")
+            raise _InvalidResponse(
+                tr("{host} sent the wrong part of the file.", host=response.host)
+            )
         return None if match[3] == "*" else int(match[3])
 
     def _set_expected(self, total: int | None, response: Response) -> None:
@@ -258,9 +269,14 @@ class FileDownload:
         if total is not None and total != (expected or total or 1):
             self._restart()
             raise _InvalidResponse(
-                f"The file on {response.host} has {total:,} bytes where {expected:,} were expected."
+                tr(
+                    "The file on {host} has {total} bytes where {expected} were expected.",
+                    host=response.host,
+                    total=f"{total:,}",
+                    expected=f"{expected:,}",
+                )
                 if expected
-                else f"The file on {response.host} is empty."
+                else tr("The file on {host} is empty.", host=response.host)
             )
         self.size_bytes = expected or total or 0
         self.sha256 = self.sha256 or response.linked.sha256
@@ -272,8 +288,12 @@ class FileDownload:
         free = self._free(self.path.parent)
         if free < needed:
             raise DownloadError(
-                f"The disk has {size(free)} free where {size(needed)} are needed.",
-                "Free some disk space, then try again; the partial file is kept.",
+                tr(
+                    "Not enough disk space: {free} free, {needed} needed.",
+                    free=size(free),
+                    needed=size(needed),
+                ),
+                tr("Free some disk space, then try again. The part downloaded so far is kept."),
             )
 
     def _receive(self, response: Response) -> None:
@@ -296,8 +316,8 @@ class FileDownload:
             self.size_bytes = self.done_bytes  # no size was stated: the end of the body is the end
         elif not self._complete():
             raise WebError(
-                f"{response.host} closed the connection before the end of the file.",
-                "Check the connection to the network, then try again.",
+                tr("{host} closed the connection before the end of the file.", host=response.host),
+                tr("Check your internet connection, then try again."),
                 retry=True,
             )
 
@@ -310,7 +330,9 @@ class FileDownload:
         if self.size_bytes and self.done_bytes + len(piece) > self.size_bytes:
             size = self.size_bytes
             self._restart()
-            raise _InvalidResponse(f"{response.host} sent more than {size:,} bytes.")
+            raise _InvalidResponse(
+                tr("{host} sent more than {size} bytes.", host=response.host, size=f"{size:,}")
+            )
         view = memoryview(piece)
         while view:  # `os.write` may write less, on a full disk
             written = os.write(number, view)
@@ -354,13 +376,13 @@ class FileDownload:
             self._delete()
             if resumed:  # a power cut may have damaged the old bytes: start again from 0
                 self._restart()
-                self.note = "What was here was damaged; starting again."
+                self.note = tr("The part downloaded before was damaged; starting again.")
                 self._transfer()
                 self._finish()
                 return
             raise DownloadError(
-                "The downloaded file is not the expected one: its SHA-256 differs.",
-                "It was deleted; try again later, or choose another file.",
+                tr("The downloaded file is damaged or was replaced (its SHA-256 differs)."),
+                tr("It was deleted. Try again later, or choose another file."),
             )
         with self._part.open("rb+") as file:
             magic = file.read(len(MAGIC))
@@ -368,13 +390,13 @@ class FileDownload:
         if magic != MAGIC:
             self._delete()
             raise DownloadError(
-                "The downloaded file is not a model: it does not begin with GGUF.",
-                "It was deleted; choose a file that ends in .gguf.",
+                tr("The downloaded file is not a model file (GGUF)."),
+                tr("It was deleted. Choose a file that ends in .gguf."),
             )
         os.replace(self._part, self.path)
         sync_folder(self.path.parent)
         self._sidecar.unlink(missing_ok=True)
-        self.note = "" if self.sha256 else "Not verified by hash: the server names none."
+        self.note = "" if self.sha256 else tr("Not verified: the server gives no checksum.")
 
     def _delete(self) -> None:
         delete_part(self.path)
@@ -387,10 +409,12 @@ class FileDownload:
 
 def _not_a_model(response: Response) -> DownloadError:
     page = response.header("Content-Type").split(";")[0].strip().lower() == "text/html"
-    return DownloadError(
-        f"{response.host} sent {'a web page' if page else 'something else'} instead of a model file.",
-        "Open the link in a browser to see what it asks for, or choose another file.",
-    )
+    remedy = tr("Open the link in your browser to see what it requires, or choose another file.")
+    if page:
+        return DownloadError(
+            tr("{host} sent a web page instead of a model file.", host=response.host), remedy
+        )
+    return DownloadError(tr("{host} did not send a model file.", host=response.host), remedy)
 
 
 def probe(url: str, proxy: str = "") -> Linked:

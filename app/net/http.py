@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from app import __version__
+from app.system.translation import tr
 
 if TYPE_CHECKING:
     import httpx
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 MAX_REDIRECTS = 10
 CONNECT_SECONDS = 10.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NETWORK = "Check the connection to the network, then try again."
 # CA bundles of common systems: a bundled OpenSSL only knows the path of its build machine.
 _CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -167,7 +167,13 @@ class Response:
         for piece in self.pieces():
             body += piece
             if len(body) > limit:
-                raise WebError(f"{self.host} sent a response of more than {limit:,} bytes.")
+                raise WebError(
+                    tr(
+                        "{host} sent a response of more than {limit} bytes.",
+                        host=self.host,
+                        limit=f"{limit:,}",
+                    )
+                )
         return bytes(body)
 
     def close(self) -> None:
@@ -215,8 +221,8 @@ def send_request(
         _check_redirect(request, redirect)
         request = redirect
     raise WebError(
-        f"{request.url.host} redirects in a loop.",
-        "Try again later, or choose another server in the settings.",
+        tr("{host} redirects in a loop.", host=request.url.host),
+        tr("Try again later, or choose another model server in the settings."),
     )
 
 
@@ -229,18 +235,21 @@ def check_address(url: str) -> urllib.parse.SplitResult:
         parts = urllib.parse.urlsplit(url)
         host, _ = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
     except (ValueError, UnicodeError) as error:
-        raise WebError("This is not an address.", "Copy the link again.") from error
+        raise WebError(tr("This is not a web address."), tr("Copy the link again.")) from error
     if not host or any(letter <= " " or letter == "\x7f" for letter in url):
-        raise WebError("This is not an address.", "Copy the link again.")
+        raise WebError(tr("This is not a web address."), tr("Copy the link again."))
     if parts.username is not None or parts.password is not None:
         raise WebError(
-            "The address holds a name or a password, which would be stored with the download.",
-            "Use an address without them.",
+            tr(
+                "The address contains a user name or password, which would be stored with "
+                "the download."
+            ),
+            tr("Use the address without it."),
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise WebError(
-            f"The address begins with {parts.scheme or 'nothing'}:, which is not safe.",
-            "Only addresses that begin with https:// can be used.",
+            tr("The address is not secure."),
+            tr("Use an address that begins with https://."),
         )
     return parts
 
@@ -255,20 +264,20 @@ def is_loopback(host: str) -> bool:
 
 def parse_proxy(text: str) -> Proxy:
     """Parse a proxy setting such as "http://user:password@host:3128"; raises WebError."""
-    remedy = "Write it as http://host:port in the settings."
+    remedy = tr("Write it as http://host:port.")
     try:
         parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise WebError("The address of the proxy cannot be read.", remedy) from error
+        raise WebError(tr("The proxy address is not valid."), remedy) from error
     if not host or parts.scheme not in ("http", "https"):
-        raise WebError("The address of the proxy is not one of an HTTP proxy.", remedy)
+        raise WebError(tr("The proxy is not an HTTP proxy."), remedy)
     if parts.username is None:
         return Proxy(host, port or 8080)
     if parts.scheme == "https":
         raise WebError(
-            "The proxy's password would be sent in the clear, though its address says https.",
-            "Write http:// in front of it if that is meant.",
+            tr("The proxy password would be sent unencrypted, although its address says https."),
+            tr("Begin the address with http:// if that is intended."),
         )
     secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
     return Proxy(host, port or 8080, f"Basic {base64.b64encode(secret).decode('ascii')}")
@@ -297,27 +306,41 @@ def sha256_of_etag(etag: str) -> str:
 
 def network_error(error: BaseException, host: str) -> WebError:
     """The WebError for an exception of httpx or the socket."""
+    check = tr("Check your internet connection, then try again.")
     match _cause(error):
         case socket.gaierror():
-            return WebError(f"The server {host} was not found.", _NETWORK, retry=True)
+            return WebError(tr("The server {host} was not found.", host=host), check, retry=True)
         case ssl.SSLCertVerificationError() as refused:
             return WebError(
-                f"The certificate of {host} could not be verified: {refused.verify_message}.",
-                "Check this machine's clock, and whether a proxy or filter intercepts it.",
+                tr(
+                    "The certificate of {host} could not be verified: {reason}.",
+                    host=host,
+                    reason=refused.verify_message,
+                ),
+                tr(
+                    "Check the clock of this computer, and whether a proxy or filter intercepts "
+                    "the connection."
+                ),
             )
         case TimeoutError():
-            return WebError(f"{host} does not answer.", _NETWORK, retry=True)
+            return WebError(tr("{host} does not answer.", host=host), check, retry=True)
         case ConnectionResetError() | BrokenPipeError():
-            return WebError(f"{host} closed the connection.", _NETWORK, retry=True)
+            return WebError(tr("{host} closed the connection.", host=host), check, retry=True)
         case OSError() as failed:
             reason = failed.strerror or type(failed).__name__
-            return WebError(f"The connection to {host} failed: {reason}.", _NETWORK, retry=True)
+            return WebError(
+                tr("The connection to {host} failed: {reason}.", host=host, reason=reason),
+                check,
+                retry=True,
+            )
         case other if "disconnected" in str(other):
-            return WebError(f"{host} closed the connection.", _NETWORK, retry=True)
+            return WebError(tr("{host} closed the connection.", host=host), check, retry=True)
         case other if "closed connection" in str(other):
-            return WebError(f"{host} closed the connection before the end.", _NETWORK, retry=True)
+            return WebError(
+                tr("{host} closed the connection before the end.", host=host), check, retry=True
+            )
         case _:
-            return WebError(f"{host} sent an invalid response.", _NETWORK, retry=True)
+            return WebError(tr("{host} sent an invalid response.", host=host), check, retry=True)
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -339,8 +362,8 @@ def _translate_errors(host: str) -> Generator[None]:
     except httpx.ProxyError as error:
         reason = str(error).strip()
         raise WebError(
-            f"The proxy refused the connection: {reason[:100]}.",
-            "Check the proxy in the settings.",
+            tr("The proxy refused the connection: {reason}.", reason=reason[:100]),
+            tr("Check the proxy in the settings."),
             retry=not reason.startswith("407"),
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -351,33 +374,38 @@ def status_error(response: Response) -> WebError:
     """The WebError for a status other than success."""
     host, status, code = response.host, response.status, response.header("X-Error-Code")
     if status in (401, 403) and response.redirected:  # an expired link to a storage server
-        return WebError(f"{host} refused to send the file ({status}).", retry=True)
+        return WebError(
+            tr("{host} refused to send the file ({status}).", host=host, status=status), retry=True
+        )
     if status in (401, 403) and code != "RepoNotFound":
         return WebError(
-            f"{host} gives this file only to people who have accepted its licence.",
-            "Accept the licence on the model's page and fetch the file there, "
-            "or choose another model.",
+            tr("{host} requires you to sign in and accept the licence for this file.", host=host),
+            tr("Download the file on the model's page in your browser, or choose another model."),
         )
     if status in (401, 404, 410):
         return WebError(
-            f"There is no such file on {host}.", "Check the link, or choose another file."
+            tr("There is no such file on {host}.", host=host),
+            tr("Check the link, or choose another file."),
         )
     wait = _retry_after(response)
     if status == 429:
         return WebError(
-            f"{host} limits the number of requests (429).",
-            "Wait a while.",
+            tr("{host} limits the number of requests (429).", host=host),
+            tr("Wait a few minutes, then try again."),
             retry=True,
             wait_seconds=wait,
         )
     if status == 408 or status >= 500:
         return WebError(
-            f"{host} reports a server error ({status}).",
-            "Try again later.",
+            tr("{host} reports a server error ({status}).", host=host, status=status),
+            tr("Try again later."),
             retry=True,
             wait_seconds=wait,
         )
-    return WebError(f"{host} refused the request ({status}).", "Check the link.")
+    return WebError(
+        tr("{host} refused the request ({status}).", host=host, status=status),
+        tr("Check the link."),
+    )
 
 
 def _retry_after(response: Response) -> float:
@@ -426,7 +454,9 @@ def _context(certificates: str) -> ssl.SSLContext:
 def _check_redirect(request: httpx.Request, redirect: httpx.Request) -> None:
     """Raise WebError when a redirect may not be followed."""
     if request.url.scheme == "https" and redirect.url.scheme != "https":
-        raise WebError(f"{request.url.host} redirects to an address that is not safe.")
+        raise WebError(
+            tr("{host} redirects to an address that is not secure.", host=request.url.host)
+        )
     redirect.headers.pop("Cookie", None)
 
 

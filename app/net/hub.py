@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from app.net.http import Response, WebError, check_address, send_request, status_error
+from app.system.translation import tr
 
 HUB = "https://huggingface.co"
 _HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co")
@@ -117,7 +118,7 @@ def piece_names(file: str) -> tuple[str, ...]:
         return (file,)
     index, count = int(match[1]), int(match[2])
     if not 1 <= index <= count <= 999:
-        raise HubError("The file's name counts its pieces wrongly.", "Choose another file.")
+        raise HubError(tr("The file name has an invalid part number."), tr("Choose another file."))
     stem, ending = file[: match.start()], file[-5:]
     return tuple(f"{stem}-{number:05d}-of-{match[2]}{ending}" for number in range(1, count + 1))
 
@@ -130,15 +131,18 @@ def parse_link(text: str, endpoint: str = HUB) -> Source | str:
     """
     text = text.strip().strip("<>\"'").strip()
     if not text or len(text) > 2_000:
-        raise HubError("There is no link here.", "Paste a link to a .gguf file, or owner/name.")
+        raise HubError(
+            tr("This is empty or too long for a link."),
+            tr("Paste a link to a .gguf file, or owner/name."),
+        )
     if _REPOSITORY.fullmatch(text) and not text.lower().endswith(".gguf"):
         return text
     if "://" not in text:
         first = text.split("/")[0].lower()
         if first not in _HUB_HOSTS:
             raise HubError(
-                "This is neither a link nor the name of a repository.",
-                "Paste a link to a .gguf file, or a name such as owner/name.",
+                tr("This is neither a link nor the name of a repository."),
+                tr("Paste a link to a .gguf file, or a name such as owner/name."),
             )
         text = f"https://{text}"
     try:
@@ -149,7 +153,7 @@ def parse_link(text: str, endpoint: str = HUB) -> Source | str:
     if (parts.hostname or "") in _HUB_HOSTS or parts.netloc == mirror.netloc:
         return _hub_link(parts.path.removeprefix(mirror.path.rstrip("/")))
     if not parts.path.lower().endswith(".gguf"):
-        raise HubError("The link does not lead to a model file.", "Its address must end in .gguf.")
+        raise HubError(tr("This link is not a model file."), tr("Use a link that ends in .gguf."))
     name = urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
     return Source("", "", name, url=parts._replace(fragment="").geturl())
 
@@ -193,7 +197,10 @@ def files(
 ) -> tuple[HubFile, ...]:
     """The GGUF files of a repository, the smallest model first. Raises HubError."""
     if not _REPOSITORY.fullmatch(repository):
-        raise HubError(f"{repository[:80]!r} is not the name of a repository.", "Check the name.")
+        raise HubError(
+            tr("“{repository}” is not the name of a repository.", repository=repository[:80]),
+            tr("Check the name."),
+        )
     base = _checked(endpoint)
     address = (
         f"{base}/api/models/{repository}/tree/{urllib.parse.quote(revision, safe='')}?recursive=1"
@@ -216,16 +223,22 @@ def _hub_link(path: str) -> Source | str:
     """Parse a path on the hub: /owner/name[/(blob|resolve|raw|tree)/revision[/file]]."""
     segments = [urllib.parse.unquote(one) for one in path.split("/") if one]
     if segments[:1] in (["datasets"], ["spaces"], ["api"], ["models"], ["docs"], ["papers"]):
-        raise HubError("The link does not lead to a model.", "Open the model's page and copy that.")
+        raise HubError(
+            tr("This link is not the page of a model."),
+            tr("Open the model's page and copy its address."),
+        )
     repository = "/".join(segments[:2])
     if len(segments) < 2 or not _REPOSITORY.fullmatch(repository):
-        raise HubError("The link does not lead to a model.", "Open the model's page and copy that.")
+        raise HubError(
+            tr("This link is not the page of a model."),
+            tr("Open the model's page and copy its address."),
+        )
     if len(segments) < 5 or segments[2] not in ("blob", "resolve", "raw"):
         return repository
     file = "/".join(segments[4:])
     if ".." in segments or not file.lower().endswith(".gguf"):
         raise HubError(
-            "The link does not lead to a model file.", "Choose a file that ends in .gguf."
+            tr("This link is not a model file."), tr("Choose a file that ends in .gguf.")
         )
     return Source(repository, segments[3], file)
 
@@ -264,11 +277,13 @@ def _get(address: str, proxy: str, timeout_seconds: float) -> tuple[object, str]
 def _refused(response: Response) -> WebError:
     if response.status in (401, 403) and response.header("X-Error-Code") != "RepoNotFound":
         return WebError(
-            "This repository is private, or shows its files only after its licence was accepted.",
-            "Accept the licence on the model's page, or choose another repository.",
+            tr("This repository is private, or requires you to sign in and accept its licence."),
+            tr("Open its page in your browser, or choose another repository."),
         )
     if response.status in (401, 404):
-        return WebError(f"There is no such repository on {response.host}.", "Check its name.")
+        return WebError(
+            tr("There is no such repository on {host}.", host=response.host), tr("Check its name.")
+        )
     return status_error(response)
 
 
@@ -280,8 +295,8 @@ def _next_page(response: Response) -> str:
 def _unreadable(address: str) -> HubError:
     host = urllib.parse.urlsplit(address).hostname
     return HubError(
-        f"The response of {host} is not that of a model hub.",
-        "Check the address of the hub in the settings; a network may also ask for a login first.",
+        tr("{host} did not answer like a model server.", host=host),
+        tr("Check the model server in the settings. Your network may also require a login first."),
     )
 
 

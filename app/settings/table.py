@@ -63,7 +63,7 @@ def wrong_proxy(text: str) -> str:
         if text:
             parse_proxy(text)
     except WebError as error:
-        return f"{error} {error.remedy}".replace(" in the settings", "")
+        return f"{error} {error.remedy}"
     return ""
 
 

@@ -249,7 +249,7 @@ def library_offline(state: State, library: LibraryState, page: LibraryPage) -> N
         Hub(
             HubPhase.FAILED, "qwen3",
             error="huggingface.co cannot be reached.",
-            remedy="Check the connection to the network, then try again.",
+            remedy="Check your internet connection, then try again.",
         )
     )  # fmt: skip
 

@@ -249,7 +249,7 @@ def test_existing_identical_file_is_not_downloaded(
     wanted = replace(source(1), size_bytes=SIZE + 1, sha256=stored.sha256) if known else source(1)
     watched = watch()
     done = watched.wait_for_phase(watched.queue.add(wanted), Phase.DONE)
-    assert done.note == "This file was here already."
+    assert done.note == "Already downloaded."
     assert done.path == folder / "model1-Q4_0.gguf"
     assert hub.sent_bytes == 0
 
@@ -273,7 +273,7 @@ def test_a_direct_link_needs_no_repository(hub: Hub, folder: Path, watch) -> Non
     done = watched.wait_for_phase(watched.queue.add(link), Phase.DONE)
     assert (folder / "plain.gguf").read_bytes() == content(7)
     assert (done.repository, done.url) == ("", link.url)
-    assert done.note == "Not verified by hash: the server names none."
+    assert done.note == "Not verified: the server gives no checksum."
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_reserved_disk_space_is_not_used_twice(hub: Hub, watch) -> None:
     stalled_half_way(hub, watched)
     second = watched.queue.add(source(2))
     failed = watched.wait_for_phase(second, Phase.FAILED)
-    assert failed.error.startswith("The disk has ")
+    assert failed.error.startswith("Not enough disk space: ")
 
 
 def test_changed_endpoint_applies_to_the_next_start(hub: Hub, folder: Path, watch) -> None:
@@ -322,7 +322,7 @@ def test_unsafe_endpoint_fails_the_download(watch) -> None:
     watched = watch()
     watched.queue.set_endpoint("http://hub.invalid")
     failed = watched.wait_for_phase(watched.queue.add(source(1)), Phase.FAILED)
-    assert failed.error == "The address begins with http:, which is not safe."
+    assert failed.error == "The address is not secure."
 
 
 def test_invalid_proxy_is_refused(watch) -> None:

@@ -110,7 +110,7 @@ def test_server_without_range_support_restarts_the_file(hub: Hub, place: Path) -
     told = ProgressRecorder()
     fetch(hub, place, report=told)
     assert is_complete(hub, place)
-    assert "The file on the server cannot be continued; starting again." in told.notes
+    assert "The server cannot resume this file; starting again." in told.notes
 
 
 def test_416_for_a_complete_part_finishes_the_download(hub: Hub, place: Path) -> None:
@@ -173,7 +173,7 @@ def test_disk_filled_during_the_transfer_fails_and_keeps_the_part(hub: Hub, plac
     limits = Limits(margin_bytes=400_000, checkpoint_bytes=100_000)
     room = iter([1 << 30] * 2)
     job = download(hub, place, limits=limits, free=lambda folder: next(room, 1_000))
-    with pytest.raises(DownloadError, match=r"^The disk has 1 kB free"):
+    with pytest.raises(DownloadError, match=r"^Not enough disk space: 1 kB free"):
         job.run()
     here = part_path(place).stat().st_size
     assert 0 < here < SIZE

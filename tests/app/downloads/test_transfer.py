@@ -191,7 +191,7 @@ def test_missing_hash_is_noted(hub: Hub, place: Path) -> None:
     hub.files[MODEL].hashed = False
     job = fetch(hub, place)
     assert is_complete(hub, place)
-    assert job.note == "Not verified by hash: the server names none."
+    assert job.note == "Not verified: the server gives no checksum."
 
 
 def test_etag_of_the_storage_server_is_not_a_hash(hub: Hub, place: Path) -> None:
@@ -226,8 +226,8 @@ def test_redirect_loop_fails(hub: Hub, place: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "says"),
     [
-        (401, {"X-Error-Code": "GatedRepo"}, "only to people who have accepted its licence"),
-        (403, {"X-Error-Code": "GatedRepo"}, "only to people who have accepted its licence"),
+        (401, {"X-Error-Code": "GatedRepo"}, "requires you to sign in and accept the licence"),
+        (403, {"X-Error-Code": "GatedRepo"}, "requires you to sign in and accept the licence"),
         (401, {"X-Error-Code": "RepoNotFound"}, "There is no such file"),
         (404, {"X-Error-Code": "EntryNotFound"}, "There is no such file"),
         (410, {}, "There is no such file"),
@@ -258,7 +258,7 @@ def test_low_disk_space_fails_before_the_transfer(hub: Hub, place: Path) -> None
     job = download(hub, place, limits=limits, free=lambda folder: SIZE)
     with pytest.raises(DownloadError) as caught:
         job.run()
-    assert str(caught.value) == "The disk has 600 kB free where 2 MB are needed."
+    assert str(caught.value) == "Not enough disk space: 600 kB free, 2 MB needed."
     assert job.received_bytes == 0
 
 

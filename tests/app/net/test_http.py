@@ -160,7 +160,7 @@ def test_redirect_with_invalid_bytes_is_one_address(hub: Hub) -> None:
 
 def test_redirect_from_https_to_http_is_refused(secure: Hub) -> None:
     secure.redirect = f"http://127.0.0.1:{secure.port}/cdn/{MODEL}"
-    with pytest.raises(WebError, match="redirects to an address that is not safe"):
+    with pytest.raises(WebError, match="redirects to an address that is not secure"):
         send_request(secure.url(MODEL))
 
 

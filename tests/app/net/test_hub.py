@@ -367,16 +367,16 @@ def broken(hub: Hub, fault: Fault) -> None:
             Fault(status=401, headers={"X-Error-Code": "RepoNotFound"}),
             "There is no such repository on 127.0.0.1.",
         ),
-        (Fault(status=401), "private, or shows its files only after"),
-        (Fault(status=403, headers={"X-Error-Code": "GatedRepo"}), "its licence was accepted"),
+        (Fault(status=401), "private, or requires you to sign in"),
+        (Fault(status=403, headers={"X-Error-Code": "GatedRepo"}), "accept its licence"),
         (Fault(status=429), "127.0.0.1 limits the number of requests (429)."),
         (Fault(status=500), "127.0.0.1 reports a server error (500)."),
         (Fault(status=418), "127.0.0.1 refused the request (418)."),
-        (Fault(body=b""), "The response of 127.0.0.1 is not that of a model hub."),
-        (Fault(body=b"<!doctype html>"), "The response of 127.0.0.1 is not that of a model hub."),
-        (Fault(body=b'{"error": "x"}'), "The response of 127.0.0.1 is not that of a model hub."),
-        (Fault(body=b"[" * 100_000), "The response of 127.0.0.1 is not that of a model hub."),
-        (Fault(body=b"\xff\xfe\xff"), "The response of 127.0.0.1 is not that of a model hub."),
+        (Fault(body=b""), "127.0.0.1 did not answer like a model server."),
+        (Fault(body=b"<!doctype html>"), "127.0.0.1 did not answer like a model server."),
+        (Fault(body=b'{"error": "x"}'), "127.0.0.1 did not answer like a model server."),
+        (Fault(body=b"[" * 100_000), "127.0.0.1 did not answer like a model server."),
+        (Fault(body=b"\xff\xfe\xff"), "127.0.0.1 did not answer like a model server."),
         (Fault(body=b" " * 9_000_000), "127.0.0.1 sent a response of more than 8,388,608 bytes."),
         (
             Fault(headers={"Content-Length": "99"}, body=b"[]"),
@@ -400,7 +400,7 @@ def test_unreachable_hub_raises_hub_error(ask: Asking) -> None:
 
 @both
 def test_endpoint_without_a_host_raises_hub_error(hub: Hub, ask: Asking) -> None:
-    with pytest.raises(HubError, match=r"^The address begins with http:, which is not safe\.$"):
+    with pytest.raises(HubError, match=r"^The address is not secure\.$"):
         ask("http://hub.invalid")
 
 

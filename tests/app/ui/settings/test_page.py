@@ -184,7 +184,7 @@ def test_typed_value_is_committed_when_finished(
         ("top_k", "2.5", "Enter a whole number from 0 to 1,000."),
         ("parallel_downloads", "0", "Enter a whole number from 1 to 4."),
         ("context", "99999999999999999999999999", "Enter a whole number from 0 to 10,000,000."),
-        ("hub_endpoint", "", "This is not an address. Write it as https://server."),
+        ("hub_endpoint", "", "This is not a web address. Write it as https://server."),
         ("proxy", "socks5://here:1", "Write it as http://host:port."),
     ],
 )
