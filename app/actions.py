@@ -22,6 +22,7 @@ class Action:
 
 ACTIONS = (
     Action("new", "New chat", standard="New"),
+    Action("undo", "Undo the last deletion", standard="Undo"),
     Action("search", "Search conversations", ("Ctrl+K",)),
     Action("regenerate", "Answer again", ("Ctrl+R",), group="Answer"),
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),

@@ -67,8 +67,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.opened.connect(controller.open_conversation)
     sidebar.opened.connect(window.close_page)  # also for the conversation already shown
     sidebar.renamed.connect(controller.conversations.rename)
-    sidebar.delete_requested.connect(controller.delete_conversations)
-    sidebar.undo_requested.connect(controller.undo_delete)
+    sidebar.delete_requested.connect(controller.deletions.delete)
+    sidebar.undo_requested.connect(controller.deletions.undo)
+    window.undo_requested.connect(controller.deletions.undo)
     sidebar.searched.connect(controller.conversations.search)
 
     transcript.regenerate_requested.connect(controller.regenerate)

@@ -19,6 +19,7 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.conversations import Conversations
+from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
 from app.chat.model_loader import Models, first_model
 from app.chat.prompts import turns_of
@@ -99,6 +100,14 @@ class Controller(QObject):
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
         self._opening: int | None = None
+        self.deletions = Deletions(
+            state,
+            archive,
+            self.conversations,
+            stop=self._answers.stop,
+            forget=self.sessions.forget,
+            show=self._show,
+        )
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, archive)
@@ -229,22 +238,11 @@ class Controller(QObject):
 
         self._archive.read(read, shown)
 
-    def delete_conversations(self, conversation_ids: Sequence[int]) -> None:
-        """Stop their answers and remove them from the list."""
-        if not conversation_ids:
-            return
-        for conversation_id in conversation_ids:
-            self._answers.stop(conversation_id)
-        self.conversations.delete(conversation_ids)
-        self.sessions.forget(conversation_ids)
-        if self.state.current in conversation_ids:
+    def _show(self, conversation_id: int | None) -> None:
+        if conversation_id is None:
             self.new_conversation()
-
-    def undo_delete(self) -> None:
-        """Restore the conversations deleted last, and show it when it is a single one."""
-        ids = self.conversations.undo()
-        if len(ids) == 1:
-            self.open_conversation(ids[0])
+        else:
+            self.open_conversation(conversation_id)
 
     # --- messages -------------------------------------------------------------------------------
 

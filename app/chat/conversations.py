@@ -1,4 +1,4 @@
-"""The list of conversations: create, rename, search, delete and undo."""
+"""The list of conversations: create, rename and search."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from PySide6.QtCore import QTimer
-
 from app.state.chat import State
 from app.store.store import Conversation, Store
 from app.store.writer import Archive
 
-UNDO_MILLISECONDS = 8000
 _TITLE_LENGTH = 60
 _TITLE_SOURCE = 4000  # characters of the first message that the title is taken from
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -29,8 +26,6 @@ class Conversations:
         self._archive = archive
         self._number = number
         self._latest_query = ""  # `State.query` is the one whose results are shown
-        self._undo = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
-        self._undo.timeout.connect(lambda: state.set_deleted(()))
 
     def read(self) -> None:
         """Read the list from the store; conversations not stored yet stay in it."""
@@ -67,24 +62,11 @@ class Conversations:
         number = self._archive.conversations.stored
         self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
 
-    def delete(self, ids: Sequence[int]) -> None:
-        """Delete conversations; `undo` restores them for `UNDO_MILLISECONDS`."""
-        state, number = self._state, self._archive.conversations.stored
+    def remove(self, ids: Sequence[int]) -> None:
+        """Remove conversations from the list and the search results, not from the store."""
+        state = self._state
         state.set_conversations([c for c in state.conversations if c.id not in ids])
         state.set_found(state.query, [c for c in state.found if c.id not in ids])
-        self._archive.write(lambda store: store.delete([number(each) for each in ids]))
-        state.set_deleted((*state.deleted, *ids))  # one Undo for consecutive deletions
-        self._undo.start()
-
-    def undo(self) -> tuple[int, ...]:
-        """Restore the conversations deleted last; returns their ids."""
-        ids, number = self._state.deleted, self._archive.conversations.stored
-        self._undo.stop()
-        self._state.set_deleted(())
-        if ids:
-            self._archive.write(lambda store: store.restore([number(each) for each in ids]))
-            self.read()
-        return ids
 
     def search(self, query: str) -> None:
         """List the conversations that contain the query's words; an empty query lists all."""

@@ -77,6 +77,13 @@ class Notice:
     action: str = ""  # text of the button; empty: none
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What one Undo restores."""
+
+    conversations: tuple[int, ...]
+
+
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
     """Whether both report one load; the engine repeats it when a newer load is cancelled."""
     if one is None or other is None:
@@ -99,7 +106,7 @@ class State(QObject):
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # the stored draft of the new chat
-    deleted_changed = Signal()  # conversations that Undo would restore
+    deletions_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -115,7 +122,8 @@ class State(QObject):
     layouts = ReadOnly[Mapping[Path, str]]()  # in words, of every model loaded so far
     speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
     notices = ReadOnly[Mapping[str, Notice]]()
-    deleted = ReadOnly[tuple[int, ...]]()
+    deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
+    offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -132,7 +140,8 @@ class State(QObject):
         self._layouts: Mapping[Path, str] = MappingProxyType({})
         self._speed = 0.0
         self._notices: Mapping[str, Notice] = MappingProxyType({})
-        self._deleted = tuple[int, ...]()
+        self._deletions = tuple[Deletion, ...]()
+        self._offered = 0
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -166,6 +175,11 @@ class State(QObject):
             if message.prompt_tokens:
                 return message.prompt_tokens + message.generated_tokens
         return 0
+
+    @property
+    def deleted(self) -> frozenset[int]:
+        """The conversations that Undo would restore."""
+        return frozenset(each for one in self.deletions for each in one.conversations)
 
     def title(self, conversation_id: int | None) -> str:
         """A conversation's title, or nothing."""
@@ -273,10 +287,10 @@ class State(QObject):
         self._notices = changed(self._notices, kind, notice)
         self.notices_changed.emit()
 
-    def set_deleted(self, conversation_ids: Sequence[int]) -> None:
-        """Set the conversations that Undo would restore."""
-        self._deleted = tuple(conversation_ids)
-        self.deleted_changed.emit()
+    def set_deletions(self, deletions: Sequence[Deletion], *, offered: int) -> None:
+        """Set what Undo restores, and how many of these the sidebar offers to undo."""
+        self._deletions, self._offered = tuple(deletions), offered
+        self.deletions_changed.emit()
 
     def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
         """Replace a message of a branch; does nothing when it is not there."""

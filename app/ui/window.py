@@ -40,6 +40,7 @@ from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea, model_in
 from app.ui.widgets.popover import Popover
+from app.ui.widgets.text_undo import TextUndo
 
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
@@ -52,6 +53,7 @@ class Window(QWidget):
     model_chosen = Signal(Path)
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
+    undo_requested = Signal()
     preferences_made = Signal(object)  # Preferences
 
     def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
@@ -77,6 +79,7 @@ class Window(QWidget):
         self._connect()
         self._make_actions()
         self.composer.installEventFilter(self)
+        TextUndo(self)
         self._show_title()
         self.composer.setFocus()
 
@@ -131,6 +134,7 @@ class Window(QWidget):
     def _make_actions(self) -> None:
         calls = {
             "new": self.sidebar.new_requested.emit,
+            "undo": self.undo_requested.emit,
             "search": self.search,
             "regenerate": self.regenerate_last,
             "copy_answer": self.chat.copy_answer,

@@ -37,6 +37,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
     window = stage.window
     return {
         "new": stage.state.current,
+        "undo": len(stage.state.deletions),
         "search": window.sidebar.search.hasFocus(),
         "regenerate": stage.engine.count(Generate),
         "copy_answer": QGuiApplication.clipboard().text(),
@@ -60,6 +61,9 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     stage.engine.write("1 2 3")
     stage.engine.finish()
     stage.wait_until_idle()
+    if row.id == "undo":
+        stage.controller.deletions.delete([stage.state.conversations[0].id])
+        stage.wait_until_idle()
     action = stage.window.actions_by_id[row.id]
     assert action in stage.window.actions()
     assert action.shortcuts() == keys_of(row)

@@ -310,7 +310,7 @@ def hovering(stage: Stage) -> None:
 def undo_line(stage: Stage) -> None:
     ready(stage)
     listed = [conversation.id for conversation in stage.state.conversations]
-    stage.controller.delete_conversations(listed[:3])
+    stage.controller.deletions.delete(listed[:3])
     stage.wait_until_idle()
 
 

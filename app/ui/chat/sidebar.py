@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.state.chat import State
+from app.state.chat import Deletion, State
+from app.system.translation import tr, trn
 from app.ui.chat.sidebar_list import ID_ROLE, Conversations, RowPainter, bin_rect
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
@@ -109,7 +110,7 @@ class ConversationList(QListView):
 
 
 class UndoLine(QFrame):
-    """How many conversations were deleted, with an Undo button; visible for some seconds."""
+    """What was deleted last, with an Undo button; visible for some seconds."""
 
     undone = Signal()
 
@@ -117,7 +118,7 @@ class UndoLine(QFrame):
         super().__init__(parent)
         self.setObjectName("undo")
         self.words = label("")
-        self.button = TextButton("Undo", "link")
+        self.button = TextButton(tr("Undo"), "link")
         self.button.clicked.connect(self.undone)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 6, 6, 6)
@@ -125,15 +126,14 @@ class UndoLine(QFrame):
         layout.addWidget(self.button)
         self.hide()
 
-    def show_deleted(self, count: int) -> None:
-        """Show how many conversations were deleted; 0 hides the line."""
-        if count:
-            self.words.setText(
-                "Conversation deleted" if count == 1 else f"{count} conversations deleted"
-            )
-        if bool(count) == self.isHidden():
-            self.setVisible(bool(count))
-            if count:
+    def show_deletion(self, deletion: Deletion | None) -> None:
+        """Show what was deleted; None hides the line."""
+        if deletion is not None:
+            count = len(deletion.conversations)
+            self.words.setText(trn("Conversation deleted", "{count} conversations deleted", count))
+        if (deletion is not None) == self.isHidden():
+            self.setVisible(deletion is not None)
+            if deletion is not None:
                 fade_in(self)
 
 
@@ -210,7 +210,7 @@ class Sidebar(QWidget):
         state.conversations_changed.connect(self.refresh)
         state.conversation_changed.connect(self._show_current)
         state.generation_changed.connect(lambda: self.model.set_busy(state.busy_conversations))
-        state.deleted_changed.connect(lambda: self.undo.show_deleted(len(state.deleted)))
+        state.deletions_changed.connect(self._show_undo)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -287,6 +287,10 @@ class Sidebar(QWidget):
         conversation = self.model.conversation(self.model.first())
         if conversation is not None:
             self.opened.emit(conversation.id)
+
+    def _show_undo(self) -> None:
+        state = self._state
+        self.undo.show_deletion(state.deletions[-1] if state.offered else None)
 
     def _delete_one(self, conversation_id: int) -> None:
         self.delete_requested.emit([conversation_id])

@@ -323,47 +323,6 @@ def test_a_stored_conversation_opens_with_its_branch(stage: Stage) -> None:
     assert [message.text for message in stage.state.messages] == ["Hello"]
 
 
-def test_undo_restores_consecutive_deletions(stage: Stage) -> None:
-    stage.ready(MODEL)
-    for text in ("First", "Second", "Third"):
-        stage.controller.new_conversation()
-        ask(stage, text)
-        answer(stage)
-    third, second, first = stage.state.conversations
-    stage.controller.delete_conversations([first.id])
-    stage.controller.delete_conversations([third.id])
-    assert [c.id for c in stage.state.conversations] == [second.id]
-    stage.controller.undo_delete()
-    stage.wait_until_idle()
-    assert {c.title for c in stage.state.conversations} == {"First", "Second", "Third"}
-
-
-def test_deleting_can_be_undone(stage: Stage) -> None:
-    stage.ready(MODEL)
-    ask(stage, "Keep me")
-    answer(stage)
-    kept = stage.state.current
-    assert kept is not None
-    stage.controller.delete_conversations([kept])
-    stage.wait_until_idle()
-    assert stage.state.conversations == ()
-    assert stage.state.current is None
-    assert stage.state.deleted == (kept,)
-    stage.controller.undo_delete()
-    stage.wait_until_idle()
-    assert [conversation.title for conversation in stage.state.conversations] == ["Keep me"]
-    assert stage.state.current == kept
-    assert len(stage.state.messages) == 2
-
-
-def test_deleting_stops_the_current_answer(stage: Stage) -> None:
-    stage.ready(MODEL)
-    ask(stage)
-    assert stage.state.current is not None
-    stage.controller.delete_conversations([stage.state.current])
-    assert stage.engine.count(Cancel) == 1
-
-
 def test_renaming_reaches_the_store(stage: Stage) -> None:
     stage.ready(MODEL)
     ask(stage)

@@ -10,7 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.snapshots import QUIET_MILLISECONDS
-from app.state.chat import ModelPhase, ModelStatus
+from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
 from engine import (
     AdaptersSet,
@@ -293,7 +293,7 @@ def test_closing_cancels_the_load(fixture: SnapshotFixture) -> None:
 
 def test_deleted_conversation_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
-    opened.state.set_deleted([opened.ids[0]])
+    opened.state.set_deletions([Deletion((opened.ids[0],))], offered=1)
     opened.open(None)
     assert opened.engine.count(SaveSnapshot) == 0
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, SignalInstance
 from pytestqt.qtbot import QtBot
 
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
-from app.state.chat import Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
+from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
 from app.store.store import Conversation, Message, MessageState
@@ -38,7 +38,7 @@ def shown() -> State:
     state.set_draft(None, "half")
     state.set_installed([ModelFile(PATH, "a", 1)])
     state.set_notice("model", Notice("It failed."))
-    state.set_deleted([3])
+    state.set_deletions([Deletion((3,))], offered=1)
     return state
 
 
@@ -127,7 +127,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("installed", lambda s: s.set_installed([]), {"installed"}),
     ("draft", lambda s: s.set_draft(None, "whole"), {"drafts"}),
     ("notice", lambda s: s.set_notice("model", None), {"notices"}),
-    ("deleted", lambda s: s.set_deleted([]), {"deleted"}),
+    ("deletions", lambda s: s.set_deletions([], offered=0), {"deletions", "offered"}),
 ]
 
 
@@ -159,7 +159,7 @@ def test_every_change_emits_its_signal(
         state.generation_changed,
         state.notices_changed,
         state.draft_changed,
-        state.deleted_changed,
+        state.deletions_changed,
     ):
         signal.connect(look)
     change(state)

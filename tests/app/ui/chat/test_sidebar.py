@@ -206,6 +206,45 @@ def test_undo_restores_deleted_conversations(qtbot: QtBot, stage: Stage) -> None
     stage.wait_for_animations()
 
 
+def test_undo_is_offered_for_some_seconds_and_its_key_works_later(
+    qtbot: QtBot, stage: Stage
+) -> None:
+    save_conversations(stage, "One", "Two")
+    sidebar, window = stage.window.sidebar, stage.window
+    window.activateWindow()
+    for conversation in stage.state.conversations:
+        sidebar.delete_requested.emit([conversation.id])
+    assert sidebar.undo.words.text() == "Conversation deleted"
+    stage.controller.deletions._offer.timeout.emit()
+    assert sidebar.undo.isHidden()
+    window.composer.setFocus()
+    for titles in (["One"], ["Two", "One"]):
+        qtbot.keyClick(window.composer.editor, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+        stage.wait_until_idle()
+        assert [c.title for c in stage.state.conversations] == titles
+        assert sidebar.undo.isHidden()
+    stage.wait_for_animations()
+
+
+def test_a_text_field_with_edits_keeps_the_undo_key(qtbot: QtBot, stage: Stage) -> None:
+    save_conversations(stage, "One")
+    window, control = stage.window, Qt.KeyboardModifier.ControlModifier
+    window.activateWindow()
+    window.sidebar.delete_requested.emit([stage.state.conversations[0].id])
+    for field in (window.composer.editor, window.sidebar.search):
+        field.setFocus()
+        flush()
+        qtbot.keyClicks(field, "typed")
+        qtbot.keyClick(field, Qt.Key.Key_Z, control)
+        stage.wait_until_idle()
+        assert stage.state.conversations == ()
+    assert window.composer.text() == window.sidebar.search.text() == ""
+    qtbot.keyClick(window.sidebar.search, Qt.Key.Key_Z, control)
+    stage.wait_until_idle()
+    assert [c.title for c in stage.state.conversations] == ["One"]
+    stage.wait_for_animations()
+
+
 def test_store_runs_only_the_newest_of_queued_searches(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
