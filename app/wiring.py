@@ -70,6 +70,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.delete_requested.connect(controller.deletions.delete)
     sidebar.undo_requested.connect(controller.deletions.undo)
     window.undo_requested.connect(controller.deletions.undo)
+    window.restore_requested.connect(controller.deletions.restore)
+    window.remove_requested.connect(controller.deletions.remove)
     sidebar.searched.connect(controller.conversations.search)
 
     transcript.regenerate_requested.connect(controller.regenerate)

@@ -120,6 +120,7 @@ class Controller(QObject):
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
         self.conversations.read()
+        self.deletions.read()
         self.drafts.load_new_chat()
         self.adapters.read()
         self.library.start()

@@ -1,16 +1,19 @@
-"""Deleting conversations, and the undo stack of deletions."""
+"""Deleting conversations, the undo stack of deletions, and the trash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QTimer
 
 from app.chat.conversations import Conversations
 from app.state.chat import Deletion, State
+from app.store.store import KEEP_DELETED_SECONDS, Store, TrashedConversation
 from app.store.writer import Archive
 
 UNDO_MILLISECONDS = 8000  # for which the sidebar offers Undo; Ctrl+Z works until the app closes
+_DAY_MILLISECONDS = 24 * 3600 * 1000
 
 
 class Deletions:
@@ -35,6 +38,18 @@ class Deletions:
         self._show = show
         self._offer = QTimer(state, singleShot=True, interval=UNDO_MILLISECONDS)
         self._offer.timeout.connect(lambda: state.set_deletions(state.deletions, offered=0))
+        self._daily = QTimer(state, interval=_DAY_MILLISECONDS)  # opening the store purges as well
+        self._daily.timeout.connect(self._purge_old)
+        self._daily.start()
+
+    def read(self) -> None:
+        """Read the trash from the store."""
+        local = self._archive.conversations.local
+
+        def trash(store: Store) -> list[TrashedConversation]:
+            return [replace(each, id=local(each.id)) for each in store.trash()]
+
+        self._archive.read(trash, self._state.set_trash)
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Stop the answers of conversations, and move them to the trash."""
@@ -47,6 +62,7 @@ class Deletions:
         self._archive.write(lambda store: store.delete([number(each) for each in ids]))
         self._push(Deletion(ids))
         self._forget(ids)
+        self.read()
         if self._state.current in ids:
             self._show(None)
 
@@ -60,13 +76,41 @@ class Deletions:
         state.set_deletions(before, offered=offered)
         if offered:
             self._offer.start()
-        number = self._archive.conversations.stored
-        self._archive.write(
-            lambda store: store.restore([number(each) for each in last.conversations])
-        )
+        self._restore(last.conversations)
+
+    def restore(self, conversation_ids: Sequence[int]) -> None:
+        """Restore conversations of the trash; a single one is shown."""
+        self._drop_from_stack(conversation_ids)
+        self._restore(conversation_ids)
+
+    def remove(self, conversation_ids: Sequence[int]) -> None:
+        """Permanently remove conversations of the trash."""
+        ids, number = tuple(conversation_ids), self._archive.conversations.stored
+        self._drop_from_stack(ids)
+        self._state.set_trash([each for each in self._state.trash if each.id not in ids])
+        self._archive.write(lambda store: store.purge([number(each) for each in ids]))
+        self.read()
+
+    def _restore(self, conversation_ids: Sequence[int]) -> None:
+        ids, number = tuple(conversation_ids), self._archive.conversations.stored
+        self._state.set_trash([each for each in self._state.trash if each.id not in ids])
+        self._archive.write(lambda store: store.restore([number(each) for each in ids]))
         self._conversations.read()
-        if len(last.conversations) == 1:
-            self._show(last.conversations[0])
+        self.read()
+        if len(ids) == 1:
+            self._show(ids[0])
+
+    def _purge_old(self) -> None:
+        self._archive.write(lambda store: store.purge_deleted(KEEP_DELETED_SECONDS))
+        self.read()
+
+    def _drop_from_stack(self, conversation_ids: Sequence[int]) -> None:
+        state = self._state
+        left = [
+            Deletion(tuple(each for each in one.conversations if each not in conversation_ids))
+            for one in state.deletions
+        ]
+        state.set_deletions([one for one in left if one.conversations], offered=0)
 
     def _push(self, deletion: Deletion) -> None:
         state = self._state

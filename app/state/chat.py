@@ -15,7 +15,7 @@ from types import MappingProxyType
 from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
-from app.store.store import Conversation, Message, MessageState
+from app.store.store import Conversation, Message, MessageState, TrashedConversation
 from engine import ModelLoaded, SlowPart
 
 
@@ -107,6 +107,7 @@ class State(QObject):
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # the stored draft of the new chat
     deletions_changed = Signal()
+    trash_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -123,6 +124,7 @@ class State(QObject):
     speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
+    trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
     offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -142,6 +144,7 @@ class State(QObject):
         self._notices: Mapping[str, Notice] = MappingProxyType({})
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
+        self._trash = tuple[TrashedConversation, ...]()
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -291,6 +294,11 @@ class State(QObject):
         """Set what Undo restores, and how many of these the sidebar offers to undo."""
         self._deletions, self._offered = tuple(deletions), offered
         self.deletions_changed.emit()
+
+    def set_trash(self, trash: Sequence[TrashedConversation]) -> None:
+        """Set the deleted conversations."""
+        self._trash = tuple(trash)
+        self.trash_changed.emit()
 
     def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
         """Replace a message of a branch; does nothing when it is not there."""

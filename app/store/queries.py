@@ -38,6 +38,18 @@ class Conversation:
     leaf: int | None  # last message of the shown branch
 
 
+KEEP_DELETED_SECONDS = 30 * 24 * 3600  # how long deleted conversations can be restored
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedConversation:
+    """A deleted conversation."""
+
+    id: int
+    title: str
+    deleted: float  # seconds since 1970
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One node of a conversation's tree."""

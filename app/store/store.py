@@ -21,10 +21,12 @@ from app.store.lock import lock_store, set_aside
 from app.store.queries import (
     BRANCH,
     CONVERSATION,
+    KEEP_DELETED_SECONDS,
     LAST_USED_BELOW,
     Conversation,
     Message,
     MessageState,
+    TrashedConversation,
     find,
     fold_chunks,
     rewrite_row,
@@ -48,6 +50,7 @@ from app.system.file_lock import FileLock
 from engine import Role
 
 __all__ = [
+    "KEEP_DELETED_SECONDS",
     "AdapterMark",
     "Conversation",
     "DamagedStore",
@@ -59,6 +62,7 @@ __all__ = [
     "StoreError",
     "StoredAdapters",
     "StoredUse",
+    "TrashedConversation",
 ]
 
 _log = logging.getLogger(__name__)
@@ -270,6 +274,23 @@ class Store:
             database.executemany(
                 "UPDATE conversation SET deleted = ? WHERE id = ?",
                 [(when, conversation_id) for conversation_id in conversation_ids],
+            )
+
+    def trash(self) -> list[TrashedConversation]:
+        """The deleted conversations, the last deleted first."""
+        with self._reading() as database:
+            rows = database.execute(
+                "SELECT id, title, deleted FROM conversation WHERE deleted IS NOT NULL"
+                " ORDER BY deleted DESC, id DESC"
+            )
+            return [TrashedConversation(*row) for row in rows]
+
+    def purge(self, conversation_ids: Sequence[int]) -> None:
+        """Permanently remove these conversations, as far as they are deleted."""
+        with self._writing(durable=True) as database:
+            database.executemany(
+                "DELETE FROM conversation WHERE id = ? AND deleted IS NOT NULL",
+                [(conversation_id,) for conversation_id in conversation_ids],
             )
 
     def purge_deleted(self, older_than_seconds: float) -> None:

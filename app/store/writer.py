@@ -19,6 +19,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.store.schema import RowNotFound
 from app.store.store import (
+    KEEP_DELETED_SECONDS,
     Conversation,
     DamagedStore,
     Message,
@@ -32,7 +33,6 @@ from app.system.worker import BackgroundWorker
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _RETRY_MILLISECONDS = 2000
-_KEEP_DELETED_SECONDS = 30 * 24 * 3600
 CLOSE_SECONDS = 20.0  # how long `close` waits for the disk
 
 
@@ -210,7 +210,7 @@ class Archive(QObject):
             if self._copy is not None:
                 self._copy.close()
                 self._copy = None
-            self._store.purge_deleted(_KEEP_DELETED_SECONDS)
+            self._store.purge_deleted(KEEP_DELETED_SECONDS)
         return self._store
 
     def _open_for_reading(self) -> Store:

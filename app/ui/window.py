@@ -30,6 +30,7 @@ from app.ui.chat.model_picker import CARD_WIDTH, ModelPicker
 from app.ui.chat.page import ChatPage
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
+from app.ui.chat.trash import TrashPage
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
@@ -54,6 +55,8 @@ class Window(QWidget):
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
     undo_requested = Signal()
+    restore_requested = Signal(list)  # of ids of deleted conversations
+    remove_requested = Signal(list)  # of ids of deleted conversations
     preferences_made = Signal(object)  # Preferences
 
     def __init__(self, states: States, preferences: Callable[[], Preferences]) -> None:
@@ -72,6 +75,7 @@ class Window(QWidget):
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
         self._make_preferences = preferences
+        self.trash: TrashPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
         self._palette = LIGHT
         self._make_parts()
@@ -129,6 +133,7 @@ class Window(QWidget):
         self.picker.open_requested.connect(self.open_file)
         self.picker.resized.connect(self._fit_picker)
         self.chat.empty_view.open_requested.connect(self.open_file)
+        self.sidebar.trash_button.clicked.connect(self.toggle_trash)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 
     def _make_actions(self) -> None:
@@ -162,6 +167,8 @@ class Window(QWidget):
         self._palette = palette
         if self.preferences is not None:
             self.preferences.apply_palette(palette)
+        if self.trash is not None:
+            self.trash.apply_palette(palette)
         for part in (
             self.sidebar,
             self.top_bar,
@@ -239,6 +246,20 @@ class Window(QWidget):
             self.close_page()
         else:
             self.open_settings()
+
+    def toggle_trash(self) -> None:
+        """Switch between the trash and the conversation; creates the page on first use."""
+        if self.trash is None:
+            self.trash = TrashPage(self._state)
+            self.trash.apply_palette(self._palette)
+            self.trash.restore_requested.connect(self.restore_requested)
+            self.trash.remove_requested.connect(self.remove_requested)
+            self.trash.closed.connect(self.close_page)
+            self._pages.addWidget(self.trash)
+        if self._pages.currentWidget() is self.trash:
+            self.close_page()
+        else:
+            self._show_page(self.trash)
 
     def toggle_adapters(self) -> None:
         """Open or close the adapter panel, on the chat page."""

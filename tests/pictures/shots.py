@@ -24,6 +24,7 @@ import scenes_adapters
 import scenes_chat
 import scenes_library
 import scenes_settings
+import scenes_trash
 from scenes_chat import Scene, fill
 from stage import Stage
 
@@ -33,6 +34,7 @@ SCENES: dict[str, Scene] = {
     **scenes_library.SCENES,
     **scenes_adapters.SCENES,
     **scenes_settings.SCENES,
+    **scenes_trash.SCENES,
 }
 HIGH_CONTRAST = (
     "empty",
@@ -42,6 +44,7 @@ HIGH_CONTRAST = (
     "loading",
     "adapters_stacked",
     "adapters_failed",
+    "trash",
 )
 SCALED = ("empty", "long_answer", "picker")
 

@@ -171,6 +171,8 @@ class Sidebar(QWidget):
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setWordWrap(True)
         self.undo = UndoLine()
+        self.trash_button = TextButton(tr("Trash"), "quiet", "trash")
+        self.trash_button.hide()
         self._search_debounce = QTimer(self, singleShot=True, interval=_SEARCH_MILLISECONDS)
         self._lay_out()
         self._connect()
@@ -187,7 +189,9 @@ class Sidebar(QWidget):
         head.addWidget(self.search)
         foot = QVBoxLayout()
         foot.setContentsMargins(12, 0, 12, 12)
+        foot.setSpacing(8)
         foot.addWidget(self.undo)
+        foot.addWidget(self.trash_button, 0, Qt.AlignmentFlag.AlignLeading)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 1, 0)
         layout.setSpacing(0)
@@ -211,6 +215,7 @@ class Sidebar(QWidget):
         state.conversation_changed.connect(self._show_current)
         state.generation_changed.connect(lambda: self.model.set_busy(state.busy_conversations))
         state.deletions_changed.connect(self._show_undo)
+        state.trash_changed.connect(self._show_trash)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -218,6 +223,7 @@ class Sidebar(QWidget):
         self.painter.apply_palette(palette)
         self.new_button.apply_palette(palette)
         self.hide_button.apply_palette(palette)
+        self.trash_button.apply_palette(palette)
         self._search_action.setIcon(icons.icon("search", palette.secondary, 16))
         self.list.viewport().update()
 
@@ -291,6 +297,9 @@ class Sidebar(QWidget):
     def _show_undo(self) -> None:
         state = self._state
         self.undo.show_deletion(state.deletions[-1] if state.offered else None)
+
+    def _show_trash(self) -> None:
+        self.trash_button.setVisible(bool(self._state.trash))
 
     def _delete_one(self, conversation_id: int) -> None:
         self.delete_requested.emit([conversation_id])

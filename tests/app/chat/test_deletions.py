@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from app.store.store import KEEP_DELETED_SECONDS
 from engine import Cancel
 from fakes import MODEL
 from stage import Stage
@@ -64,3 +67,46 @@ def test_deleting_stops_the_current_answer(stage: Stage) -> None:
     assert stage.state.current is not None
     stage.controller.deletions.delete([stage.state.current])
     assert stage.engine.count(Cancel) == 1
+
+
+def titles(stage: Stage) -> tuple[list[str], list[str]]:
+    """The titles of the list, and those of the trash."""
+    stage.wait_until_idle()
+    state = stage.state
+    return [c.title for c in state.conversations], [c.title for c in state.trash]
+
+
+def test_the_trash_keeps_deleted_conversations_to_be_restored_or_removed(stage: Stage) -> None:
+    stage.ready(MODEL)
+    for text in ("First", "Second", "Third"):
+        stage.controller.new_conversation()
+        ask(stage, text)
+        answer(stage)
+    deletions = stage.controller.deletions
+    _, second, first = (c.id for c in stage.state.conversations)
+    deletions.delete([first])
+    deletions.delete([second])
+    assert titles(stage) == (["Third"], ["Second", "First"])
+    deletions.restore([first])
+    assert titles(stage) == (["Third", "First"], ["Second"])
+    assert stage.state.current == first
+    deletions.remove([second])
+    deletions.undo()  # neither is left to undo
+    assert titles(stage) == (["Third", "First"], [])
+
+
+def test_old_conversations_leave_the_trash_daily(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "Old")
+    answer(stage)
+    (old,) = (c.id for c in stage.state.conversations)
+    stage.controller.deletions.delete([old])
+    assert titles(stage) == ([], ["Old"])
+    stage.controller.deletions._daily.timeout.emit()
+    assert titles(stage) == ([], ["Old"])
+    days_ago = time.time() - KEEP_DELETED_SECONDS - 1
+    stage.archive.write(
+        lambda store: store._database.execute("UPDATE conversation SET deleted = ?", (days_ago,))
+    )
+    stage.controller.deletions._daily.timeout.emit()
+    assert titles(stage) == ([], [])

@@ -14,7 +14,7 @@ from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
-from app.store.store import Conversation, Message, MessageState
+from app.store.store import Conversation, Message, MessageState, TrashedConversation
 from engine import AdapterUse, ModelLoaded, Role
 
 PATH = Path("/models/a.gguf")
@@ -39,6 +39,7 @@ def shown() -> State:
     state.set_installed([ModelFile(PATH, "a", 1)])
     state.set_notice("model", Notice("It failed."))
     state.set_deletions([Deletion((3,))], offered=1)
+    state.set_trash([TrashedConversation(3, "Gone", 0.0)])
     return state
 
 
@@ -127,6 +128,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("installed", lambda s: s.set_installed([]), {"installed"}),
     ("draft", lambda s: s.set_draft(None, "whole"), {"drafts"}),
     ("notice", lambda s: s.set_notice("model", None), {"notices"}),
+    ("trash", lambda s: s.set_trash([]), {"trash"}),
     ("deletions", lambda s: s.set_deletions([], offered=0), {"deletions", "offered"}),
 ]
 
@@ -160,6 +162,7 @@ def test_every_change_emits_its_signal(
         state.notices_changed,
         state.draft_changed,
         state.deletions_changed,
+        state.trash_changed,
     ):
         signal.connect(look)
     change(state)

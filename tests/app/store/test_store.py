@@ -105,6 +105,17 @@ def test_a_deleted_conversation_can_be_restored_until_it_is_purged(store):
         store.append_text(question, "x")
 
 
+def test_only_the_deleted_ones_of_the_conversations_to_purge_are_removed(store):
+    kept, _ = begin(store, "kept")
+    gone, _ = begin(store, "gone")
+    other, _ = begin(store, "other")
+    store.delete([gone, other])
+    assert [each.title for each in store.trash()] == ["other", "gone"]
+    store.purge([kept, gone])
+    assert found(store, "") == ["kept"]
+    assert [each.id for each in store.trash()] == [other]
+
+
 def test_purged_text_is_no_longer_in_the_file(path):
     store = Store.open(path)
     conversation, _ = begin(store, "title", "xyzzy-secret " * 500)

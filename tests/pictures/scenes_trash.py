@@ -1,0 +1,26 @@
+"""Scenes of the trash page, for tests/pictures/shots.py."""
+
+from __future__ import annotations
+
+from fakes import MODEL
+from scenes_chat import Scene
+from stage import Stage, flush
+
+
+def trash(stage: Stage) -> None:
+    stage.ready(MODEL)
+    listed = [conversation.id for conversation in stage.state.conversations]
+    stage.controller.deletions.delete(listed[:3])
+    stage.wait_until_idle()
+    stage.window.toggle_trash()
+    flush()
+
+
+def trash_emptying(stage: Stage) -> None:
+    trash(stage)
+    assert stage.window.trash is not None
+    stage.window.trash.empty_button.click()
+    flush()
+
+
+SCENES: dict[str, Scene] = {scene.__name__: scene for scene in (trash, trash_emptying)}
