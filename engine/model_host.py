@@ -13,10 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import torch
 
 from engine.chat.template import answer_prefix, prompt_ids
 from engine.errors import AdapterError, ModelFileError
@@ -28,6 +26,8 @@ from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
 from engine.loading.loader import LoadedModel
+from engine.loading.measured import MeasuredFigures, measured_file
+from engine.loading.prefill_estimator import PrefillEstimator
 from engine.lora import peft as lora_peft
 from engine.lora import stack as lora
 from engine.lora.stack import Adapter, Stack
@@ -36,7 +36,6 @@ from engine.messages import (
     AdaptersSet,
     AdapterUse,
     Finished,
-    FinishReason,
     Generate,
     LoadSnapshot,
     PromptProgress,
@@ -53,11 +52,9 @@ from engine.snapshot import store as snapshots
 from engine.snapshot.restore import RestoreResult, SnapshotRestorer
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import Snapshots
-from engine.state.kv_cache import Cache
 
 Checkpoint = Callable[[], None]
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
-_MIN_TIMED_TOKENS = 16  # fewer tokens in a prefill give no reliable speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class ModelHost:
         self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
         self._uses: tuple[AdapterUse, ...] = ()
         self._recorded_without_adapters = self.session.is_recorded
-        self._prefill_speed = 0.0  # tokens per second; 0: not measured yet
+        self._prefill = PrefillEstimator(model, files, MeasuredFigures(measured_file()))
         # Tokens, adapter stack key and file of the last snapshot.
         self._saved: tuple[list[int], str, Path] | None = None
 
@@ -118,22 +115,18 @@ class ModelHost:
             request=command.request,
             cancelled=cancelled,
         )
+        timer = self._prefill.timer(self.session)
         for event in answer.events():
-            if isinstance(event, Finished):
-                self._note_speed(event)
+            if isinstance(event, PromptProgress):
+                timer.on_progress(event.done_tokens, event.total_tokens)
             yield event
+        self._prefill.learn(self.session, timer)
 
     def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
         # Tokenizing a very long prompt takes seconds.
         return BackgroundTask(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(
             checkpoint
         )
-
-    def _note_speed(self, finished: Finished) -> None:
-        processed = finished.prompt_tokens - finished.reused_tokens
-        complete = finished.generated_tokens or finished.reason is not FinishReason.CANCELLED
-        if complete and processed >= _MIN_TIMED_TOKENS and finished.prefill_seconds > 0:
-            self._prefill_speed = processed / finished.prefill_seconds
 
     # --- adapters -------------------------------------------------------------------------------
 
@@ -202,7 +195,7 @@ class ModelHost:
             ready,
             total,
             seconds,
-            self._prefill_seconds(total - ready),
+            self._prefill.seconds(self.session, ready, total, checkpoint),
             found.refused,
         )
 
@@ -247,27 +240,6 @@ class ModelHost:
         if found.path is not None:
             self._saved = self.session.all_tokens, self.session.stack.key, found.path
         return found
-
-    def _prefill_seconds(self, tokens: int) -> float:
-        """Estimated prefill time of this many tokens; 0 for a few."""
-        if tokens < _MIN_TIMED_TOKENS:
-            return 0.0
-        if not self._prefill_speed:
-            self._prefill_speed = _estimate_prefill_speed(self.model)
-        return tokens / self._prefill_speed
-
-
-def _estimate_prefill_speed(model: LoadedModel) -> float:
-    """Prefill tokens per second, extrapolated from one forward pass through one layer."""
-    decoder, config = model.decoder, model.config
-    one = replace(decoder, blocks=decoder.blocks[:1])
-    tokens = torch.zeros(min(_MIN_TIMED_TOKENS * 4, model.plan.context), dtype=torch.int64)
-    cache = Cache(1, config.kv_heads, config.head_width, len(tokens), model.cache)
-    started = time.perf_counter()
-    with torch.inference_mode():
-        one.hidden(tokens, cache)
-    seconds = (time.perf_counter() - started) * len(decoder.blocks)
-    return len(tokens) / max(seconds, 1e-6)
 
 
 def _adapter_files(path: Path) -> tuple[Stamp, ...]:

@@ -78,6 +78,11 @@ class Session:
         return self.cache.context
 
     @property
+    def chunk(self) -> int:
+        """Number of tokens that `prefill` processes at once."""
+        return self._chunk
+
+    @property
     def cache_bytes(self) -> int:
         """Bytes allocated for the KV cache now."""
         return self.cache.size_bytes

@@ -1,0 +1,81 @@
+"""Measured figures of each model, remembered between runs: prefill times and memory.
+
+One JSON file in the data folder, at most some dozen models; replaced atomically. Entries that are
+damaged or that describe an earlier version of a model file are ignored: the figures are then
+estimated and measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from engine.loading.identity import Stamp
+from engine.loading.library import data_folder
+
+_MAX_ENTRIES = 64
+_MAX_FILE_BYTES = 1 << 20
+
+
+def measured_file() -> Path:
+    """The file of the user's machine."""
+    return data_folder() / "measured.json"
+
+
+def key(files: tuple[Stamp, ...], *conditions: object) -> str:
+    """Identifies a version of a model's files under `conditions`, such as the cache type."""
+    parts = (*files, *conditions)
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
+class MeasuredFigures:
+    """The lists of numbers stored in one file, by kind and key."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, kind: str, key: str, width: int) -> list[list[float]]:
+        """The rows of `width` finite numbers, none negative; empty if there are none or damaged."""
+        rows = self._entries().get(f"{kind} {key}")
+        if isinstance(rows, list) and all(_is_row(row, width) for row in cast("list[Any]", rows)):
+            return cast("list[list[float]]", rows)
+        return []
+
+    def write(self, kind: str, key: str, rows: list[list[float]]) -> None:
+        """Replace the rows; a failed write is ignored, the figures are then measured again."""
+        entries = self._entries()
+        entries.pop(f"{kind} {key}", None)
+        entries[f"{kind} {key}"] = rows
+        kept = dict(list(entries.items())[-_MAX_ENTRIES:])
+        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.tmp")
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                temporary.write_text(json.dumps(kept), encoding="utf-8")
+                os.replace(temporary, self._path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _entries(self) -> dict[str, Any]:
+        """All entries, the newest last; empty if the file is missing or damaged."""
+        try:
+            with self._path.open("rb") as file:
+                found: object = json.loads(file.read(_MAX_FILE_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_row(row: object, width: int) -> bool:
+    if not isinstance(row, list):
+        return False
+    numbers = cast("list[Any]", row)
+    return len(numbers) == width and all(
+        type(number) in (int, float) and math.isfinite(number) and number >= 0 for number in numbers
+    )
