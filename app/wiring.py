@@ -76,6 +76,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     transcript.regenerate_requested.connect(controller.regenerate)
     transcript.compare_requested.connect(compare)
+    transcript.delete_requested.connect(controller.deletions.delete_message)
     transcript.adapters_requested.connect(window.adapters.open)
     transcript.edit_submitted.connect(controller.edit)
     transcript.continue_requested.connect(controller.continue_answer)

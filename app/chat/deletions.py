@@ -1,4 +1,4 @@
-"""Deleting conversations, the undo stack of deletions, and the trash."""
+"""Deleting conversations and single messages, the undo stack of deletions, and the trash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer
 
 from app.chat.conversations import Conversations
 from app.state.chat import Deletion, State
-from app.store.store import KEEP_DELETED_SECONDS, Store, TrashedConversation
+from app.store.store import KEEP_DELETED_SECONDS, Message, Store, TrashedConversation
 from app.store.writer import Archive
 
 UNDO_MILLISECONDS = 8000  # for which the sidebar offers Undo; Ctrl+Z works until the app closes
@@ -72,11 +72,61 @@ class Deletions:
         if not state.deletions:
             return
         *before, last = state.deletions
+        if last.conversation in state.busy_conversations:
+            return  # an answer is being written into the branch
         offered = max(state.offered - 1, 0)
         state.set_deletions(before, offered=offered)
         if offered:
             self._offer.start()
-        self._restore(last.conversations)
+        if last.message is not None and last.conversation is not None:
+            self._restore_message(last.message, last.conversation)
+        else:
+            self._restore(last.conversations)
+
+    def delete_message(self, message_id: int) -> None:
+        """Delete one message of the shown conversation, unless an answer is being written there."""
+        state = self._state
+        message = next((each for each in state.messages if each.id == message_id), None)
+        if message is None or state.busy:
+            return
+        left = [
+            replace(each, parent=message.parent) if each.parent == message_id else each
+            for each in state.messages
+            if each.id != message_id
+        ]
+        state.set_branch(message.conversation, left)
+        number = self._archive.messages.stored
+        self._archive.write(lambda store: store.delete_message(number(message_id)))
+        self._push(Deletion((), message_id, message.conversation))
+        self._read_branch(message.conversation)
+
+    def _restore_message(self, message_id: int, conversation_id: int) -> None:
+        number = self._archive.messages.stored
+        self._archive.write(lambda store: store.restore_message(number(message_id)))
+        if conversation_id != self._state.current:
+            self._show(conversation_id)
+        self._read_branch(conversation_id)
+
+    def _read_branch(self, conversation_id: int) -> None:
+        """Read a branch again; its siblings are counted anew, or another one is shown."""
+        state, archive = self._state, self._archive
+        before = [each.id for each in state.branches.get(conversation_id, ())]
+
+        def read(store: Store) -> list[Message]:
+            return archive.local_messages(
+                store.branch(archive.conversations.stored(conversation_id))
+            )
+
+        def show(branch: list[Message]) -> None:
+            now = [each.id for each in state.branches.get(conversation_id, ())]
+            if conversation_id in state.busy_conversations:
+                return  # a message was sent meanwhile: the state is newer
+            if now != before:
+                self._read_branch(conversation_id)
+                return
+            state.set_branch(conversation_id, branch)
+
+        archive.read(read, show, only_if_saved=True)
 
     def restore(self, conversation_ids: Sequence[int]) -> None:
         """Restore conversations of the trash; a single one is shown."""
@@ -87,6 +137,8 @@ class Deletions:
         """Permanently remove conversations of the trash."""
         ids, number = tuple(conversation_ids), self._archive.conversations.stored
         self._drop_from_stack(ids)
+        left = [one for one in self._state.deletions if one.conversation not in ids]
+        self._state.set_deletions(left, offered=0)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
         self._archive.write(lambda store: store.purge([number(each) for each in ids]))
         self.read()
@@ -107,10 +159,14 @@ class Deletions:
     def _drop_from_stack(self, conversation_ids: Sequence[int]) -> None:
         state = self._state
         left = [
-            Deletion(tuple(each for each in one.conversations if each not in conversation_ids))
+            replace(
+                one,
+                conversations=tuple(c for c in one.conversations if c not in conversation_ids),
+            )
             for one in state.deletions
         ]
-        state.set_deletions([one for one in left if one.conversations], offered=0)
+        kept = [one for one in left if one.conversations or one.message is not None]
+        state.set_deletions(kept, offered=0)
 
     def _push(self, deletion: Deletion) -> None:
         state = self._state

@@ -79,9 +79,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What one Undo restores."""
+    """What one Undo restores: conversations, or one message of a conversation."""
 
-    conversations: tuple[int, ...]
+    conversations: tuple[int, ...] = ()
+    message: int | None = None
+    conversation: int | None = None  # of the message
 
 
 def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
@@ -205,6 +207,13 @@ class State(QObject):
         self._current = conversation_id
         self.conversation_changed.emit()
         self.generation_changed.emit()
+
+    def set_branch(self, conversation_id: int, messages: Sequence[Message]) -> None:
+        """Replace the branch of a conversation, which may be the shown one."""
+        self._branches = changed(self._branches, conversation_id, tuple(messages))
+        if conversation_id == self.current:
+            self.conversation_changed.emit()
+            self.generation_changed.emit()
 
     def set_conversations(self, conversations: Sequence[Conversation]) -> None:
         """Replace the list of conversations."""

@@ -101,6 +101,17 @@ MIGRATIONS = (
         PRIMARY KEY (name, position)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE deleted_message (
+        id INTEGER PRIMARY KEY,  -- of the message
+        deleted REAL NOT NULL,
+        conversation INTEGER NOT NULL REFERENCES conversation(id) ON DELETE CASCADE,
+        was_leaf INTEGER NOT NULL,
+        content TEXT NOT NULL,  -- JSON: its columns by name
+        children TEXT NOT NULL  -- JSON: ids of the messages that were below it
+    );
+    CREATE INDEX deleted_message_conversation ON deleted_message(conversation);
+    """,
 )
 
 

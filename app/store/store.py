@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.store import adapters as store_adapters
+from app.store import deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
@@ -294,10 +295,14 @@ class Store:
             )
 
     def purge_deleted(self, older_than_seconds: float) -> None:
-        """Permanently remove conversations deleted longer ago than this."""
+        """Permanently remove conversations and messages deleted longer ago than this."""
         with self._writing(durable=True) as database:
             database.execute(
                 "DELETE FROM conversation WHERE deleted <= ?", (time.time() - older_than_seconds,)
+            )
+            database.execute(
+                "DELETE FROM deleted_message WHERE deleted <= ?",
+                (time.time() - older_than_seconds,),
             )
 
     # --- messages ---------------------------------------------------------------------------
@@ -387,6 +392,16 @@ class Store:
             leaf = database.execute(LAST_USED_BELOW, (siblings[place], message.conversation))
             set_leaf(database, message.conversation, leaf.fetchone()[0])
         return self.branch(message.conversation)
+
+    def delete_message(self, message_id: int) -> None:
+        """Remove one message; what follows it stays, below its parent."""
+        with self._writing(durable=True) as database:
+            deleted_messages.delete_message(database, message_id)
+
+    def restore_message(self, message_id: int) -> None:
+        """Undo `delete_message`."""
+        with self._writing(durable=True) as database:
+            deleted_messages.restore_message(database, message_id)
 
     # --- drafts -----------------------------------------------------------------------------
 

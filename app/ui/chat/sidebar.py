@@ -130,7 +130,8 @@ class UndoLine(QFrame):
         """Show what was deleted; None hides the line."""
         if deletion is not None:
             count = len(deletion.conversations)
-            self.words.setText(trn("Conversation deleted", "{count} conversations deleted", count))
+            many = trn("Conversation deleted", "{count} conversations deleted", count)
+            self.words.setText(many if deletion.message is None else tr("Message deleted"))
         if (deletion is not None) == self.isHidden():
             self.setVisible(deletion is not None)
             if deletion is not None:

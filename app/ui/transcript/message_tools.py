@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
 from app.store.store import AdapterMark, Message, MessageState
+from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
@@ -28,7 +29,7 @@ _WORDS = {MessageState.STOPPED: "Stopped", MessageState.INTERRUPTED: "Interrupte
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: str  # leaf, copy, regenerate, leaf_off, edit, continue, previous, next, word
+    name: str  # leaf, copy, regenerate, leaf_off, edit, continue, delete, previous, next, word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -60,6 +61,7 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
                 tools.append(Tool("leaf_off", "Answer again without adapters"))
         elif message.role is Role.USER:
             tools.append(Tool("edit", "Edit and send again"))
+        tools.append(Tool("delete", tr("Delete message")))
         if message.siblings > 1:
             tools += _switch(message)
     return tools
@@ -135,7 +137,8 @@ def paint(
         color = style.accent
     painter.setOpacity(1.0 if tool.enabled else 0.35)
     ratio = painter.device().devicePixelRatio()
-    picture = pixmap("check" if done else tool.name, color.name(), _ICON, ratio)
+    name = "trash" if tool.name == "delete" else tool.name
+    picture = pixmap("check" if done else name, color.name(), _ICON, ratio)
     inset = (_BOX - _ICON) / 2
     painter.drawPixmap(area.topLeft() + QPointF(inset, inset), picture)
     if tool.label:

@@ -54,6 +54,7 @@ class Transcript(QAbstractScrollArea):
     regenerate_requested = Signal(int)  # message
     edit_submitted = Signal(int, str)  # message, new text
     continue_requested = Signal(int)  # message
+    delete_requested = Signal(int)  # message
     compare_requested = Signal(int)  # message, to be answered again without adapters
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
@@ -108,6 +109,7 @@ class Transcript(QAbstractScrollArea):
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.edit_requested.connect(self.edit_message)
         tools.continue_requested.connect(self.continue_requested)
+        tools.delete_requested.connect(self.delete_requested)
         tools.compare_requested.connect(self.compare_requested)
         tools.adapters_requested.connect(self.adapters_requested)
         tools.sibling_requested.connect(self.sibling_requested)

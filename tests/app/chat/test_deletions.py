@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from app.store.store import KEEP_DELETED_SECONDS
-from engine import Cancel
+from engine import Cancel, Generate
 from fakes import MODEL
-from stage import Stage
+from stage import Stage, until
 
 
 def ask(stage: Stage, text: str = "Why is the sky blue?") -> None:
@@ -110,3 +110,65 @@ def test_old_conversations_leave_the_trash_daily(stage: Stage) -> None:
     )
     stage.controller.deletions._daily.timeout.emit()
     assert titles(stage) == ([], [])
+
+
+def texts(stage: Stage) -> list[str]:
+    """The texts of the shown branch, which is also the stored one."""
+    shown = [message.text for message in stage.state.messages]
+    stage.wait_until_idle()
+    assert [message.text for message in stage.state.messages] == shown
+    stored: list[list[str]] = []
+    current = stage.state.current
+    assert current is not None
+    number = stage.archive.conversations.stored
+    stage.archive.read(
+        lambda store: [message.text for message in store.branch(number(current))], stored.append
+    )
+    until(lambda: bool(stored))
+    assert stored == [shown]
+    return shown
+
+
+def test_a_message_is_deleted_from_the_branch_and_undo_brings_it_back(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One")
+    answer(stage, "First.")
+    ask(stage, "Two")
+    answer(stage, "Second.")
+    whole = list(stage.state.messages)
+    stage.controller.deletions.delete_message(whole[1].id)
+    stage.controller.deletions.delete_message(whole[2].id)
+    assert texts(stage) == ["One", "Second."]
+    ask(stage, "Three")
+    sent = stage.engine.last(Generate)
+    assert [turn.text for turn in sent.turns] == ["One", "Second.", "Three"]
+    stage.controller.deletions.undo()  # not while an answer is being written
+    stage.controller.deletions.delete_message(whole[0].id)
+    answer(stage, "Third.")
+    stage.controller.new_conversation()
+    stage.controller.deletions.undo()
+    stage.wait_until_idle()
+    assert texts(stage) == ["One", "Two", "Second.", "Three", "Third."]
+    stage.controller.deletions.undo()
+    stage.wait_until_idle()
+    assert texts(stage) == ["One", "First.", "Two", "Second.", "Three", "Third."]
+    assert stage.state.deletions == ()
+
+
+def test_deleting_a_version_of_an_answer_shows_the_other_one(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One")
+    answer(stage, "First.")
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    stage.drain()
+    answer(stage, "Again.")
+    assert stage.state.messages[-1].siblings == 2
+    stage.controller.deletions.delete_message(stage.state.messages[-1].id)
+    stage.wait_until_idle()
+    assert texts(stage) == ["One", "First."]
+    assert stage.state.messages[-1].siblings == 1
+    assert stage.window.sidebar.undo.words.text() == "Message deleted"
+    stage.window.actions_by_id["undo"].trigger()
+    stage.wait_until_idle()
+    assert texts(stage) == ["One", "Again."]
+    assert stage.state.messages[-1].siblings == 2

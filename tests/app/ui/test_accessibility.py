@@ -96,9 +96,13 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
     view.set_messages(
         [message(1, "Ask", own=True, sibling=2, siblings=2), message(2, "Said"), message(3, "Last")]
     )
-    assert list(controls(view, 1)) == ["Copy as Markdown", "Answer again"]  # shown only on hover
+    shown_on_hover = ["Copy as Markdown", "Answer again", "Delete message"]
+    assert list(controls(view, 1)) == shown_on_hover
     own = controls(view, 0)
-    buttons = ["Copy as Markdown", "Edit and send again", "Previous version", "2/2", "Next version"]
+    buttons = [
+        *("Copy as Markdown", "Edit and send again", "Delete message"),
+        *("Previous version", "2/2", "Next version"),
+    ]
     assert list(own) == buttons
     roles = {name: item.role() for name, item in own.items()}
     assert roles.pop("2/2") is QAccessible.Role.StaticText
@@ -113,13 +117,16 @@ def test_each_tool_of_a_message_has_a_name_and_an_action(view: Transcript, qtbot
     with qtbot.waitSignal(view.regenerate_requested) as request:
         press(controls(view, 1)["Answer again"])
     assert request.args == [2]
+    with qtbot.waitSignal(view.delete_requested) as request:
+        press(controls(view, 1)["Delete message"])
+    assert request.args == [2]
 
 
 def test_links_code_and_thoughts_have_a_name_and_an_action(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([message(1, LINKS + CODE)])
     wait_for_layout(view, qtbot)
     found = controls(view, 0)
-    thoughts, *links, code, _, _ = found
+    thoughts, *links, code, _, _, _ = found
     assert links == ["a fine page", "mail", "cell"]
     for name, address in zip(
         links, ("https://example.org/a", "mailto:a@b.c", "https://example.org/b"), strict=True

@@ -20,7 +20,7 @@ MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"), AdapterMark("formal-german",
 def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> None:
     plain = message(1, "Plain.")
     marked = replace(message(2, "Arr."), adapters=MARKS)
-    assert [tool.name for tool in tools_for(plain, busy=False)] == ["copy", "regenerate"]
+    assert [tool.name for tool in tools_for(plain, busy=False)] == ["copy", "regenerate", "delete"]
     leaf = tools_for(marked, busy=True)[0]
     assert (leaf.name, leaf.lasting) == ("leaf", True)
     assert leaf.text == "Written with pirate-speech at 0.80 and formal-german at 1.00"

@@ -125,11 +125,11 @@ def names(message_: Message, *, busy: bool = False) -> list[str]:
 
 def test_each_state_offers_its_tools() -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
-    assert names(stopped) == ["word", "continue", "copy", "regenerate"]
+    assert names(stopped) == ["word", "continue", "copy", "regenerate", "delete"]
     assert names(stopped, busy=True) == ["word", "copy"]
-    assert names(message(1, "a", own=True)) == ["copy", "edit"]
+    assert names(message(1, "a", own=True)) == ["copy", "edit", "delete"]
     assert names(streaming(1)) == []
-    assert names(message(1, "", state=MessageState.FAILED, error="e")) == ["regenerate"]
+    assert names(message(1, "", state=MessageState.FAILED, error="e")) == ["regenerate", "delete"]
     switch = tools_for(message(1, "a", sibling=1, siblings=3), busy=False)[-3:]
     assert [(tool.name, tool.text, tool.enabled) for tool in switch] == [
         ("previous", "Previous version", False),
@@ -163,7 +163,7 @@ def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBo
     assert view.tools.shown(0) == ([], [])
     heights = [shown.height for shown in view.stack.views]
     qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
-    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit"]
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "delete"]
     assert [shown.height for shown in view.stack.views] == heights
 
 
@@ -289,10 +289,13 @@ def test_keys_move_between_messages_and_tools(view: Transcript, qtbot: QtBot) ->
         qtbot.keyClick(view, Qt.Key.Key_Return)
     qtbot.keyClick(view, Qt.Key.Key_Up)
     assert view.places.focused == 0
-    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit"]
+    assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "delete"]
     qtbot.keyClick(view, Qt.Key.Key_Space)
     assert clipboard() == "Ask"
     assert view.keys.step(forward=True)
+    with qtbot.waitSignal(view.delete_requested):
+        assert view.keys.step(forward=True)
+        qtbot.keyClick(view, Qt.Key.Key_Return)
     assert not view.keys.step(forward=True)
 
 
