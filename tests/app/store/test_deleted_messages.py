@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +18,17 @@ from app.store.store import Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
+ROOT = Path(__file__).parents[3]
+DELETE_AND_RESTORE = """
+import sys
+from pathlib import Path
+from app.store.store import Store
+store = Store.open(Path(sys.argv[1]))
+print("ready", flush=True)
+while True:
+    store.delete_message(int(sys.argv[2]))
+    store.restore_message(int(sys.argv[2]))
+"""
 
 
 @pytest.fixture
@@ -140,3 +154,23 @@ def test_any_deletions_undone_in_turn_bring_back_the_whole_tree(
     for each in reversed(gone):
         store.restore_message(each)
     assert without_use(rows(path)) == before
+
+
+def test_a_kill_at_any_moment_leaves_a_message_either_deleted_or_in_place(path: Path) -> None:
+    store = Store.open(path)
+    conversation, ids = chat(store)
+    store.close()
+    for milliseconds in (3, 11, 26, 40):
+        call = [sys.executable, "-c", DELETE_AND_RESTORE, str(path), str(ids[1])]
+        with subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            time.sleep(milliseconds / 1000)
+            child.kill()
+        store = Store.open(path)
+        whole = ["q1", "a1", "q2", "a2"]
+        assert texts(store, conversation) in (whole, ["q1", "q2", "a2"])
+        if texts(store, conversation) != whole:
+            store.restore_message(ids[1])
+        assert texts(store, conversation) == whole
+        store.close()
