@@ -17,8 +17,9 @@ from app.chat.planner import Branch
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, State
-from app.store.store import Message, MessageState, Store
+from app.store.store import Message, MessageState, StopReason, Store
 from app.store.writer import Archive
+from app.system.translation import tr
 from engine import (
     Failed,
     Finished,
@@ -39,9 +40,11 @@ _ENDS = {
     FinishReason.CONTEXT: MessageState.STOPPED,
     FinishReason.CANCELLED: MessageState.STOPPED,
 }
-_CONTEXT_FULL = (
-    "The conversation fills all the text this model can see at once. Start a new chat to go on."
-)
+_STOPS = {
+    FinishReason.LENGTH: StopReason.LENGTH,
+    FinishReason.CONTEXT: StopReason.CONTEXT,
+    FinishReason.CANCELLED: StopReason.USER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Answers:
             self._link.cancel(current.request)
             self._state.set_generation(replace(current, stopping=True))
         for job in [job for job in self._jobs if job.conversation == conversation_id]:
-            self._drop(job, MessageState.STOPPED)
+            self._drop(job, MessageState.STOPPED, StopReason.USER)
 
     def stop_writing(self) -> None:
         """Stop the current answer of any conversation."""
@@ -209,10 +212,9 @@ class Answers:
             return
         if event.decode_seconds > 0 and event.generated_tokens > 1:
             self._state.set_speed(event.generated_tokens / event.decode_seconds)
-        full = event.reason is FinishReason.CONTEXT
         self._end(
             _ENDS[event.reason],
-            error=_CONTEXT_FULL if full else "",
+            error=_STOPS.get(event.reason, ""),
             prompt_tokens=event.prompt_tokens,
             generated_tokens=event.generated_tokens,
             seconds=event.prefill_seconds + event.decode_seconds,
@@ -248,13 +250,13 @@ class Answers:
     def _note(self) -> str:
         match self._state.model.phase:
             case ModelPhase.LOADING:
-                return "Waits for the model to load"
+                return tr("Waiting for the model to load…")
             case ModelPhase.READY if self._state.generation is None:
-                return "Waits for its adapters"
+                return tr("Waiting for the adapters…")
             case ModelPhase.READY:
-                return "Waits for another answer to finish"
+                return tr("Queued: another answer is being written")
             case ModelPhase.NONE | ModelPhase.FAILED:
-                return "Choose a model to get an answer"
+                return tr("Choose a model to get an answer")
 
     def _begin(self, job: _Job) -> None:
         """Start an answer, unless the engine has to confirm its adapters first."""

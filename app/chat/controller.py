@@ -33,6 +33,7 @@ from app.state.chat import UNFINISHED, ModelPhase, Notice
 from app.state.states import States
 from app.store.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
 from app.store.writer import Archive
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     DEFAULT_CACHE,
@@ -167,13 +168,9 @@ class Controller(QObject):
 
     def report(self, error: BaseException) -> None:
         """Show a notice about an unexpected exception in the app; the app keeps running."""
-        self.state.set_notice(
-            "fault",
-            Notice(
-                f"The app made a mistake of its own ({type(error).__name__}).",
-                "Nothing is lost; the log says where it happened.",
-            ),
-        )
+        what = tr("Something went wrong in Tokonoma ({name}).", name=type(error).__name__)
+        remedy = tr("Nothing is lost. The log has the details.")
+        self.state.set_notice("fault", Notice(what, remedy))
 
     def close_notice(self, kind: str) -> None:
         """Close a notice; closing the question about quitting keeps the app open."""
@@ -357,7 +354,8 @@ class Controller(QObject):
         self._link.cancel(request)
         if self._answers.interrupt(request):
             return
-        failed = Failed(request, f"The app made a mistake of its own ({type(error).__name__}).", "")
+        what = tr("Something went wrong in Tokonoma ({name}).", name=type(error).__name__)
+        failed = Failed(request, what, "")
         if self.models.is_loading(request):
             self._on_load_failed(failed)
         elif not self.adapters.on_failed(failed):

@@ -8,13 +8,21 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from app.store.adapters import AdapterMark, marks_of, marks_text
 from app.store.schema import RowNotFound
 from app.store.search import clean, index
 from engine import Role
+
+
+class StopReason(StrEnum):
+    """Why an answer in the state STOPPED ended; stored as the message's `error`."""
+
+    USER = "user"  # the user pressed Stop
+    LENGTH = "length"  # the most tokens of the settings were generated
+    CONTEXT = "context"  # the context is full
 
 
 class MessageState(Enum):

@@ -224,7 +224,7 @@ def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:
         )
     if len(prompt) >= session.context:
         raise PromptTooLong(
-            f"The conversation takes {len(prompt):,} tokens, but this model's context holds "
+            f"This chat is full: it has {len(prompt):,} tokens, and the model can take in "
             f"{session.context:,}.",
-            "Shorten it, start a new conversation, or load the model with a larger context.",
+            "Start a new chat, or choose a longer context in the model's settings.",
         )

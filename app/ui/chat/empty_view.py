@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, State
+from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, font
@@ -34,7 +35,7 @@ class Drawing(QWidget):
         self._palette = LIGHT
         self._picture = QPixmap()
         self.setFixedSize(self.WIDTH, self.HEIGHT)
-        self.setAccessibleName("A bonsai in an alcove")
+        self.setAccessibleName(tr("A bonsai in an alcove"))
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -69,8 +70,8 @@ class EmptyView(QWidget):
         for line in (self.name, self.sentence):
             line.setAlignment(Qt.AlignmentFlag.AlignHCenter)
             line.setWordWrap(True)
-        self.suggestions = [TextButton(text, "suggestion") for text in SUGGESTIONS]
-        self.open_button = TextButton("Open a model file…", "suggestion", "folder")
+        self.suggestions = [TextButton(tr(text), "suggestion") for text in SUGGESTIONS]
+        self.open_button = TextButton(tr("Open a model file…"), "suggestion", "folder")
         self.open_button.clicked.connect(self.open_requested)
         self._lay_out()
         state.model_changed.connect(self.refresh)
@@ -111,7 +112,7 @@ class EmptyView(QWidget):
         """Show the model of the state."""
         model = self._state.model
         no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
-        self.name.setText("No model yet" if no_model else model.name)
+        self.name.setText(tr("No model yet") if no_model else model.name)
         self.sentence.setText(_sentence(model.phase))
         self._no_model = no_model
         self.open_button.setVisible(no_model)
@@ -128,8 +129,8 @@ class EmptyView(QWidget):
 def _sentence(phase: ModelPhase) -> str:
     match phase:
         case ModelPhase.NONE | ModelPhase.FAILED:
-            return "Open a GGUF file, or drop one on this window."
+            return tr("Open a GGUF file, or drop one on this window.")
         case ModelPhase.LOADING:
-            return "Getting ready. You can write already."
+            return tr("Loading… You can start typing.")
         case ModelPhase.READY:
-            return "Runs on this computer. Nothing you write leaves it."
+            return tr("Runs on this computer. Nothing you write leaves it.")

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.snapshots import Resume, ResumePhase, SessionState
+from app.system.translation import tr
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import label
 from app.ui.widgets.units import number
@@ -35,7 +36,7 @@ class ResumeLine(QWidget):
         self.setMinimumHeight(_HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self._slow_timer = QTimer(self, singleShot=True, interval=SLOW_MILLISECONDS)
-        self._slow_timer.timeout.connect(lambda: self._show_text("Restoring…"))
+        self._slow_timer.timeout.connect(lambda: self._show_text(tr("Restoring this chat…")))
         self._hide_timer = QTimer(self, singleShot=True, interval=SHOWN_MILLISECONDS)
         self._hide_timer.timeout.connect(lambda: self._show_text(""))
         session_state.resume_changed.connect(self.refresh)
@@ -68,7 +69,7 @@ class ResumeLine(QWidget):
 
 
 def sentence(resume: Resume) -> str:
-    """The text for a restored conversation: cached tokens, and the time of the next prefill."""
+    """The text for a restored conversation: whether it is ready, or the time of the next prefill."""
     cost = _cost(resume)
     if resume.refused:
         return f"{resume.refused}\n{cost}".strip()
@@ -76,25 +77,44 @@ def sentence(resume: Resume) -> str:
         return ""
     if not resume.restored_tokens:
         return cost
-    ready = f"Ready: {number(resume.restored_tokens)} tokens restored in {_time(resume.seconds)}"
-    return f"{ready}. {cost}" if cost else ready
+    return cost or tr("Ready to continue")
 
 
 def exact(resume: Resume) -> str:
     """The exact token counts and times, for the tooltip."""
-    lines = [
-        f"{number(resume.ready_tokens)} of {number(resume.total_tokens)} tokens need not be read again"
-    ]
+    if not resume.unread_tokens:
+        lines = [
+            tr(
+                "The model remembers the whole chat ({total} tokens)",
+                total=number(resume.total_tokens),
+            )
+        ]
+    elif not resume.ready_tokens:
+        lines = [
+            tr(
+                "The model must reread the whole chat ({total} tokens)",
+                total=number(resume.total_tokens),
+            )
+        ]
+    else:
+        lines = [
+            tr(
+                "The model must reread {unread} of the {total} tokens of this chat",
+                unread=number(resume.unread_tokens),
+                total=number(resume.total_tokens),
+            )
+        ]
     if resume.restored_tokens:
         lines.append(
-            f"{number(resume.restored_tokens)} of them come from the disk, in "
-            f"{resume.seconds:.3f} seconds"
+            tr(
+                "{count} tokens were restored from disk in {time}",
+                count=number(resume.restored_tokens),
+                time=_time(resume.seconds),
+            )
         )
     if resume.unread_tokens and resume.remaining_prefill_seconds:
-        lines.append(
-            f"The other {number(resume.unread_tokens)} take {resume.remaining_prefill_seconds:.1f} seconds, "
-            "as fast as the last ones were read"
-        )
+        seconds = f"{resume.remaining_prefill_seconds:.1f}"
+        lines.append(tr("Estimated time to reread: {seconds} s", seconds=seconds))
     return "\n".join(lines)
 
 
@@ -103,11 +123,12 @@ def _cost(resume: Resume) -> str:
     unread = resume.unread_tokens
     if unread < SHORT_TOKENS:
         return ""
-    again = " more" if resume.restored_tokens else " again"
-    reading = f"Reading {number(unread)} tokens{again}"
     if not resume.remaining_prefill_seconds:
-        return f"{reading} comes first with your next message"
-    return f"{reading} takes about {_time(resume.remaining_prefill_seconds)} with your next message"
+        return tr("The model rereads this chat before your next reply")
+    return tr(
+        "Your next reply starts after about {time} (the model rereads this chat)",
+        time=_time(resume.remaining_prefill_seconds),
+    )
 
 
 def _time(seconds: float) -> str:

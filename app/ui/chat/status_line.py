@@ -9,6 +9,7 @@ from PySide6.QtCore import QLocale, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
+from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
@@ -65,7 +66,7 @@ class StatusLine(QWidget):
     def _show_loading(self) -> None:
         model = self._state.model
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
-        self._set(self.loading, f"Loading {model.name}")
+        self._set(self.loading, tr("Loading {name}", name=model.name))
         self._set(self.percent, f"{round(share * 100)} %")
         self.progress.set_share(share)
         self._pages.setCurrentWidget(self._busy)
@@ -78,15 +79,21 @@ class StatusLine(QWidget):
         self.context.setVisible(bool(loaded))
         if loaded:
             self.meter.set_share(used / context if context else 0.0)
-            self._set(self.context, f"{_number(used)} of {_number(context)}")
-            tip = f"{_number(used)} of {_number(context)} tokens of context are in use"
+            self._set(
+                self.context, tr("{used} of {total}", used=_number(used), total=_number(context))
+            )
+            tip = tr(
+                "This chat uses {used} of the {total} tokens the model can take in at once",
+                used=_number(used),
+                total=_number(context),
+            )
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
             slow = (*loaded.slow, *state.model.adapters_slow)
             self._set(self.words, " · ".join(self._parts(loaded, slow)))
             self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
         else:
-            self._set(self.words, "No model is loaded")
+            self._set(self.words, tr("No model loaded"))
             self.words.setToolTip("")
         self._pages.setCurrentWidget(self._quiet)
 
@@ -94,10 +101,12 @@ class StatusLine(QWidget):
         generation = self._state.generation
         shown = generation is not None and generation.conversation == self._state.current
         progress = _progress(generation) if generation and shown else ""
-        speed = f"{self._state.speed:.1f} tokens/s" if self._state.speed else ""
+        speed = (
+            tr("{speed} tokens/s", speed=f"{self._state.speed:.1f}") if self._state.speed else ""
+        )
         if progress and not (generation and generation.generated):
             speed = ""  # it is the speed of the previous answer
-        reduced = "reduced speed" if slow else ""
+        reduced = tr("reduced speed") if slow else ""
         return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
 
     def _set(self, line: QLabel, text: str) -> None:
@@ -108,35 +117,44 @@ class StatusLine(QWidget):
 def _details(loaded: ModelLoaded) -> list[str]:
     """Tooltip lines on a model: architecture, size, and substituted template or vocabulary."""
     lines = [
-        f"{loaded.architecture}, {loaded.layout}, {loaded.parameters / 1e6:,.0f} million weights, "
-        f"{loaded.memory_bytes / 1e6:,.0f} MB of memory"
+        tr(
+            "{architecture}, {layout}, {millions} million weights, {megabytes} MB of memory",
+            architecture=loaded.architecture,
+            layout=loaded.layout,
+            millions=f"{loaded.parameters / 1e6:,.0f}",
+            megabytes=f"{loaded.memory_bytes / 1e6:,.0f}",
+        )
     ]
     if loaded.template:
-        lines.append(f"No chat template in the file; the built-in one is used: {loaded.template}")
+        lines.append(
+            tr("Chat template: built-in ({name}), since the file has none", name=loaded.template)
+        )
     if loaded.vocabulary:
-        lines.append(f"No vocabulary of its own is used, but {loaded.vocabulary}")
+        lines.append(tr("Vocabulary: {source}", source=loaded.vocabulary))
     return lines
 
 
 def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
     """Tooltip lines on the parts of the model that run without a fast kernel."""
-    return ["Slower than this computer could run it:", *map(_slow_line, slow)] if slow else []
+    return [tr("Slower than this computer could run it:"), *map(_slow_line, slow)] if slow else []
 
 
 def _slow_line(slow: SlowPart) -> str:
     match slow.reason:
         case SlowReason.EXPERTS:
-            return "Mixtures of experts run operation by operation: the experts differ per token."
+            return tr("The experts (MoE) of this model run without the fast path.")
         case SlowReason.HEAD_NORMS:
-            return f"{slow.part}: models that normalize each head run operation by operation."
+            return tr(
+                "{part}: models that normalize each head run without the fast path.", part=slow.part
+            )
         case SlowReason.ADAPTED_EMBEDDING:
-            return f"An adapter changes {slow.part}: the model then runs operation by operation."
+            return tr("An adapter changes {part}, which turns the fast path off.", part=slow.part)
         case SlowReason.NO_KERNEL:
-            return f"{slow.part}: there is no fast kernel; the reference runs."
+            return tr("{part}: there is no fast kernel for this format.", part=slow.part)
         case SlowReason.WRONG_KERNEL:
-            return f"{slow.part}: its fast kernel is wrong on this computer; the reference runs."
+            return tr("{part}: the fast kernel failed its check on this computer.", part=slow.part)
         case SlowReason.WRONG_PROGRAM:
-            return "The recorded program is wrong on this computer: operations run one by one."
+            return tr("The fast path failed its check on this computer.")
         case _:
             assert_never(slow.reason)
 
@@ -144,12 +162,16 @@ def _slow_line(slow: SlowPart) -> str:
 def _progress(generation: Generation) -> str:
     """Prefill progress in tokens, then the number of generated tokens, hidden ones included."""
     if generation.stopping:
-        return "stopping"
+        return tr("stopping…")
     if generation.generated:
         count = generation.generated
-        return f"writing, {_number(count)} {'token' if count == 1 else 'tokens'}"
+        return trn("writing, {count} token", "writing, {count} tokens", count)
     if generation.prompt_total:
-        return f"reading {_number(generation.prompt_done)} of {_number(generation.prompt_total)}"
+        return tr(
+            "reading {done} of {total} tokens",
+            done=_number(generation.prompt_done),
+            total=_number(generation.prompt_total),
+        )
     return ""
 
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
+from app.store.store import MessageState
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle, mixed
 from app.ui.theme.icons import pixmap
@@ -60,7 +61,8 @@ def paint(
         _paint_end(painter, view, style, at)
     if view.error:
         place = at + QPointF(0.0, view.tools_top - 4 - view.error.height)
-        view.error.paint(painter, place, style, style.danger)
+        failed = view.message.state is MessageState.FAILED
+        view.error.paint(painter, place, style, style.danger if failed else style.secondary)
     for index, (tool, area) in enumerate(zip(shown.tools, shown.areas, strict=True)):
         message_tools.paint(
             painter,

@@ -21,6 +21,7 @@ from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import CODE_HEADER, DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
+from app.ui.transcript.endings import ending
 from app.ui.transcript.message_tools import ROW
 from engine import Role
 
@@ -268,9 +269,9 @@ class MessageView:
             self._stack(first, top, 0.0, self._column)
         bottom = self.bottom()
         self.error = None
-        if self.message.state is MessageState.FAILED and self.message.error:
+        if below := ending(self.message):
             style = self._style
-            self.error = Flow((Run(self.message.error),), style, style.note_face)
+            self.error = Flow((Run(below),), style, style.note_face)
             self.error.layout(self._column)
             bottom += self.error.height + (8 if self.parts else 0)
         self.tools_top = bottom + 4

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.settings.table import Settings, load
 from app.state.chat import ModelPhase
-from app.store.store import Message, MessageState, Store
+from app.store.store import Message, MessageState, StopReason, Store
 from engine import Cancel, FinishReason, Generate, LoadModel, Role, Turn
 from fakes import MODEL
 from stage import Stage, until
@@ -99,7 +99,7 @@ def test_a_message_waits_for_the_model(stage: Stage) -> None:
     ask(stage)
     assert stage.engine.count(Generate) == 0
     waiting = stage.state.messages[-1]
-    assert stage.state.waiting[waiting.id] == "Waits for the model to load"
+    assert stage.state.waiting[waiting.id] == "Waiting for the model to load…"
     assert stage.state.busy
     stage.engine.finish_load()
     stage.drain()
@@ -113,7 +113,7 @@ def test_without_a_model_a_message_waits_for_one_to_be_chosen(stage: Stage) -> N
     ask(stage)
     assert list(stage.state.waiting.values()) == ["Choose a model to get an answer"]
     stage.controller.load_model(MODEL)
-    assert list(stage.state.waiting.values()) == ["Waits for the model to load"]
+    assert list(stage.state.waiting.values()) == ["Waiting for the model to load…"]
     stage.engine.finish_load()
     stage.drain()
     assert stage.engine.count(Generate) == 1
@@ -274,7 +274,7 @@ def test_a_full_context_is_reported_and_the_answer_kept(stage: Stage) -> None:
     stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.text == "Because"
-    assert "Start a new chat" in last.error
+    assert last.error == StopReason.CONTEXT
 
 
 # --- several conversations ----------------------------------------------------------------------
@@ -291,7 +291,10 @@ def test_answer_continues_in_its_conversation_when_another_is_shown(stage: Stage
     assert not stage.state.busy
     ask(stage, "Second")
     second = stage.state.current
-    assert stage.state.waiting[stage.state.messages[-1].id] == "Waits for another answer to finish"
+    assert (
+        stage.state.waiting[stage.state.messages[-1].id]
+        == "Queued: another answer is being written"
+    )
     stage.engine.write(" background.")
     stage.engine.finish()
     stage.wait_until_idle()

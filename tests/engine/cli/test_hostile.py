@@ -103,7 +103,7 @@ def test_full_disk_is_reported(
         (("complete", "-p", "x", "--top-k", "-1"), "2,147,483,648"),
         (("complete", "-p", "x", "-n", "-1"), "tokens to generate"),
         (("complete", "-p", "x", "-t", "100000"), "threads"),
-        (("chat", "-p", "x", "-c", "1"), "context holds 1"),
+        (("chat", "-p", "x", "-c", "1"), "can take in 1"),
     ],
 )
 def test_invalid_options_are_refused_on_one_line(

@@ -187,7 +187,7 @@ def test_a_context_of_one_token_is_too_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tiny.write(tmp_path / "m.gguf", layers=1, context=1)
-    assert "context holds 1" in _error(path, capsys)
+    assert "can take in 1" in _error(path, capsys)
     assert main(["info", "-m", str(path)]) == 0
 
 

@@ -41,28 +41,27 @@ def timer(line: ResumeLine, interval: int) -> QTimer:
 @pytest.mark.parametrize(
     ("resume", "words"),
     [
-        (Resume(1, DONE, 4096, 4096, 4096, 0.2), "Ready: 4,096 tokens restored in 0.2 s"),
-        (Resume(1, DONE, 4096, 4100, 4120, 0.01), "Ready: 4,096 tokens restored in 0.1 s"),
+        (Resume(1, DONE, 4096, 4096, 4096, 0.2), "Ready to continue"),
+        (Resume(1, DONE, 4096, 4100, 4120, 0.01), "Ready to continue"),
         (
             Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
-            "Ready: 3,000 tokens restored in 0.2 s. "
-            "Reading 1,096 tokens more takes about 3.4 s with your next message",
+            "Your next reply starts after about 3.4 s (the model rereads this chat)",
         ),
         (
             Resume(1, DONE, 0, 0, 4096, 0.0, 12.3),
-            "Reading 4,096 tokens again takes about 12 s with your next message",
+            "Your next reply starts after about 12 s (the model rereads this chat)",
         ),
         (
             Resume(1, DONE, 0, 0, 20_000, 0.0, 200.0),
-            "Reading 20,000 tokens again takes about 3 min with your next message",
+            "Your next reply starts after about 3 min (the model rereads this chat)",
         ),
         (
             Resume(1, DONE, 0, 0, 4096),
-            "Reading 4,096 tokens again comes first with your next message",
+            "The model rereads this chat before your next reply",
         ),
         (
             Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED),
-            f"{REFUSED}\nReading 4,096 tokens again takes about 12 s with your next message",
+            f"{REFUSED}\nYour next reply starts after about 12 s (the model rereads this chat)",
         ),
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED), REFUSED),
         (Resume(1, DONE, 40, 40, 40, 0.1), ""),
@@ -80,7 +79,7 @@ def test_exact_counts_are_in_the_tooltip(line: tuple[ResumeLine, SessionState]) 
     state.set_resume(Resume(1, DONE, 3000, 3010, 4096, 0.2137, 3.44))
     tip = widget.words.toolTip()
     assert tip == exact(state.resume)
-    for figure in ("3,000", "3,010", "4,096", "1,086", "0.214 seconds", "3.4 seconds"):
+    for figure in ("3,000", "1,086", "4,096", "0.2 s", "3.4 s"):
         assert figure in tip
 
 
@@ -98,7 +97,7 @@ def test_slow_restore_shows_progress(line: tuple[ResumeLine, SessionState]) -> N
     widget, state = line
     state.set_resume(Resume(1))
     timer(widget, SLOW_MILLISECONDS).setInterval(1)
-    until(lambda: widget.text == "Restoring…")
+    until(lambda: widget.text == "Restoring this chat…")
 
 
 def test_complete_restore_is_hidden_after_some_seconds(

@@ -25,7 +25,7 @@ def line(stage: Stage) -> StatusLine:
 
 def test_without_a_model_the_line_says_so(stage: Stage) -> None:
     stage.start()
-    assert words(stage) == "No model is loaded"
+    assert words(stage) == "No model loaded"
     assert line(stage).meter.isHidden()
 
 
@@ -39,7 +39,7 @@ def test_load_shows_a_progress_bar_with_cancel(qtbot: QtBot, stage: Stage) -> No
     qtbot.mouseClick(line(stage).cancel, Qt.MouseButton.LeftButton)
     stage.engine.cancel_load()
     stage.drain()
-    assert words(stage) == "No model is loaded"
+    assert words(stage) == "No model loaded"
 
 
 def test_idle_line_names_model_and_kernels(stage: Stage) -> None:
@@ -54,7 +54,7 @@ def test_prefill_shows_its_progress(stage: Stage) -> None:
     stage.controller.send("A long story")
     stage.engine.report_prompt_progress(512, 2048)
     stage.drain()
-    assert words(stage).endswith("reading 512 of 2,048")
+    assert words(stage).endswith("reading 512 of 2,048 tokens")
 
 
 def test_hidden_tokens_are_counted(stage: Stage) -> None:
@@ -62,7 +62,7 @@ def test_hidden_tokens_are_counted(stage: Stage) -> None:
     stage.controller.send("Hello")
     stage.engine.report_prompt_progress(33, 33)
     stage.drain()
-    assert words(stage).endswith("reading 33 of 33")
+    assert words(stage).endswith("reading 33 of 33 tokens")
     shown: list[str] = []
     stage.state.text_added.connect(lambda _message, text: shown.append(text))
     stage.engine.write("", tokens=1)
@@ -146,7 +146,7 @@ def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:
     stage.engine.finish_load("A model with a name that is longer than most names are, 135M")
     stage.drain()
     assert line(stage).words.shown != words(stage)
-    assert line(stage).words.shown.endswith("reading 1,234 of 5,678")
+    assert line(stage).words.shown.endswith("reading 1,234 of 5,678 tokens")
 
 
 def test_speed_is_cleared_for_the_next_model(stage: Stage) -> None:
