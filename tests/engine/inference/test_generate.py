@@ -97,7 +97,7 @@ def test_a_prompt_that_fills_the_context_is_refused_with_figures(model: LoadedMo
     session = model.new_session()
     with pytest.raises(PromptTooLong, match=r"300 tokens.*256") as refused:
         Answer(session, model.tokenizer, [1] * 300, GREEDY)
-    assert "new conversation" in refused.value.remedy
+    assert "new chat" in refused.value.remedy
     assert session.tokens == []
 
 
