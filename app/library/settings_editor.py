@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.library.index import memory_of, tried
+from app.library.recommended_sampling import with_recommended
 from app.settings import model_settings as model_defaults
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
 from app.settings.table import Settings
@@ -60,12 +61,19 @@ class Defaults(QObject):
         return in_settings(self.settings_for(path), self.own(path).cache)
 
     def settings_for(self, path: Path | None) -> Settings:
-        """The app's settings, overridden by those of a model."""
-        return applied(self.settings, self.own(path)) if path is not None else self.settings
+        """The app's settings, its sampling recommended for the model, and the model's own above."""
+        if path is None:
+            return self.settings
+        return applied(with_recommended(self.settings, path), self.own(path))
 
     def show(self, path: Path) -> None:
         """Show the settings card of a model."""
-        view = DefaultsView(path, model_name(path), self.own(path), in_settings(self.settings))
+        view = DefaultsView(
+            path,
+            model_name(path),
+            self.own(path),
+            in_settings(with_recommended(self.settings, path)),
+        )
         self._library.set_defaults(view)
         self._predict()
 
