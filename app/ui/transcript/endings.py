@@ -1,4 +1,4 @@
-"""The line below an answer that did not reach its end: an error, or why it was stopped."""
+"""Why an answer did not reach its end: the line below it, or the word beside its tools."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from app.system.translation import tr
 
 
 def ending(message: Message) -> str:
-    """One or two sentences; empty for an answer that is complete or being written."""
+    """One or two sentences; empty if there is no more to say than `short_ending`."""
     if message.state is MessageState.FAILED:
         return message.error
     if message.state is not MessageState.STOPPED:
         return ""
     match message.error:
         case StopReason.USER:
-            return tr("Stopped by you")
+            return ""
         case StopReason.LENGTH:
             return tr("Stopped at the answer length set in Settings")
         case StopReason.CONTEXT:
             return tr("Stopped because this chat is full. Start a new chat to go on.")
         case sentence:  # stored by an earlier version
             return sentence
+
+
+def short_ending(message: Message) -> str:
+    """The word beside the tools of an unfinished answer; empty if `ending` has a sentence."""
+    if ending(message):
+        return ""
+    match message.state:
+        case MessageState.STOPPED:
+            by_user = message.error == StopReason.USER
+            return tr("Stopped by you") if by_user else tr("Stopped")
+        case MessageState.INTERRUPTED:
+            return tr("Interrupted")
+        case _:
+            return ""

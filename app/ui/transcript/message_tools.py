@@ -16,13 +16,13 @@ from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
+from app.ui.transcript.endings import short_ending
 from engine import Role
 
 ROW = 32.0  # pixels: height of the tool row
 _BOX = 28.0
 _ICON = 16
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
-_WORDS = {MessageState.STOPPED: "Stopped", MessageState.INTERRUPTED: "Interrupted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
     tools: list[Tool] = []
     if message.adapters:
         tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
-    if message.state in _UNFINISHED:
-        tools.append(Tool("word", _WORDS[message.state], lasting=True))
-        if not busy:
-            tools.append(Tool("continue", "Continue this answer", "Continue", lasting=True))
+    if word := short_ending(message):
+        tools.append(Tool("word", word, lasting=True))
+    if message.state in _UNFINISHED and not busy:
+        tools.append(Tool("continue", tr("Continue this answer"), tr("Continue"), lasting=True))
     if message.text:
         tools.append(Tool("copy", "Copy as Markdown"))
     if not busy:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.store.store import Message, MessageState, StopReason
-from app.ui.transcript.endings import ending
+from app.ui.transcript.endings import ending, short_ending
 from engine import Role
 
 ANSWER = Message(
@@ -20,8 +20,8 @@ ANSWER = Message(
     [
         (MessageState.COMPLETE, "", ""),
         (MessageState.STREAMING, "", ""),
-        (MessageState.STOPPED, StopReason.USER, "Stopped by you"),
-        (MessageState.STOPPED, "user", "Stopped by you"),  # as read from the store
+        (MessageState.STOPPED, StopReason.USER, ""),
+        (MessageState.STOPPED, "length", "Stopped at the answer length set in Settings"),  # as read
         (MessageState.STOPPED, StopReason.LENGTH, "Stopped at the answer length set in Settings"),
         (
             MessageState.STOPPED,
@@ -35,3 +35,18 @@ ANSWER = Message(
 )
 def test_answer_says_how_it_ended(state: MessageState, error: str, words: str) -> None:
     assert ending(replace(ANSWER, state=state, error=error)) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "word"),
+    [
+        (MessageState.COMPLETE, "", ""),
+        (MessageState.STOPPED, "user", "Stopped by you"),
+        (MessageState.STOPPED, "", "Stopped"),  # stored by an earlier version
+        (MessageState.STOPPED, StopReason.CONTEXT, ""),
+        (MessageState.INTERRUPTED, "", "Interrupted"),
+        (MessageState.FAILED, "It failed.", ""),
+    ],
+)
+def test_word_beside_the_tools(state: MessageState, error: str, word: str) -> None:
+    assert short_ending(replace(ANSWER, state=state, error=error)) == word
