@@ -136,9 +136,7 @@ class Deletions:
     def remove(self, conversation_ids: Sequence[int]) -> None:
         """Permanently remove conversations of the trash."""
         ids, number = tuple(conversation_ids), self._archive.conversations.stored
-        self._drop_from_stack(ids)
-        left = [one for one in self._state.deletions if one.conversation not in ids]
-        self._state.set_deletions(left, offered=0)
+        self._drop_from_stack(ids, messages=True)
         self._state.set_trash([each for each in self._state.trash if each.id not in ids])
         self._archive.write(lambda store: store.purge([number(each) for each in ids]))
         self.read()
@@ -156,17 +154,15 @@ class Deletions:
         self._archive.write(lambda store: store.purge_deleted(KEEP_DELETED_SECONDS))
         self.read()
 
-    def _drop_from_stack(self, conversation_ids: Sequence[int]) -> None:
-        state = self._state
-        left = [
-            replace(
-                one,
-                conversations=tuple(c for c in one.conversations if c not in conversation_ids),
-            )
-            for one in state.deletions
-        ]
-        kept = [one for one in left if one.conversations or one.message is not None]
-        state.set_deletions(kept, offered=0)
+    def _drop_from_stack(self, conversation_ids: Sequence[int], *, messages: bool = False) -> None:
+        """Make Undo skip these conversations, and with `messages` those deleted in them."""
+        kept: list[Deletion] = []
+        for one in self._state.deletions:
+            left = tuple(each for each in one.conversations if each not in conversation_ids)
+            gone = messages and one.conversation in conversation_ids
+            if left or (one.message is not None and not gone):
+                kept.append(replace(one, conversations=left))
+        self._state.set_deletions(kept, offered=0)
 
     def _push(self, deletion: Deletion) -> None:
         state = self._state

@@ -16,7 +16,7 @@ import numpy as np
 
 _MAX_RUNS = 48  # measured prefills kept: the last dozen prompts
 _PARTS_OF_PROMPT = 4  # a prompt of many chunks counts as at most so many prefills
-_MIN_TOKENS = 16  # shorter prefills are mostly noise
+MIN_TOKENS = 16  # shorter prefills are mostly noise, and too fast to announce
 _PRIOR_WEIGHT = 0.5  # of the calibration, in measured prefills
 _OUTLIER = 0.15  # relative error from which a prefill weighs less
 _MAX_CORRECTION = 4.0  # of one cost, beside the common factor
@@ -86,12 +86,13 @@ class PrefillTimes:
         self.costs = costs
         self.runs = [*runs][-_MAX_RUNS:]
 
-    def add(self, runs: Sequence[MeasuredPrefill]) -> None:
-        """Add the prefills of one prompt, chunk by chunk."""
+    def add(self, runs: Sequence[MeasuredPrefill]) -> bool:
+        """Add the prefills of one prompt, chunk by chunk; False if all are too short."""
         size = -(-len(runs) // _PARTS_OF_PROMPT) or 1
         groups = (_sum(runs[at : at + size]) for at in range(0, len(runs), size))
-        kept = [run for run in groups if run.work.tokens >= _MIN_TOKENS and run.seconds > 0]
+        kept = [run for run in groups if run.work.tokens >= MIN_TOKENS and run.seconds > 0]
         self.runs = [*self.runs, *kept][-_MAX_RUNS:]
+        return bool(kept)
 
     def seconds(self, work: PrefillWork) -> float:
         """Estimated duration of this work; 0 before a calibration."""

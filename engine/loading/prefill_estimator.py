@@ -14,6 +14,7 @@ import torch
 
 from engine.inference.prefill_calibration import calibrate, shape
 from engine.inference.prefill_time import (
+    MIN_TOKENS,
     MeasuredPrefill,
     PrefillCosts,
     PrefillShape,
@@ -26,7 +27,6 @@ from engine.loading.loader import LoadedModel
 from engine.loading.measured import MeasuredFigures, key
 from engine.state.kv_cache import Cache
 
-_MIN_TOKENS = 16  # shorter prefills are too fast to announce
 _KIND = "prefill"
 _COLUMNS = 5  # the four amounts of `PrefillWork` or `PrefillCosts`, then seconds
 
@@ -69,7 +69,7 @@ class PrefillEstimator:
 
         The first estimate for a model takes some milliseconds, for a large one up to half a second.
         """
-        if end - start < _MIN_TOKENS:
+        if end - start < MIN_TOKENS:
             return 0.0
         times = self._times_for(session)
         if times.costs is None:
@@ -83,10 +83,7 @@ class PrefillEstimator:
 
     def learn(self, session: Session, timer: PrefillTimer) -> None:
         """Correct the estimates by a timed prompt, and remember it."""
-        times = self._times_for(session)
-        before = len(timer.runs)
-        times.add(timer.runs)
-        if before:
+        if self._times_for(session).add(timer.runs):
             self._store()
 
     def _times_for(self, session: Session) -> PrefillTimes:

@@ -15,8 +15,8 @@ from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, font
 from app.ui.widgets.controls import TextButton, label
 
-# Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these well, but
-# repeats itself in stories, lists and ideas.
+# Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these without
+# repeating itself, unlike stories and lists; details of photosynthesis are wrong at times.
 SUGGESTIONS = (
     "What is the water cycle?",
     "What is photosynthesis?",

@@ -87,8 +87,8 @@ def test_long_prompts_count_as_few_prefills_and_short_ones_as_none() -> None:
     times.add([_run(at, at + 128, 1.0) for at in range(0, 12_800, 128)])
     assert len(times.runs) == 4
     assert sum(run.work.tokens for run in times.runs) == 12_800
-    times.add([_run(0, 8, 50.0)])
-    times.add([])
+    assert not times.add([_run(0, 8, 50.0)])
+    assert not times.add([])
     assert len(times.runs) == 4
 
 
