@@ -22,6 +22,8 @@ from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
 from app.chat.model_loader import Models, first_model
+from app.chat.model_switch import NOTICE as SWITCH_NOTICE
+from app.chat.model_switch import ModelSwitch
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
@@ -36,7 +38,6 @@ from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
-    DEFAULT_CACHE,
     AdaptersSet,
     Engine,
     Event,
@@ -109,6 +110,9 @@ class Controller(QObject):
             forget=self.sessions.forget,
             show=self._show,
         )
+        self.switch = ModelSwitch(
+            state, self.models, self._answers, self.sessions, self.library.defaults
+        )
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, archive)
@@ -147,6 +151,7 @@ class Controller(QObject):
 
     def shut_down(self) -> None:
         """Stop generation and downloads, and send the command that saves the cached context."""
+        self.switch.drop()
         self._answers.stop_writing()
         self.sessions.shut_down()
         self.library.close()
@@ -176,6 +181,8 @@ class Controller(QObject):
         """Close a notice; closing the question about quitting keeps the app open."""
         if kind == "quit":
             self.quitting.stay()
+        elif kind == SWITCH_NOTICE:
+            self.switch.drop()
         self.state.set_notice(kind, None)
 
     def act_on_notice(self, kind: str) -> None:
@@ -189,6 +196,8 @@ class Controller(QObject):
             self._archive.repair(known, self._on_repaired)
         elif kind == "quit":
             self.quitting.quit_anyway()
+        elif kind == SWITCH_NOTICE:
+            self.switch.do_now()
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them."""
@@ -323,20 +332,12 @@ class Controller(QObject):
     # --- the model ------------------------------------------------------------------------------
 
     def load_model(self, path: Path) -> None:
-        """Load a model file in place of the loaded one; stops an answer being generated."""
-        self._answers.stop_writing()
-        self.sessions.shut_down()
-        self.state.set_notice("model", None)
-        own = self.library.defaults.whole(path)
-        cache = own.cache or DEFAULT_CACHE
-        self.models.load(path, own.context or 0, self.settings.threads, cache)
-        self._answers.start_next()
+        """Load a model file in place of the loaded one, after the current answer."""
+        self.switch.load(path)
 
     def unload_model(self) -> None:
-        """Unload the model; stops an answer being generated."""
-        self._answers.stop_writing()
-        self.sessions.shut_down()
-        self.models.unload()
+        """Unload the model, after the current answer."""
+        self.switch.unload()
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -320,34 +320,6 @@ def background_answer(stage: Stage) -> None:
     stage.wait_until_idle()
 
 
-def picker(stage: Stage) -> None:
-    ready(stage)
-    stage.window.open_picker()
-    flush()
-
-
-def picker_loading(stage: Stage) -> None:
-    ready(stage)
-    stage.controller.load_model(Path("/models/a.gguf"))
-    stage.engine.progress(0.63)
-    stage.drain()
-    stage.window.open_picker()
-    flush()
-
-
-def picker_failed(stage: Stage) -> None:
-    ready(stage)
-    stage.controller.load_model(Path("/models/a.gguf"))
-    stage.engine.fail_load(
-        "The file a.gguf is not a model: it does not begin with GGUF.",
-        "Choose a GGUF file.",
-        model_gone=False,
-    )
-    stage.drain()
-    stage.window.open_picker()
-    flush()
-
-
 def dragging(stage: Stage) -> None:
     ready(stage)
     data = QMimeData()
@@ -475,9 +447,6 @@ SCENES: dict[str, Scene] = {
         hovering,
         undo_line,
         background_answer,
-        picker,
-        picker_loading,
-        picker_failed,
         dragging,
         keyboard_focus,
         keyboard_in_list,

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QApplication
 import scenes_adapters
 import scenes_chat
 import scenes_library
+import scenes_models
 import scenes_settings
 import scenes_trash
 from scenes_chat import Scene, fill
@@ -32,6 +33,7 @@ OUT = Path(__file__).parents[2] / "build" / "shots"
 SCENES: dict[str, Scene] = {
     **scenes_chat.SCENES,
     **scenes_library.SCENES,
+    **scenes_models.SCENES,
     **scenes_adapters.SCENES,
     **scenes_settings.SCENES,
     **scenes_trash.SCENES,

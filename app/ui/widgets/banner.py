@@ -11,12 +11,16 @@ from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.controls import IconButton, TextButton, label
 
+_NEWS = {"switch": "model"}  # icons of the notices that are about no problem, by kind
+
 
 class Banner(QFrame):
     """One notice: error and remedy, an optional action button and a Close button."""
 
-    def __init__(self, notice: Notice, palette: Palette) -> None:
+    def __init__(self, notice: Notice, palette: Palette, icon: str = "") -> None:
+        """`icon` is the name of a quiet icon; "": the warning sign."""
         super().__init__()
+        self._icon = icon
         self.setObjectName("banner")
         self.picture = QLabel()
         self.words = label(f"{notice.sentence} {notice.remedy}".strip())
@@ -36,7 +40,10 @@ class Banner(QFrame):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
-        self.picture.setPixmap(icons.icon("warning", palette.warning, 18).pixmap(18, 18))
+        name, color = (
+            (self._icon, palette.secondary) if self._icon else ("warning", palette.warning)
+        )
+        self.picture.setPixmap(icons.icon(name, color, 18).pixmap(18, 18))
         self.close_button.apply_palette(palette)
 
 
@@ -72,7 +79,7 @@ class Banners(QWidget):
         self.setVisible(bool(self.shown))
 
     def _make_banner(self, kind: str) -> Banner:
-        banner = Banner(self._state.notices[kind], self._palette)
+        banner = Banner(self._state.notices[kind], self._palette, _NEWS.get(kind, ""))
         banner.close_button.clicked.connect(lambda: self.closed.emit(kind))
         banner.action.clicked.connect(lambda: self.acted.emit(kind))
         self._layout.addWidget(banner)

@@ -420,18 +420,6 @@ def test_newer_load_cancels_the_one_before(stage: Stage) -> None:
     assert stage.state.model.name == "Other"
 
 
-def test_loading_another_model_stops_the_answer(stage: Stage) -> None:
-    stage.ready(MODEL)
-    ask(stage)
-    stage.engine.write("Because")
-    stage.drain()
-    stage.controller.load_model(Path("/models/other.gguf"))
-    assert stage.engine.last(Cancel) == Cancel(stage.engine.last_generate.request)
-    stage.engine.finish(FinishReason.CANCELLED)
-    stage.drain()
-    assert stage.state.messages[-1].state is MessageState.STOPPED
-
-
 def test_missing_last_model_is_not_loaded(tmp_path: Path, stage: Stage) -> None:
     stage.controller.settings = Settings(last_model=str(tmp_path / "gone.gguf"))
     stage.start()

@@ -8,7 +8,7 @@ import pytest
 
 from app.state.chat import ModelPhase
 from app.store.store import Message, MessageState
-from engine import Cancel, FinishReason, Generate
+from engine import CacheType, Cancel, FinishReason, Generate
 from fakes import MODEL
 from stage import Stage, until
 
@@ -79,7 +79,7 @@ def test_other_requests_in_the_batch_are_handled_after_an_exception(
 ) -> None:
     stage.ready(MODEL)
     stage.controller.send("One")
-    stage.controller.load_model(MODEL)
+    stage.controller.models.load(MODEL, 0, 0, CacheType.F16)
     fail_once(monkeypatch, stage.state, "add_text")
     stage.engine.write("Because")
     stage.engine.finish(FinishReason.CANCELLED)

@@ -36,13 +36,3 @@ def test_load_after_unload_works(stage: Stage) -> None:
     stage.engine.finish_load()
     stage.drain()
     assert stage.state.model.phase is ModelPhase.READY
-
-
-def test_unloading_stops_the_current_answer(stage: Stage) -> None:
-    stage.ready(MODEL)
-    stage.controller.send("Hello")
-    stage.engine.write("Half an ")
-    stage.controller.unload_model()
-    stage.drain()
-    assert stage.state.generation is not None
-    assert stage.state.generation.stopping

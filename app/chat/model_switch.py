@@ -1,0 +1,88 @@
+"""Model switch: loads or unloads a model now or, while an answer is written, after that answer.
+
+Choosing another model must not end an answer without being asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from app.chat.answers import Answers
+from app.chat.model_loader import Models
+from app.chat.snapshots import Sessions
+from app.library.settings_editor import Defaults
+from app.state.chat import ModelPhase, Notice, State
+from app.system.translation import tr
+from engine import DEFAULT_CACHE, model_name
+
+NOTICE = "switch"  # kind of the notice about the waiting change
+
+
+class ModelSwitch:
+    """Keeps at most one change of the model waiting; the latest request counts."""
+
+    def __init__(
+        self,
+        state: State,
+        models: Models,
+        answers: Answers,
+        sessions: Sessions,
+        defaults: Defaults,
+    ) -> None:
+        self._state = state
+        self._models, self._answers, self._sessions = models, answers, sessions
+        self._defaults = defaults
+        self._waiting: Callable[[], None] | None = None
+        state.generation_changed.connect(self._on_generation)
+
+    def load(self, path: Path) -> None:
+        """Load a model file in place of the loaded one, after the current answer."""
+        name = model_name(path)
+        waits = tr("{name} loads after the current answer.", name=name)
+        self._change(lambda: self._load(path), waits, tr("Load now"))
+
+    def unload(self) -> None:
+        """Unload the model, after the current answer."""
+        waits = tr("The model is unloaded after the current answer.")
+        self._change(self._unload, waits, tr("Unload now"))
+
+    def do_now(self) -> None:
+        """Stop the current answer, and then make the waiting change."""
+        if self._waiting is not None:
+            self._state.set_notice(NOTICE, None)
+            self._answers.stop_writing()
+
+    def drop(self) -> None:
+        """Keep the model as it is."""
+        self._waiting = None
+        self._state.set_notice(NOTICE, None)
+
+    def _change(self, change: Callable[[], None], waits: str, now: str) -> None:
+        current = self._state.generation
+        if current is None or self._state.model.phase is not ModelPhase.READY:
+            self.drop()
+            change()
+            return
+        self._waiting = change
+        if not current.stopping:
+            remedy = tr("Close this to keep {name}.", name=self._state.model.name)
+            self._state.set_notice(NOTICE, Notice(waits, remedy, now))
+
+    def _on_generation(self) -> None:
+        if self._waiting is not None and self._state.generation is None:
+            change = self._waiting
+            self.drop()
+            change()
+
+    def _load(self, path: Path) -> None:
+        self._sessions.shut_down()
+        self._state.set_notice("model", None)
+        own = self._defaults.whole(path)
+        threads = self._defaults.settings.threads
+        self._models.load(path, own.context or 0, threads, own.cache or DEFAULT_CACHE)
+        self._answers.start_next()
+
+    def _unload(self) -> None:
+        self._sessions.shut_down()
+        self._models.unload()

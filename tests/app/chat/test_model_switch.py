@@ -1,0 +1,107 @@
+"""A model chosen while an answer is written is loaded after it, or at once when asked to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.chat.model_switch import NOTICE
+from app.state.chat import ModelPhase
+from app.store.store import MessageState
+from engine import Cancel, FinishReason, Generate, LoadModel, UnloadModel
+from fakes import MODEL
+from stage import Stage
+
+OTHER = Path("/models/Other-1B.gguf")
+THIRD = Path("/models/Third-2B.gguf")
+
+
+@pytest.fixture
+def writing(stage: Stage) -> Stage:
+    stage.ready(MODEL)
+    stage.controller.send("Why?")
+    stage.engine.write("Because")
+    stage.drain()
+    return stage
+
+
+def test_answer_is_finished_before_the_chosen_model_loads(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    assert writing.engine.count(Cancel) == 0
+    assert writing.engine.count(LoadModel) == 1
+    assert "Other 1B loads after" in writing.state.notices[NOTICE].sentence
+    writing.engine.finish()
+    writing.drain()
+    assert writing.state.messages[-1].state is MessageState.COMPLETE
+    assert writing.engine.load.path == OTHER
+    assert NOTICE not in writing.state.notices
+
+
+def test_load_now_stops_the_answer(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.act_on_notice(NOTICE)
+    assert writing.engine.last(Cancel) == Cancel(writing.engine.last_generate.request)
+    writing.engine.finish(FinishReason.CANCELLED)
+    writing.drain()
+    assert writing.state.messages[-1].state is MessageState.STOPPED
+    assert writing.engine.load.path == OTHER
+
+
+def test_closing_the_notice_keeps_the_model(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.close_notice(NOTICE)
+    writing.engine.finish()
+    writing.drain()
+    assert writing.engine.count(LoadModel) == 1
+    assert writing.state.model.path == MODEL
+
+
+def test_last_chosen_model_counts(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.load_model(THIRD)
+    writing.engine.finish()
+    writing.drain()
+    assert writing.engine.count(LoadModel) == 2
+    assert writing.engine.load.path == THIRD
+
+
+def test_stopped_answer_is_followed_by_the_load(writing: Stage) -> None:
+    writing.controller.stop()
+    writing.controller.load_model(OTHER)
+    assert NOTICE not in writing.state.notices
+    writing.engine.finish(FinishReason.CANCELLED)
+    writing.drain()
+    assert writing.engine.load.path == OTHER
+
+
+def test_queued_answer_is_written_by_the_chosen_model(writing: Stage) -> None:
+    writing.controller.new_conversation()
+    writing.controller.send("And this?")
+    writing.controller.load_model(OTHER)
+    writing.engine.finish()
+    writing.drain()
+    assert writing.engine.count(Generate) == 1
+    assert writing.engine.load.path == OTHER
+    writing.engine.finish_load()
+    writing.drain()
+    assert writing.engine.count(Generate) == 2
+
+
+def test_unloading_waits_for_the_answer(writing: Stage) -> None:
+    writing.controller.unload_model()
+    assert writing.engine.count(UnloadModel) == 0
+    writing.engine.finish()
+    writing.drain()
+    assert writing.engine.count(UnloadModel) == 1
+    writing.engine.finish_unload()
+    writing.drain()
+    assert writing.state.model.phase is ModelPhase.NONE
+
+
+def test_quitting_makes_no_waiting_change(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.shut_down()
+    writing.engine.finish(FinishReason.CANCELLED)
+    writing.drain()
+    assert writing.engine.count(LoadModel) == 1
