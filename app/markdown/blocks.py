@@ -19,6 +19,7 @@ class Run:
     strike: bool = False
     code: bool = False
     link: str = ""  # the address; empty: not a link
+    formula: bool = False  # the text is a formula with its delimiters
 
 
 Runs = tuple[Run, ...]
@@ -85,10 +86,19 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula on lines of its own: its source, and its TeX without delimiters."""
+
+    place: Place
+    source: str
+    tex: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A horizontal line."""
 
     place: Place
 
 
-Block = Paragraph | Heading | Code | Table | Rule
+Block = Paragraph | Heading | Code | Table | Formula | Rule

@@ -1,7 +1,7 @@
 """Parses one section of markdown into blocks, from the tokens of markdown-it.
 
 CommonMark with tables and strikethrough. HTML stays text, images become their alt text and
-address, formulas stay as written. The caller passes link definitions, because one may be far below
+address, formulas keep their source. The caller passes link definitions, because one may be far below
 its use, in another section.
 """
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from app.markdown.blocks import (
@@ -22,6 +21,7 @@ from app.markdown.blocks import (
     TICKED,
     Block,
     Code,
+    Formula,
     Heading,
     Level,
     Paragraph,
@@ -31,6 +31,7 @@ from app.markdown.blocks import (
     Runs,
     Table,
 )
+from app.markdown.formulas import add_rules
 
 MAX_NESTING = 40  # levels that markdown-it parses; deeper markup is shown as text
 
@@ -42,10 +43,6 @@ _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _BIDI_OVERRIDES = re.compile("[\u202d\u202e]")
 _BIDI_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_MATH = re.compile(
-    r"\$\$[^$]+\$\$|\\\((?:[^\\\n]|\\(?!\)))+\\\)|\\\[(?:[^\\]|\\(?!\]))+\\\]"
-    r"|\$(?![\s$])(?:[^$\n\\]|\\.)*?(?<!\s)\$(?!\d)"
-)
 
 References = Mapping[str, str]  # normalised label to address
 
@@ -76,24 +73,11 @@ def definition(line: str) -> tuple[str, str] | None:
     return (normalizeReference(match[1]), match[2]) if match else None
 
 
-def _math(state: StateInline, silent: bool) -> bool:
-    """Inline rule for formulas: their stars, underscores and backslashes are not markup."""
-    if state.src[state.pos] not in "$\\":
-        return False
-    match = _MATH.match(state.src, state.pos, state.posMax)
-    if match is None:
-        return False
-    if not silent:
-        state.pending += match[0]
-    state.pos = match.end()
-    return True
-
-
 def make_parser() -> MarkdownIt:
     """A markdown-it parser with the rules of this app."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
-    parser.inline.ruler.before("escape", "math", _math)
+    add_rules(parser)
     return parser
 
 
@@ -179,6 +163,8 @@ class _Walk:
                     index += 2
                 case "fence" | "code_block":
                     self._code(token)
+                case "formula_block":
+                    self._formula(token)
                 case "hr":
                     self._add(Rule(self._place(token)))
                 case "table_open":
@@ -261,6 +247,14 @@ class _Walk:
         text = clean_code(token.content.removesuffix("\n"))
         self._add(Code(self._place(token), language_of(token.info), text, closed))
 
+    def _formula(self, token: Token) -> None:
+        """Add a formula on lines of its own; one that is not closed yet is text."""
+        source = clean(token.content)
+        if token.info:
+            self._add(Formula(self._place(token), source, clean(token.info)))
+        else:
+            self._add(Paragraph(self._place(token), (Run(source),)))
+
     def _table(self, tokens: Sequence[Token], index: int) -> int:
         """Parse a table; returns the index of its closing token."""
         place = self._place(tokens[index])
@@ -329,6 +323,8 @@ def _append(runs: list[Run], token: Token, style: tuple[bool, bool, bool], link:
             _text(runs, Run(" ", bold, italic, strike, False, link))
         case "hardbreak":
             _text(runs, Run("\n", bold, italic, strike, False, link))
+        case "formula":
+            runs.append(Run(clean(token.content), bold, italic, strike, False, link, True))
         case "image":
             address = str(token.attrs.get("src", ""))
             shown = address if len(address) <= 80 else f"{address[:77]}…"
@@ -345,7 +341,7 @@ def _text(runs: list[Run], run: Run) -> None:
     """Append a run; merged with the last one if the style is the same."""
     if not run.text:
         return
-    if runs and not runs[-1].code:
+    if runs and not (runs[-1].code or runs[-1].formula):
         last = runs[-1]
         if (last.bold, last.italic, last.strike, last.link) == (
             run.bold,

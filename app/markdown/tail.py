@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from app.markdown.formulas import FORMULA, escaped
+
 _MARKER = re.compile(
     r"[\s>]*(?:[-+*=_~`#|:]+|\d{1,9}[.)]?|[-+*]\s+\[[ xX]?\]?|[-+*]\s+[*_`~]+|)\s*$"
 )
 _DELIMITER_ROW = re.compile(r"\s*\|?[\s:|-]*$")
 _OPEN_LINK = re.compile(r"!?\[([^\[\]]*)(?:\]\([^()\s]*|\])?$")
-_RUN = re.compile(r"\\.|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
+_FORMULA_OR_CODE = re.compile(r"\\.|\$\$?|`+", re.DOTALL)
+_RUN = re.compile(r"\\.|\$\$?|`+|\*{1,3}|_{1,3}|~~", re.DOTALL)
 
 
 def tail_lines(complete: Sequence[str], partial: str) -> list[str]:
@@ -45,22 +48,48 @@ def _begins_table(lines: Sequence[str]) -> bool:
 
 def close_markup(before: str, partial: str) -> str:
     """The partial line, with the open markup of its paragraph closed."""
+    formula = _open_formula(f"{before}\n{partial}" if before else partial)
+    rest = partial[-len(formula) :] if formula else ""
+    own_line = rest == partial.lstrip() and not rest.startswith("\\(")
+    if rest and (formula != rest or own_line):
+        return partial  # the parser shows such lines as written
+    partial = partial.removesuffix(rest)
     partial = _OPEN_LINK.sub(lambda match: match[1], partial)
     text = f"{before}\n{partial}" if before else partial
     open_marks: list[str] = []
     at = 0
     while match := _RUN.search(text, at):
         mark, at = match[0], match.end()
-        if mark.startswith("\\"):
-            continue
-        if mark.startswith("`"):
+        if mark[0] in "\\$":
+            closed = FORMULA.match(text, match.start())
+            at = closed.end() if closed else at
+        elif mark.startswith("`"):
             end = re.compile(f"(?<!`){mark}(?!`)").search(text, at)
             if end is None:
                 return _closed(partial, [*open_marks, mark])
             at = end.end()
         else:
             _toggle(open_marks, mark, text[match.start() - 1 : match.start()], text[at : at + 1])
+    if rest:
+        return partial + escaped(rest.rstrip()) + "".join(reversed(open_marks))
     return _closed(partial, open_marks)
+
+
+def _open_formula(text: str) -> str:
+    """The rest of a paragraph from a formula on that is not closed yet; empty without one."""
+    at = 0
+    while match := _FORMULA_OR_CODE.search(text, at):
+        mark, at = match[0], match.end()
+        if mark.startswith("`"):
+            end = re.compile(f"(?<!`){mark}(?!`)").search(text, at)
+            if end is None:
+                return ""
+            at = end.end()
+        elif found := FORMULA.match(text, match.start()):
+            at = found.end()
+        elif mark in ("$$", "\\(", "\\["):
+            return text[match.start() :]
+    return ""
 
 
 def _toggle(open_marks: list[str], mark: str, before: str, after: str) -> None:

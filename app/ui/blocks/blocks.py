@@ -12,7 +12,7 @@ from typing import Protocol
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter
 
-from app.markdown.blocks import Block, Heading, Paragraph, Rule
+from app.markdown.blocks import Block, Formula, Heading, Paragraph, Rule, Run
 from app.ui.blocks.style import ReadingStyle
 from app.ui.blocks.text import Flow, Link, cut, word_around
 
@@ -91,14 +91,15 @@ class BlockView(Protocol):
 
 
 class TextView:
-    """A paragraph or a heading."""
+    """A paragraph, a heading or the source of a formula."""
 
-    def __init__(self, block: Paragraph | Heading, style: ReadingStyle) -> None:
+    def __init__(self, block: Paragraph | Heading | Formula, style: ReadingStyle) -> None:
         self.block: Block = block
         face = style.body_face
         if isinstance(block, Heading):
             face = style.heading_faces[block.level - 1]
-        self._flow = Flow(block.runs, style, face)
+        runs = (Run(block.source),) if isinstance(block, Formula) else block.runs
+        self._flow = Flow(runs, style, face)
         self.height = self._flow.height
         self.right_to_left = self._flow.right_to_left
 

@@ -7,10 +7,11 @@ the first `MEASURED_ROWS` rows determine the column widths: later rows do not re
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.markdown.blocks import Block, Run, Runs, Table
+from app.markdown.blocks import Block, Runs, Table
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import ReadingStyle
@@ -70,9 +71,7 @@ class TableView:
         cells: list[Flow] = []
         for column, runs in enumerate(row[: self._columns]):
             if header:
-                runs = tuple(
-                    Run(run.text, True, run.italic, run.strike, run.code, run.link) for run in runs
-                )
+                runs = tuple(replace(run, bold=True) for run in runs)
             align = self._table.alignments[column]
             cell = Flow(runs, style, style.cell_face, align=align)
             if len(self._rows) <= MEASURED_ROWS:

@@ -13,7 +13,18 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.markdown.blocks import Block, Code, Heading, Level, Paragraph, Place, Rule, Run, Table
+from app.markdown.blocks import (
+    Block,
+    Code,
+    Formula,
+    Heading,
+    Level,
+    Paragraph,
+    Place,
+    Rule,
+    Run,
+    Table,
+)
 from app.markdown.stream import OwnText, Reply, Stream
 from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
@@ -221,7 +232,7 @@ class MessageView:
                 return TableView(block, self._style)
             case Rule():
                 return RuleView(block)
-            case Paragraph() | Heading():
+            case Paragraph() | Heading() | Formula():
                 return TextView(block, self._style)
 
     def fold(self, folded: bool) -> None:

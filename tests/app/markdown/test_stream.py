@@ -28,6 +28,7 @@ PIECES = st.sampled_from(
         "a", "b c ", "\n", "\n\n", "- ", "  - ", "1. ", "2) ", "> ", "```", "```py\n", "~~~",
         "| a | b |\n", "|---|:-:|\n", "| 1 | 2 |\n", "**", "*", "_", "`", "#", "# ", "---\n",
         "===\n", "    ", "\t", "[a]", "[a]: http://x.y\n", "(u)", "<br>", "$x$", "[ ] ", "![i](u)",
+        "$$", "$$\n", "\\[", "\\]\n", "\\(", "\\) ", "$5 ",
         "\r", "\r\n", "word " * 8, "x" * (LONGEST + 500), "\x00", "\u202e", "😀", "<think>", " ",
     ]
 )  # fmt: skip
@@ -161,12 +162,6 @@ def test_bare_addresses_become_links_without_trailing_punctuation() -> None:
     (block,) = parse("See https://a.b/c(d)_e. Or (https://x.y).")
     assert isinstance(block, Paragraph)
     assert [run.link for run in block.runs if run.link] == ["https://a.b/c(d)_e", "https://x.y"]
-
-
-def test_formulas_stay_as_written() -> None:
-    source = r"Sum $a_1 * b_2 * c$ and \(x\_1\) and $$\frac{a}{b}$$, for $5 or $6."
-    (block,) = parse(source)
-    assert text_of(block) == source
 
 
 def test_link_definition_below_its_use_is_resolved_at_the_end() -> None:
