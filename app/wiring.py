@@ -84,6 +84,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.chat.regenerate_requested.connect(controller.regenerate)
 
     window.model_chosen.connect(controller.load_model)
+    window.picker.opened.connect(controller.library.picker_opened)
+    window.picker.unload_requested.connect(controller.unload_model)
     window.picker.cancel_requested.connect(controller.models.cancel)
     window.chat.status_line.cancel_requested.connect(controller.models.cancel)
     window.banners.closed.connect(controller.close_notice)
@@ -105,12 +107,17 @@ def connect_library(
     page: LibraryPage, library: Library, controller: Controller, window: Window
 ) -> None:
     """Connect the models page to the library, and its load requests to the controller."""
-    page.use_requested.connect(controller.load_model)
+
+    def use(path: Path) -> None:
+        controller.load_model(path)
+        window.close_page()
+
+    page.use_requested.connect(use)
     page.cancel_load_requested.connect(controller.models.cancel)
     page.unload_requested.connect(controller.unload_model)
     page.open_file_requested.connect(window.open_file)
     page.closed.connect(window.close_page)
-    library.use_requested.connect(controller.load_model)
+    library.use_requested.connect(use)
     library.unload_requested.connect(controller.unload_model)
 
     page.opened.connect(library.opened)

@@ -213,7 +213,7 @@ class ModelLoaded:
     path: Path
     name: str
     architecture: str
-    layout: str  # for users: "4-bit, groups of 32"
+    layout: str  # of most weights: "4-bit, groups of 32"
     parameters: int
     context: int  # tokens
     file_bytes: int
@@ -225,6 +225,8 @@ class ModelLoaded:
     cache: CacheType = DEFAULT_CACHE
     template: str = ""  # name of the built-in template in use; "": the file's template
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
+    format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
+    base: bool = False  # continues text; it was not trained to chat
 
 
 @dataclass(frozen=True, slots=True)

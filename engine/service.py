@@ -327,6 +327,8 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
         slow=model.slow,
         template=model.template.built_in,
         vocabulary=model.vocabulary,
+        format=model.format,
+        base=model.base,
         seconds=model.seconds,
         resident_bytes=resident_memory(),
         cache=model.cache,

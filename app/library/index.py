@@ -17,6 +17,7 @@ from app.library import files as library_files
 from app.library import folders as library_places
 from app.library.files import FoundFile, ScanResult, TrashedModel
 from app.library.folders import Places
+from app.library.offers import layout_of
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelFile, ModelPhase, State
 from app.state.library import FileState, FolderRow, InstalledRow, LibraryState, Line, Memory, Place
@@ -94,13 +95,6 @@ class ModelIndex(QObject):
         self._scan = scan
         listed = {found.path for found in scan.files}
         self._facts = {path: facts for path, facts in self._facts.items() if path in listed}
-        self._state.set_installed(
-            [
-                ModelFile(found.path, model_name(found.path), found.size_bytes)
-                for found in scan.files
-                if found.stamp != (0, 0)
-            ]
-        )
         self.show()
         self.remember_used()
         self.scan_finished.emit()
@@ -117,7 +111,11 @@ class ModelIndex(QObject):
             same = before is not None and before[0] == basis
             rows[found.path] = before if before and same else (basis, self._row(*basis))
         self._rows = rows
-        self._library.set_installed([row for _, row in rows.values()])
+        listed = [row for _, row in rows.values()]
+        self._library.set_installed(listed)
+        self._state.set_installed(
+            [_choice(row) for row in listed if row.state is not FileState.MISSING]
+        )
 
     @property
     def folders(self) -> tuple[FolderRow, ...]:
@@ -319,6 +317,17 @@ class ModelIndex(QObject):
             self.scan_finished.emit()  # the free disk space has changed
 
         self._worker.run(lambda: _remove_all(trashed), done)
+
+
+def _choice(row: InstalledRow) -> ModelFile:
+    """A row for the model picker; before the file is inspected its name tells the format."""
+    return ModelFile(
+        row.path,
+        row.name,
+        row.size_bytes,
+        row.format or layout_of(row.path.name),
+        bad=row.state is FileState.BAD,
+    )
 
 
 def memory_of(facts: ModelFacts) -> Memory | None:

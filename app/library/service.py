@@ -109,6 +109,12 @@ class Library(QObject):
             self.model_index.refresh()
             self.catalog.predict()
 
+    def picker_opened(self) -> None:
+        """The model picker was opened: list files copied in meanwhile, and inspect new ones."""
+        if self._started:
+            self.model_index.refresh()
+            self.model_index.inspect_files([file.path for file in self._state.installed])
+
     def set_settings(self, settings: Settings) -> None:
         """Apply the settings: hub address, proxy, parallel downloads, defaults of models."""
         self.defaults.settings = settings

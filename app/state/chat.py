@@ -51,6 +51,8 @@ class ModelFile:
     path: Path
     name: str  # displayed
     size_bytes: int
+    format: str = ""  # as users know it: "Q4_K_M"
+    bad: bool = False  # cannot be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,6 @@ class State(QObject):
     waiting = ReadOnly[Mapping[int, str]]()  # queued answer: note on what it waits for
     drafts = ReadOnly[Mapping[int | None, str]]()  # unsent text by conversation; None: new chat
     installed = ReadOnly[tuple[ModelFile, ...]]()
-    layouts = ReadOnly[Mapping[Path, str]]()  # in words, of every model loaded so far
     speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
@@ -141,7 +142,6 @@ class State(QObject):
         self._waiting: Mapping[int, str] = MappingProxyType({})
         self._drafts: Mapping[int | None, str] = MappingProxyType({})
         self._installed = tuple[ModelFile, ...]()
-        self._layouts: Mapping[Path, str] = MappingProxyType({})
         self._speed = 0.0
         self._notices: Mapping[str, Notice] = MappingProxyType({})
         self._deletions = tuple[Deletion, ...]()
@@ -257,8 +257,6 @@ class State(QObject):
         """Set the model's status; another model resets the speed."""
         if not is_same_load(self.model.loaded, model.loaded):
             self._speed = 0.0
-        if model.loaded is not None:
-            self._layouts = changed(self._layouts, model.loaded.path, model.loaded.layout)
         self._model = model
         self.model_changed.emit()
 
@@ -284,8 +282,9 @@ class State(QObject):
 
     def set_installed(self, installed: Sequence[ModelFile]) -> None:
         """Set the models to choose from."""
-        self._installed = tuple(installed)
-        self.model_changed.emit()
+        if self._installed != tuple(installed):
+            self._installed = tuple(installed)
+            self.model_changed.emit()
 
     def set_draft(self, conversation_id: int | None, text: str) -> None:
         """Set the draft of a conversation; None is the new chat."""

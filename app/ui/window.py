@@ -131,6 +131,8 @@ class Window(QWidget):
         top.show_button.clicked.connect(self.toggle_sidebar)
         self.picker.chosen.connect(self._choose_model)
         self.picker.open_requested.connect(self.open_file)
+        self.picker.browse_requested.connect(self.open_library)
+        self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
         self.chat.empty_view.open_requested.connect(self.open_file)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)

@@ -26,7 +26,7 @@ class ModelFacts:
     name: str
     architecture: str = ""
     layout: str = ""  # description of the main weight format
-    format: str = ""  # its name, such as "Q4_1"
+    format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     parameters: int = 0
     file_bytes: int = 0  # of all parts
     context_model: int = 0  # tokens: the training context
@@ -78,6 +78,7 @@ def predict_memory(
 def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
     """Facts that are also available for a file that cannot be run."""
     from engine.chat.template import has_template
+    from engine.loading.format_name import format_name
     from engine.loading.preflight import main_format, parameters
 
     main = main_format(file)
@@ -86,7 +87,7 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
         path=file.paths[0],
         architecture=file.string("general.architecture", ""),
         layout=main.words if main else "",
-        format=main.name if main else "",
+        format=format_name(file),
         parameters=parameters(file),
         file_bytes=file.file_bytes,
         has_template=has_template(file.metadata),

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.chat.builtin import PLAIN
 from engine.chat.template import ChatTemplate
 from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.background import BackgroundTask
 from engine.host.device import physical_cores
 from engine.inference.session import Session
+from engine.loading.format_name import format_name
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan
 from engine.loading.preflight import (
@@ -50,11 +52,17 @@ class LoadedModel:
     plan: MemoryPlan
     cache: CacheType
     layout: str  # description of the main weight format
+    format: str  # as users know it: "Q4_1", "Q4_K_M"
     parameters: int
     file_bytes: int
     kernels: dict[str, str]  # op and format to the backend that runs it
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
+
+    @property
+    def base(self) -> bool:
+        """Whether the model only continues text: neither file nor family has a chat template."""
+        return self.template.built_in == PLAIN.name
 
     @property
     def backends(self) -> str:
@@ -129,6 +137,7 @@ def load(
             plan=memory,
             cache=cache,
             layout=layout(file),
+            format=format_name(file),
             parameters=parameters(file),
             file_bytes=file.file_bytes,
             kernels={

@@ -99,6 +99,7 @@ class FakeEngine:
                 kernels="reference",
                 slow=(),
                 seconds=0.8,
+                format="Q4_1",
             )
         )
 

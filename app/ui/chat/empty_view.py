@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.state.chat import ModelPhase, State
+from app.state.chat import ModelPhase, ModelStatus, State
 from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
@@ -114,7 +114,7 @@ class EmptyView(QWidget):
         model = self._state.model
         no_model = model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
         self.name.setText(tr("No model yet") if no_model else model.name)
-        self.sentence.setText(_sentence(model.phase))
+        self.sentence.setText(_sentence(model))
         self._no_model = no_model
         self.open_button.setVisible(no_model)
         self._fit_height()
@@ -127,11 +127,13 @@ class EmptyView(QWidget):
             button.setVisible(not self._no_model and height >= _SUGGESTIONS_FROM)
 
 
-def _sentence(phase: ModelPhase) -> str:
-    match phase:
+def _sentence(model: ModelStatus) -> str:
+    match model.phase:
         case ModelPhase.NONE | ModelPhase.FAILED:
             return tr("Open a GGUF file, or drop one on this window.")
         case ModelPhase.LOADING:
             return tr("Loading… You can start typing.")
+        case ModelPhase.READY if model.loaded and model.loaded.base:
+            return tr("This model continues text; it was not made to chat.")
         case ModelPhase.READY:
             return tr("Runs on this computer. Nothing you write leaves it.")

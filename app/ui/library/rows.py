@@ -27,6 +27,7 @@ from app.state.library import (
     Place,
 )
 from app.system.byte_size import size
+from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
 from app.ui.library.words import Fit, fit_of, memory_tip, memory_words
 from app.ui.widgets.units import count, number, parameters, progress, speed, time_left
@@ -144,7 +145,7 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
 
 
 def _facts(row: InstalledRow) -> list[str]:
-    facts = [size(row.size_bytes) if row.size_bytes else "", row.layout]
+    facts = [row.format, size(row.size_bytes) if row.size_bytes else ""]
     return [*facts, "own settings"] if row.own_settings else facts
 
 
@@ -162,7 +163,7 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
 
 def _exact_details(row: InstalledRow) -> str:
     facts = _joined(
-        row.format,
+        row.layout,
         row.architecture,
         f"{parameters(row.parameters)} weights" if row.parameters else "",
         f"context of up to {number(row.context_model)} tokens" if row.context_model else "",
@@ -210,9 +211,8 @@ def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
         f"Predicted for the model: {number(loaded.memory_bytes)} bytes, "
         f"with a context of {number(loaded.context)} tokens"
     )
-    under = f"predicted {size(loaded.memory_bytes)}"
-    words = f"uses {size(loaded.resident_bytes)} now"
-    return Meter(loaded.resident_bytes / max(whole, 1), words, tip, under=under)
+    words = tr("Uses {amount}", amount=size(loaded.resident_bytes))
+    return Meter(loaded.resident_bytes / max(whole, 1), words, tip)
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def catalog_row(row: CatalogRow) -> RowView:
     """The row of one catalog model."""
     model, offer = row.model, row.offer
     exact = _joined(
-        model.format,
+        model.layout,
         f"{parameters(model.parameters)} weights",
         f"context of up to {number(model.context)} tokens",
         f"{number(model.size_bytes)} bytes" if model.size_bytes else "",
@@ -311,7 +311,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         key=f"catalog {model.id}",
         name=model.name,
         name_tip=model.id,
-        detail=_joined(size(model.size_bytes) if model.size_bytes else "", model.layout) + _DOTS,
+        detail=_joined(model.format, size(model.size_bytes) if model.size_bytes else "") + _DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
         note=offer.problem or model.description,
@@ -410,11 +410,12 @@ def offer_row(offer: Offer, indent: int) -> RowView:
     source = offer.source
     return RowView(
         key=f"offer {source.url or source.repository}/{source.file}",
-        name=offer.layout or offer.name,
+        name=offer.format or offer.name,
         name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
         badge="Recommended" if offer.recommended else "",
         detail=_joined(
             size(source.size_bytes) if source.size_bytes else "size not known",
+            offer.layout,
             source.file.rpartition("/")[2],
         ),
         detail_tip=source.file,

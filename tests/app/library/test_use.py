@@ -70,7 +70,7 @@ def test_from_a_pasted_link_to_a_model_in_use(
     page = stage.window.library
     qtbot.keyClicks(page.search, f"{hub.endpoint}/owner/name")
     qtbot.keyClick(page.search, Qt.Key.Key_Return)
-    offered = appeared(stage, "8-bit")
+    offered = appeared(stage, "Q8_0")
     assert offered.badge.text() == "Recommended"
     click(qtbot, offered.action)
     page.search.clear()
@@ -78,11 +78,14 @@ def test_from_a_pasted_link_to_a_model_in_use(
     assert stage.states.library.line.sentence == "Tiny Model is here."
     here = appeared(stage, "Tiny Model")
     until(lambda: here.view.action is not None)
-    assert "8-bit" in here.detail.text()
+    assert "Q8_0" in here.detail.text()
     click(qtbot, here.action)
     assert stage.engine.load.path == models_folder() / "Tiny-Model-Q8_0.gguf"
+    assert stage.window.chat.isVisible()  # the chat comes back
+    stage.window.open_library()
     stage.engine.progress(0.5)
     stage.drain()
+    flush()
     assert here.action.text() == "Cancel"
     stage.engine.finish_load("Tiny Model")
     stage.drain()
@@ -100,7 +103,7 @@ def test_interrupted_download_resumes_at_its_offset(
     page = stage.window.library
     qtbot.keyClicks(page.search, "owner/name")
     qtbot.keyClick(page.search, Qt.Key.Key_Return)
-    click(qtbot, appeared(stage, "32-bit").action)
+    click(qtbot, appeared(stage, "F32").action)
     until(lambda: any(each.phase is Phase.DONE for each in stage.states.library.downloads))
     assert (models_folder() / "Tiny-F32.gguf").read_bytes() == content
     assert hub.sent_bytes < 1.6 * len(content)

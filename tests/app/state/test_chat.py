@@ -114,11 +114,6 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "speed"}),
     (
-        "layout",
-        lambda s: s.set_model(replace(s.model, loaded=replace(LOADED, layout="8-bit"))),
-        {"model", "layouts"},
-    ),
-    (
         "generation",
         lambda s: s.set_generation(Generation(2, 1, 7, tokens_per_second=4.0)),
         {"generation", "speed"},

@@ -8,9 +8,11 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+import tiny
 from app.state.chat import ModelFile
+from engine import UnloadModel, models_folder
 from fakes import MODEL
-from stage import Stage, flush
+from stage import Stage, flush, until
 
 OTHER = Path("/models/other.gguf")
 
@@ -18,7 +20,10 @@ OTHER = Path("/models/other.gguf")
 def show_two_models(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.state.set_installed(
-        [ModelFile(MODEL, "Small Model 135M", 98_362_432), ModelFile(OTHER, "Other", 4_100_000_000)]
+        [
+            ModelFile(MODEL, "Small Model 135M", 98_362_432, "Q4_1"),
+            ModelFile(OTHER, "Other", 4_100_000_000, "Q4_K_M"),
+        ]
     )
 
 
@@ -35,8 +40,8 @@ def test_second_line_shows_layout_and_size(stage: Stage) -> None:
     show_two_models(stage)
     files = stage.window.picker.files
     role = Qt.ItemDataRole.StatusTipRole
-    assert files.index(0).data(role) == "4-bit, groups of 32 · 98 MB"
-    assert files.index(1).data(role) == "4.1 GB"
+    assert files.index(0).data(role) == "Q4_1 · 98 MB"
+    assert files.index(1).data(role) == "Q4_K_M · 4.1 GB"
     assert files.index(0).data(Qt.ItemDataRole.CheckStateRole) is True
     assert files.index(1).data(Qt.ItemDataRole.CheckStateRole) is False
 
@@ -79,13 +84,19 @@ def test_tab_cycles_inside_the_card(qtbot: QtBot, stage: Stage) -> None:
     stage.window.activateWindow()
     stage.window.open_picker()
     picker = stage.window.picker
-    assert picker.list.hasFocus()
-    qtbot.keyClick(picker.list, Qt.Key.Key_Tab)
-    assert picker.open_button.hasFocus()
-    qtbot.keyClick(picker.open_button, Qt.Key.Key_Tab)
-    assert picker.list.hasFocus()
-    qtbot.keyClick(picker.list, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
-    assert picker.open_button.hasFocus()
+    stops = (
+        picker.search,
+        picker.list,
+        picker.browse_button,
+        picker.open_button,
+        picker.unload_button,
+    )
+    for here, there in zip(stops, (*stops[1:], stops[0]), strict=True):
+        assert here.hasFocus()
+        qtbot.keyClick(here, Qt.Key.Key_Tab)
+        assert there.hasFocus()
+    qtbot.keyClick(picker.search, Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
+    assert picker.unload_button.hasFocus()
     stage.wait_for_animations()
 
 
@@ -138,4 +149,77 @@ def test_the_card_stays_inside_a_small_window(stage: Stage) -> None:
     stage.window.open_picker()
     flush()
     assert stage.window.rect().contains(stage.window.picker.geometry())
+    stage.wait_for_animations()
+
+
+def test_typing_searches_and_enter_chooses_the_match(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
+    stage.window.activateWindow()
+    stage.window.open_picker()
+    picker = stage.window.picker
+    qtbot.keyClicks(picker.search, "oth")
+    assert [picker.files.index(row).data() for row in range(picker.files.rowCount())] == ["Other"]
+    qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+    assert stage.engine.load.path == OTHER
+    stage.window.open_picker()
+    assert picker.files.rowCount() == 2
+    stage.wait_for_animations()
+
+
+def test_arrow_down_in_the_search_enters_the_list(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
+    stage.window.activateWindow()
+    stage.window.open_picker()
+    picker = stage.window.picker
+    qtbot.keyClick(picker.search, Qt.Key.Key_Down)
+    assert picker.list.hasFocus()
+    assert picker.list.currentIndex().row() == 0
+    qtbot.keyClick(picker.list, Qt.Key.Key_S)
+    assert picker.search.hasFocus()
+    assert picker.search.text() == "s"
+    stage.wait_for_animations()
+
+
+def test_search_without_a_match_says_so(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
+    stage.window.open_picker()
+    picker = stage.window.picker
+    picker.search.setText("nothing like it")
+    assert picker.nothing.isVisible()
+    assert not picker.list.isVisible()
+    qtbot.keyClick(picker.search, Qt.Key.Key_Escape)
+    assert picker.search.text() == ""
+    assert picker.list.isVisible()
+    stage.wait_for_animations()
+
+
+def test_unload_button_frees_the_loaded_model(qtbot: QtBot, stage: Stage) -> None:
+    show_two_models(stage)
+    stage.window.open_picker()
+    qtbot.mouseClick(stage.window.picker.unload_button, Qt.MouseButton.LeftButton)
+    assert stage.engine.count(UnloadModel) == 1
+    stage.engine.finish_unload()
+    stage.drain()
+    assert stage.window.picker.unload_button.isHidden()
+    stage.wait_for_animations()
+
+
+def test_browse_button_opens_the_models_page(qtbot: QtBot, stage: Stage) -> None:
+    stage.start()
+    stage.window.open_picker()
+    qtbot.mouseClick(stage.window.picker.browse_button, Qt.MouseButton.LeftButton)
+    assert stage.window.library.isVisible()
+    assert stage.window.picker_card.isHidden()
+    stage.wait_for_animations()
+
+
+def test_file_copied_in_is_listed_when_the_picker_opens(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.wait_until_idle()
+    folder = models_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    tiny.write(folder / "Copied-1B-Q8_0.gguf", format="Q8_0")
+    stage.window.open_picker()
+    files = stage.window.picker.files
+    until(lambda: "Copied 1B" in [files.index(row).data() for row in range(files.rowCount())])
     stage.wait_for_animations()

@@ -119,7 +119,7 @@ def test_accessible_text_of_a_row_is_complete(shown: Shown) -> None:
     assert access.role() is QAccessible.Role.ListItem
     assert access.text(QAccessible.Text.Name) == "Bonsai 8B"
     description = access.text(QAccessible.Text.Description)
-    for part in ("1.2 GB", "1-bit, groups of 128", "2.1 GB of 6.2 GB", "fits in memory"):
+    for part in ("1.2 GB", "Q1_0", "2.1 GB of 6.2 GB", "fits in memory"):
         assert part in description
     action = QAccessible.queryAccessibleInterface(row.action)
     assert action.role() is QAccessible.Role.Button

@@ -1,0 +1,187 @@
+"""List of installed models in the model picker: item model, delegate and view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor, QFocusEvent, QFont, QFontMetrics, QKeyEvent, QPainter, QPen
+from PySide6.QtWidgets import (
+    QFrame,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from app.state.chat import ModelFile
+from app.system.byte_size import size
+from app.system.translation import tr
+from app.ui.theme import icons
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import BODY, SMALL, font
+
+ROW_HEIGHT = 52
+_PATH_ROLE = Qt.ItemDataRole.UserRole + 1
+_BAD_ROLE = Qt.ItemDataRole.UserRole + 2
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class FileModel(QAbstractListModel):
+    """Item model of the installed models, each with a second line on format and size."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._files: tuple[ModelFile, ...] = ()
+        self.chosen: Path | None = None
+
+    def set_files(self, files: Sequence[ModelFile]) -> None:
+        """Replace the listed files."""
+        if self._files != tuple(files):
+            self.beginResetModel()
+            self._files = tuple(files)
+            self.endResetModel()
+
+    def rowCount(self, parent: _Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self._files)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        file = self._files[index.row()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return file.name
+        if role == Qt.ItemDataRole.StatusTipRole:
+            parts = (file.format, size(file.size_bytes), tr("cannot be used") if file.bad else "")
+            return " · ".join(part for part in parts if part)
+        if role == Qt.ItemDataRole.AccessibleDescriptionRole:
+            return self.data(index, Qt.ItemDataRole.StatusTipRole)
+        if role == Qt.ItemDataRole.CheckStateRole:
+            return file.path == self.chosen
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return str(file.path)
+        if role == _BAD_ROLE:
+            return file.bad
+        return file.path if role == _PATH_ROLE else None
+
+
+class RowPainter(QStyledItemDelegate):
+    """Item delegate: name, second line, and a check mark on the loaded model."""
+
+    def __init__(self, width: int, parent: QObject | None = None) -> None:
+        """`width` is that of a row, in pixels."""
+        super().__init__(parent)
+        self._width = width
+        self.palette = LIGHT
+        self.keyboard = False  # the focus ring shows only after a key press
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+        return QSize(self._width, ROW_HEIGHT)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        palette, rect = self.palette, QRect(option.rect)  # type: ignore[attr-defined]
+        state = option.state  # type: ignore[attr-defined]
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        fill = QRectF(rect.adjusted(0, 1, 0, -1))
+        hovered = bool(state & QStyle.StateFlag.State_MouseOver)
+        focused = bool(state & QStyle.StateFlag.State_HasFocus) and self.keyboard
+        if hovered or focused:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(palette.accent_soft))
+            painter.drawRoundedRect(fill, 6, 6)
+        if focused or (hovered and palette.accent_soft == palette.surface):
+            painter.setPen(QPen(QColor(palette.accent), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(fill.adjusted(1, 1, -1, -1), 5, 5)
+        chosen = bool(index.data(Qt.ItemDataRole.CheckStateRole))
+        if chosen:
+            ratio = painter.device().devicePixelRatio()
+            picture = icons.pixmap("check", palette.accent, 18, ratio)
+            painter.drawPixmap(rect.right() - 30, rect.center().y() - 9, picture)
+        text = rect.adjusted(12, 8, -40 if chosen else -12, -8)
+        color = palette.secondary if index.data(_BAD_ROLE) else palette.text
+        self._line(painter, text, index.data(), BODY, color, chosen)
+        text.setTop(rect.top() + 28)
+        second = index.data(Qt.ItemDataRole.StatusTipRole)
+        self._line(painter, text, second, SMALL, palette.secondary, False)
+        painter.restore()
+
+    def _line(
+        self, painter: QPainter, rect: QRect, text: str, pixels: int, color: str, strong: bool
+    ) -> None:
+        face = font(pixels, QFont.Weight.Medium if strong else QFont.Weight.Normal)
+        painter.setFont(face)
+        painter.setPen(QColor(color))
+        short = QFontMetrics(face).elidedText(text, Qt.TextElideMode.ElideMiddle, rect.width())
+        painter.drawText(rect, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, short)
+
+
+class ModelList(QListView):
+    """List view in which a click or Enter chooses a model."""
+
+    chosen = Signal(Path)
+    typed = Signal(str)  # a printable key, for the search field
+
+    def __init__(self, width: int, parent: QWidget) -> None:
+        """`width` is that of a row, in pixels."""
+        super().__init__(parent)
+        self.files = FileModel(self)
+        self._painter = RowPainter(width, self)
+        self.setItemDelegate(self._painter)
+        self.setModel(self.files)
+        self.setMouseTracking(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setUniformItemSizes(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setAccessibleName(tr("Models"))
+        self.clicked.connect(self._choose)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._painter.palette = palette
+        self.viewport().update()
+
+    def enter(self) -> None:
+        """Take the keyboard focus, on the first row if none is current."""
+        self._painter.keyboard = True
+        if not self.currentIndex().isValid():
+            self.setCurrentIndex(self.files.index(0))
+        self.setFocus(Qt.FocusReason.TabFocusReason)
+
+    def choose_first(self) -> None:
+        """Choose the current row, else the first one."""
+        current = self.currentIndex()
+        row = current if current.isValid() else self.files.index(0)
+        if row.isValid():
+            self._choose(row)
+
+    def _choose(self, index: QModelIndex) -> None:
+        self.chosen.emit(index.data(_PATH_ROLE))
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self._painter.keyboard = False
+        super().focusOutEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        self._painter.keyboard = True
+        text = event.text()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
+            self._choose(self.currentIndex())
+        elif event.key() == Qt.Key.Key_Escape:
+            event.ignore()
+        elif text.isprintable() and text.strip():
+            self.typed.emit(text)
+        else:
+            super().keyPressEvent(event)
