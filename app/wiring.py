@@ -118,6 +118,11 @@ def connect_library(
     page.open_file_requested.connect(window.open_file)
     page.closed.connect(window.close_page)
     library.use_requested.connect(use)
+    library.better_model.use_requested.connect(controller.load_model)
+    offer = window.chat.empty_view.better
+    offer.accepted.connect(library.better_model.accept)
+    offer.cancelled.connect(library.better_model.cancel)
+    offer.dismissed.connect(lambda: controller.change_settings(offer_better_model=False))
     library.unload_requested.connect(controller.unload_model)
 
     page.opened.connect(library.opened)

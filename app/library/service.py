@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from app.downloads.queue import Download, Downloads, Phase
 from app.downloads.transfer import Limits, free_bytes
 from app.library import folders as library_places
+from app.library.better_model import BetterModelOffer
 from app.library.files import folder_of
 from app.library.index import ModelIndex
 from app.library.recommended import Recommendations
@@ -80,6 +81,15 @@ class Library(QObject):
             self.model_index.reclaimable,
             self,
         )
+        self.better_model = BetterModelOffer(
+            state,
+            library,
+            lambda: self.defaults.settings,
+            predict=self.catalog.predict,
+            download=self.download,
+            cancel=self.cancel,
+            parent=self,
+        )
         self._update_scheduled = threading.Event()  # the GUI thread will read all downloads
         self._done: set[int] = set()  # finished downloads that were announced
         self._started = self._closed = False
@@ -118,6 +128,7 @@ class Library(QObject):
     def set_settings(self, settings: Settings) -> None:
         """Apply the settings: hub address, proxy, parallel downloads, defaults of models."""
         self.defaults.settings = settings
+        self.better_model.refresh()
         endpoint = settings.hub_endpoint or HUB
         self.hub.endpoint, self.hub.proxy = endpoint, settings.proxy
         self.downloads.set_endpoint(endpoint)

@@ -95,6 +95,14 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class BetterModel:
+    """A more capable model than the starter, offered on the empty page."""
+
+    offer: Offer
+    download: Download | None = None  # in progress
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogRow:
     """A model the app recommends."""
 
@@ -158,6 +166,7 @@ class LibraryState(QObject):
     installed_changed = Signal()
     downloads_changed = Signal()
     catalog_changed = Signal()
+    better_changed = Signal()
     hub_changed = Signal()
     folders_changed = Signal()
     line_changed = Signal()
@@ -169,6 +178,7 @@ class LibraryState(QObject):
         self.installed: tuple[InstalledRow, ...] = ()
         self.downloads: tuple[Download, ...] = ()
         self.catalog: tuple[CatalogRow, ...] = ()
+        self.better: BetterModel | None = None
         self.hub = Hub()
         self.folders: tuple[FolderRow, ...] = ()
         self.free_bytes = -1  # on the disk of the app's own folder; -1: not known
@@ -194,6 +204,12 @@ class LibraryState(QObject):
         if self.catalog != tuple(rows):
             self.catalog = tuple(rows)
             self.catalog_changed.emit()
+
+    def set_better(self, better: BetterModel | None) -> None:
+        """Offer a more capable model on the empty page, or withdraw the offer."""
+        if self.better != better:
+            self.better = better
+            self.better_changed.emit()
 
     def set_hub(self, hub: Hub) -> None:
         """Set the last hub request and its result."""

@@ -92,7 +92,7 @@ class Window(QWidget):
         self.sidebar = Sidebar(state)
         self.top_bar = TopBar(state)
         self.banners = Banners(state)
-        self.chat = ChatPage(state, states.sessions, lambda: self.sidebar.renaming)
+        self.chat = ChatPage(state, states.library, states.sessions, lambda: self.sidebar.renaming)
         self.transcript, self.composer = self.chat.transcript, self.chat.composer
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
@@ -135,6 +135,7 @@ class Window(QWidget):
         self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
         self.chat.empty_view.open_requested.connect(self.open_file)
+        self.chat.empty_view.browse_requested.connect(self.open_library)
         self.sidebar.trash_button.clicked.connect(self.toggle_trash)
         self.sidebar.hide_button.clicked.connect(self.toggle_sidebar)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.downloads.queue import Download, Phase
+from app.net.hub import Source
+from app.state.library import BetterModel, Offer
 from scenes_chat import Scene, ready, streaming
 from stage import Stage, flush
 
@@ -42,6 +45,59 @@ def picker_failed(stage: Stage) -> None:
     flush()
 
 
+def better_offer(stage: Stage) -> None:
+    ready(stage)
+    offer = Offer(Source("owner/name", "main", "b.gguf", 572_270_624, ""), "Bonsai 4B")
+    stage.states.library.set_better(BetterModel(offer))
+    flush()
+
+
+def better_coming(stage: Stage) -> None:
+    better_offer(stage)
+    better = stage.states.library.better
+    assert better is not None
+    progress = fetching(34, Phase.RUNNING)
+    stage.states.library.set_better(BetterModel(better.offer, progress))
+    flush()
+
+
+def no_model_offer(stage: Stage) -> None:
+    stage.start()
+    offer = Offer(Source("owner/name", "main", "b.gguf", 572_270_624, ""), "Bonsai 4B")
+    stage.states.library.set_better(BetterModel(offer))
+    flush()
+
+
+def fetching(percent: int, phase: Phase) -> Download:
+    """A download of the offered model, so far done."""
+    size = 572_270_624
+    return Download(
+        id=1,
+        url="",
+        file="b.gguf",
+        path=Path("/models/b.gguf"),
+        repository="owner/name",
+        size_bytes=size,
+        done_bytes=size * percent // 100,
+        bytes_per_second=5e6,
+        seconds_left=75.0,
+        phase=phase,
+        note="",
+        error="",
+        remedy="",
+        sha256="",
+    )
+
+
 SCENES: dict[str, Scene] = {
-    scene.__name__: scene for scene in (picker, picker_loading, picker_failed, model_waiting)
+    scene.__name__: scene
+    for scene in (
+        picker,
+        picker_loading,
+        picker_failed,
+        model_waiting,
+        better_offer,
+        better_coming,
+        no_model_offer,
+    )
 }

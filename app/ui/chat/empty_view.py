@@ -9,7 +9,9 @@ from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, ModelStatus, State
+from app.state.library import LibraryState
 from app.system.translation import tr
+from app.ui.chat.better_model import BetterModelLine
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, font
@@ -59,8 +61,9 @@ class EmptyView(QWidget):
 
     suggested = Signal(str)
     open_requested = Signal()
+    browse_requested = Signal()
 
-    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
         self._no_model = True
@@ -72,6 +75,9 @@ class EmptyView(QWidget):
             line.setAlignment(Qt.AlignmentFlag.AlignHCenter)
             line.setWordWrap(True)
         self.suggestions = [TextButton(tr(text), "suggestion") for text in SUGGESTIONS]
+        self.better = BetterModelLine(state, library)
+        self.browse_button = TextButton(tr("Browse models…"), "suggestion", "library")
+        self.browse_button.clicked.connect(self.browse_requested)
         self.open_button = TextButton(tr("Open a model file…"), "suggestion", "folder")
         self.open_button.clicked.connect(self.open_requested)
         self._lay_out()
@@ -89,12 +95,14 @@ class EmptyView(QWidget):
         layout.addSpacing(8)
         layout.addWidget(self.sentence)
         layout.addSpacing(24)
-        for button in (*self.suggestions, self.open_button):
+        for button in (*self.suggestions, self.browse_button, self.open_button):
             button.setFont(font(BODY))
             layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             layout.addSpacing(8)
         for button in self.suggestions:
             button.clicked.connect(partial(self._suggest, button.text()))
+        layout.addSpacing(8)
+        layout.addWidget(self.better)
         layout.addStretch(4)
 
     def _suggest(self, text: str) -> None:
@@ -103,7 +111,8 @@ class EmptyView(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self.drawing.apply_palette(palette)
-        self.open_button.apply_palette(palette)
+        for part in (self.better, self.browse_button, self.open_button):
+            part.apply_palette(palette)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -116,6 +125,7 @@ class EmptyView(QWidget):
         self.name.setText(tr("No model yet") if no_model else model.name)
         self.sentence.setText(_sentence(model))
         self._no_model = no_model
+        self.browse_button.setVisible(no_model)
         self.open_button.setVisible(no_model)
         self._fit_height()
 
@@ -130,7 +140,7 @@ class EmptyView(QWidget):
 def _sentence(model: ModelStatus) -> str:
     match model.phase:
         case ModelPhase.NONE | ModelPhase.FAILED:
-            return tr("Open a GGUF file, or drop one on this window.")
+            return tr("Get one that suits this computer, or drop a file on this window.")
         case ModelPhase.LOADING:
             return tr("Loading… You can start typing.")
         case ModelPhase.READY if model.loaded and model.loaded.base:

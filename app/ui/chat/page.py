@@ -12,6 +12,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, State
+from app.state.library import LibraryState
 from app.state.snapshots import SessionState
 from app.ui.chat.composer import Composer
 from app.ui.chat.empty_view import EmptyView
@@ -32,14 +33,18 @@ class ChatPage(QWidget):
     regenerate_requested = Signal(int)
 
     def __init__(
-        self, state: State, sessions: SessionState, typing_elsewhere: Callable[[], bool]
+        self,
+        state: State,
+        library: LibraryState,
+        sessions: SessionState,
+        typing_elsewhere: Callable[[], bool],
     ) -> None:
         """`typing_elsewhere` returns whether a text field outside this page has the focus."""
         super().__init__()
         self._state = state
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
-        self.empty_view = EmptyView(state)
+        self.empty_view = EmptyView(state, library)
         self.transcript = Transcript()
         self.composer = Composer()
         self.status_line = StatusLine(state)

@@ -26,6 +26,7 @@ def _everything_changed():
     return Settings(
         theme="high contrast",
         last_model="/models/Bonsai é.gguf",
+        offer_better_model=False,
         sidebar_open=False,
         window_geometry="AdnQywADAAA=",
         system_prompt='Answer in "haiku"\n日本語 \ud800',

@@ -113,7 +113,8 @@ def test_a_suggestion_is_sent_with_a_click(qtbot: QtBot, stage: Stage) -> None:
 def test_empty_view_without_a_model_offers_to_open_one(stage: Stage) -> None:
     stage.start()
     view = stage.window.chat.empty_view
-    assert "GGUF" in view.sentence.text()
+    assert "drop a file" in view.sentence.text()
+    assert view.browse_button.isVisible()
     assert not view.open_button.isHidden()
     assert all(button.isHidden() for button in view.suggestions)
     stage.controller.load_model(MODEL)

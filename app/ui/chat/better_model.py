@@ -1,0 +1,122 @@
+"""One line on the empty page that offers a better model, and then shows its download."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.downloads.queue import Download, Phase
+from app.state.chat import ModelPhase, State
+from app.state.library import LibraryState, Offer
+from app.system.byte_size import size
+from app.system.translation import tr
+from app.ui.theme.palette import Palette
+from app.ui.theme.theme import BODY, figures
+from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.units import time_left
+
+_BYTES_PER_SECOND = 50e6 / 8  # assumed before the download: a connection of 50 Mbit/s
+
+
+class BetterModelLine(QWidget):
+    """A link that accepts the offer; progress with Cancel or Try again; and a close button."""
+
+    accepted = Signal()
+    cancelled = Signal()
+    dismissed = Signal()
+
+    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state, self._library = state, library
+        self._going = False  # a download runs: the link cancels it
+        self.words = label("", "secondary", BODY)
+        self.words.setFont(figures(BODY))
+        self.link = TextButton("", "link")
+        self.close_button = IconButton("close", tr("Do not offer this again"), 16)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(8)
+        layout.addStretch(1)
+        for part in (self.words, self.link, self.close_button):
+            layout.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
+        layout.addStretch(1)
+        self.link.clicked.connect(self._act)
+        self.close_button.clicked.connect(self.dismissed)
+        state.model_changed.connect(self.refresh)
+        library.better_changed.connect(self.refresh)
+        self.refresh()
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self.close_button.apply_palette(palette)
+
+    def refresh(self) -> None:
+        """Show the offer or the progress of its download; hidden without an offer."""
+        shown = self._library.better
+        self.setVisible(shown is not None)
+        if shown is None:
+            return
+        download = shown.download
+        words, link = (
+            ("", self._offer(shown.offer))
+            if download is None
+            else (_progress(shown.offer, download), _link(download))
+        )
+        self._going = download is not None and link == tr("Cancel")
+        if self.words.text() != words:
+            self.words.setText(words)
+        if self.link.text() != link:
+            self.link.setText(link)
+        self.words.setVisible(bool(words))
+        self.link.setToolTip(
+            tr("The time is for a connection of 50 Mbit/s. Nothing is sent before you click.")
+            if download is None
+            else ""
+        )
+        self.close_button.setVisible(download is None and not self._no_model)
+
+    @property
+    def _no_model(self) -> bool:
+        return self._state.model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
+
+    def _offer(self, offer: Offer) -> str:
+        facts = {
+            "name": offer.name,
+            "size": size(offer.source.size_bytes),
+            "time": _about(offer.source.size_bytes / _BYTES_PER_SECOND),
+        }
+        if self._no_model:
+            return tr("Get {name} ({size}, {time})", **facts)
+        return tr("Get a more capable model ({name}, {size}, {time})", **facts)
+
+    def _act(self) -> None:
+        (self.cancelled if self._going else self.accepted).emit()
+
+
+def _progress(offer: Offer, download: Download) -> str:
+    done = round(100 * download.done_bytes / download.size_bytes) if download.size_bytes else 0
+    match download.phase:
+        case Phase.FAILED:
+            return f"{download.error} {download.remedy}".strip()
+        case Phase.PAUSED:
+            return tr("{name}: paused at {done} %", name=offer.name, done=done)
+        case Phase.VERIFYING | Phase.DONE:
+            return tr("Checking {name}…", name=offer.name)
+        case _:
+            got = tr("Getting {name}: {done} %", name=offer.name, done=done)
+            return ", ".join(part for part in (got, time_left(download.seconds_left)) if part)
+
+
+def _link(download: Download) -> str:
+    match download.phase:
+        case Phase.FAILED:
+            return tr("Try again")
+        case Phase.PAUSED:
+            return tr("Resume")
+        case _:
+            return tr("Cancel")
+
+
+def _about(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return tr("about {minutes} min", minutes=max(1, minutes))

@@ -1,0 +1,187 @@
+"""The offer of a better model: which one, one click to its use, and when it is not made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+import tiny
+from app.downloads import catalog
+from app.downloads.catalog import CatalogModel
+from app.library.better_model import NOTICE, choose
+from app.settings.table import Settings
+from app.state.library import CatalogRow, Memory, Offer
+from engine import models_folder, starter_path
+from hostile_hub import Fault, Hub, running
+from stage import Stage, flush, until
+
+SHIPPED = catalog.load()
+GIB = 1 << 30
+
+
+def rows(available: int) -> list[CatalogRow]:
+    """The shipped catalog, each model taking twice its file."""
+    return [
+        CatalogRow(
+            model,
+            Offer(model.source, model.name, memory=Memory(2 * model.size_bytes, available, 8192)),
+        )
+        for model in SHIPPED
+    ]
+
+
+@pytest.mark.parametrize(
+    ("available", "name"),
+    [
+        (20 * GIB, "Bonsai 8B"),
+        (6 * GIB, "Bonsai 4B"),
+        (2 * GIB, "Bonsai 1.7B"),
+        (GIB // 2, "SmolLM2 135M"),
+        (GIB // 10, ""),
+    ],
+)
+def test_memory_decides_which_model_is_offered(available: int, name: str) -> None:
+    offer = choose(rows(available))
+    assert (offer.name if offer else "")[: len(name)] == name
+    assert (offer is None) == (not name)
+
+
+def test_nothing_is_offered_before_memory_is_predicted() -> None:
+    unknown = [replace(row, offer=replace(row.offer, memory=None)) for row in rows(GIB)]
+    assert choose(unknown) is None
+
+
+# --- in the window ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture
+def model(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> CatalogModel:
+    """The only model of the catalog, on a local hub."""
+    content = tiny.write(tmp_path / "better.gguf", format="Q8_0").read_bytes()
+    hub.put("owner/name/Better-1B-Q8_0.gguf", content)
+    made = replace(
+        SHIPPED[0],
+        name="Better 1B",
+        repository="owner/name",
+        revision="main",
+        file="Better-1B-Q8_0.gguf",
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    monkeypatch.setattr(catalog, "load", lambda: (made,))
+    return made
+
+
+def started(folder: Path, hub: Hub, **settings: bool) -> Stage:
+    stage = Stage(folder, settings=Settings(hub_endpoint=hub.endpoint, **settings))
+    stage.window.activateWindow()
+    starter = starter_path()
+    starter.parent.mkdir(parents=True, exist_ok=True)
+    tiny.write(starter)
+    stage.start(starter)
+    stage.engine.finish_load("Starter")
+    stage.wait_until_idle()
+    until(lambda: stage.states.library.searched)
+    return stage
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, tmp_path: Path, hub: Hub, model: CatalogModel) -> Iterator[Stage]:
+    made = started(tmp_path / "app", hub)
+    until(lambda: made.states.library.better is not None)
+    flush()
+    yield made
+    made.close()
+
+
+def test_one_click_downloads_verifies_and_loads(
+    qtbot: QtBot, stage: Stage, model: CatalogModel
+) -> None:
+    line = stage.window.chat.empty_view.better
+    assert line.isVisible()
+    assert line.link.text().startswith("Get a more capable model (Better 1B, ")
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    there = models_folder() / model.file
+    until(lambda: stage.engine.load.path == there)
+    assert there.stat().st_size == model.size_bytes
+    flush()
+    assert line.isHidden()
+
+
+def test_failed_download_offers_to_try_again(
+    qtbot: QtBot, stage: Stage, hub: Hub, model: CatalogModel
+) -> None:
+    hub.put("owner/name/" + model.file, b"not the same bytes" * 1000)
+    line = stage.window.chat.empty_view.better
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    until(lambda: line.link.text() == "Try again")
+    assert line.words.text()
+    assert stage.engine.load.path == starter_path()
+
+
+def test_cancelled_download_is_offered_again(qtbot: QtBot, stage: Stage, hub: Hub) -> None:
+    hub.faults.append(Fault(reset_after=1))
+    line = stage.window.chat.empty_view.better
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    stage.controller.library.better_model.cancel()
+    until(lambda: line.link.text().startswith("Get a more capable model"))
+
+
+def test_dismissed_offer_is_never_made_again(qtbot: QtBot, tmp_path: Path, stage: Stage) -> None:
+    line = stage.window.chat.empty_view.better
+    qtbot.mouseClick(line.close_button, Qt.MouseButton.LeftButton)
+    flush()
+    assert line.isHidden()
+    assert not stage.controller.settings.offer_better_model
+
+
+@pytest.mark.usefixtures("qtbot", "model")
+def test_no_offer_beside_another_model(tmp_path: Path, hub: Hub) -> None:
+    models_folder().mkdir(parents=True, exist_ok=True)
+    tiny.write(models_folder() / "Own-2B.gguf")
+    made = started(tmp_path / "app", hub)
+    try:
+        made.controller.library.catalog.predict()
+        made.wait_until_idle()
+        assert any(row.offer.memory for row in made.states.library.catalog)
+        assert made.states.library.better is None
+    finally:
+        made.close()
+
+
+def test_full_disk_is_told_in_the_chat(
+    qtbot: QtBot, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage.controller.library, "_free", lambda folder: 1000)
+    qtbot.mouseClick(stage.window.chat.empty_view.better.link, Qt.MouseButton.LeftButton)
+    assert "disk" in stage.state.notices[NOTICE].sentence
+    assert stage.states.library.better is not None
+
+
+@pytest.mark.usefixtures("qtbot")
+def test_without_any_model_the_offer_and_the_models_page_lead(
+    tmp_path: Path, hub: Hub, model: CatalogModel
+) -> None:
+    made = Stage(tmp_path / "app", settings=Settings(hub_endpoint=hub.endpoint))
+    try:
+        made.start()
+        until(lambda: made.states.library.better is not None)
+        flush()
+        view = made.window.chat.empty_view
+        assert view.better.link.text().startswith("Get Better 1B (")
+        assert view.better.close_button.isHidden()
+        assert view.browse_button.isVisible()
+    finally:
+        made.close()
