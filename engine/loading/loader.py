@@ -117,7 +117,7 @@ def load(
         weights = Weights(file, progress, check_both)
         decoder = build(file, weights, memory.context)
         weights.refuse_unused_tensors()
-        faults = find_faults(config, decoder, weights)
+        faults = find_faults(config, decoder, weights, checkpoint)
         if faults.errors:
             with ops.without(faults.ops):
                 formats = faults.formats

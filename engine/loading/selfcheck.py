@@ -8,7 +8,7 @@ Ops that fail are not used for this model; every model is checked when it is loa
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -62,8 +62,16 @@ class Faults:
         return op in self.ops or format in self.formats
 
 
-def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
-    """Check the kernels of a model whose weights were just loaded."""
+def find_faults(
+    config: Config,
+    decoder: Decoder,
+    weights: Weights,
+    checkpoint: Callable[[], None] = lambda: None,
+) -> Faults:
+    """Check the kernels of a model whose weights were just loaded.
+
+    `checkpoint` is called before each token or prefill, and may raise to cancel the load.
+    """
     count = len(decoder.blocks)
     layers = sorted({0, count // 2, count - 1})
     sample = replace(decoder, blocks=tuple(decoder.blocks[layer] for layer in layers))
@@ -71,11 +79,11 @@ def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
     cache = Cache(len(layers), config.kv_heads, config.head_width, len(tokens))
     checker = KernelChecker(weights.stored_rows)
     with torch.inference_mode(), ops.watched(checker):
-        expected = _run_ops(sample, cache, tokens)
+        expected = _run_ops(sample, cache, tokens, checkpoint)
     errors = dict(checker.faults)
     if not errors:  # otherwise no program is recorded for this model
         session = Session(sample, cache.fresh())
-        if session.is_recorded and not _same(_run_program(session, tokens), expected):
+        if session.is_recorded and not _same(_run_program(session, tokens, checkpoint), expected):
             errors["record", "F32"] = float("inf")
     for (op, format), error in errors.items():
         log.warning(
@@ -87,16 +95,24 @@ def find_faults(config: Config, decoder: Decoder, weights: Weights) -> Faults:
     return Faults(errors)
 
 
-def _run_ops(sample: Decoder, cache: Cache, tokens: list[int]) -> list[Tensor]:
+def _run_ops(
+    sample: Decoder, cache: Cache, tokens: list[int], checkpoint: Callable[[], None]
+) -> list[Tensor]:
     """Hidden states of all tokens but the last, and the logits of the last."""
+    checkpoint()
     hidden = sample.hidden(torch.tensor(tokens[:_TOKENS]), cache)
+    checkpoint()
     last = sample.hidden(torch.tensor(tokens[_TOKENS:]), cache)
     return [hidden, sample.logits(last)[0]]
 
 
-def _run_program(session: Session, tokens: list[int]) -> list[Tensor]:
+def _run_program(
+    session: Session, tokens: list[int], checkpoint: Callable[[], None]
+) -> list[Tensor]:
     """The same by a session: prefill, then one decode step with the recorded program."""
+    checkpoint()
     (hidden,) = session.prefill(tokens[:_TOKENS])
+    checkpoint()
     return [hidden, session.step(tokens[_TOKENS])]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import oracle
 import tiny
-from engine.errors import OutOfMemory
+from engine.errors import Cancelled, OutOfMemory
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import LoadedModel, load
 from engine.loading.preflight import identify
@@ -375,3 +375,31 @@ def test_the_checker_is_removed_at_the_end_of_the_block() -> None:
         ops.softcap(torch.ones(3), 2.0)
     ops.softcap(torch.ones(3), 2.0)
     assert seen == ["softcap"]
+
+
+# --- cancelling ---------------------------------------------------------------------------------
+
+
+def test_load_can_be_cancelled_before_each_step_of_the_check(tmp_path: Path) -> None:
+    with GGUFFile.open(tiny.write(tmp_path / "m.gguf", format="Q8_0")) as file:
+        build, config = identify(file)
+        weights = Weights(file)
+        decoder = build(file, weights, config.context)
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        find_faults(config, decoder, weights, count)
+        assert steps == 4  # a prefill and a token, op by op and as the recorded program
+        for allowed in range(steps):
+            left = iter(range(allowed))
+
+            def cancel(left: Iterator[int] = left) -> None:
+                if next(left, None) is None:
+                    raise Cancelled
+
+            with pytest.raises(Cancelled):
+                find_faults(config, decoder, weights, cancel)
+        assert not find_faults(config, decoder, weights).errors
