@@ -1,4 +1,4 @@
-"""Smoke test (`--smoke`): ask one question, open every page, print the answer."""
+"""Smoke test (`--smoke`): ask one question, open every page, typeset a formula, print the answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from PySide6.QtCore import SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import Controller
+from app.markdown.formulas import Tex
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
 from app.store.store import Message, MessageState
+from app.ui.blocks.typesetting import Wrong, typeset
 from app.ui.window import Window
 from engine import starter_path
 
@@ -36,8 +38,11 @@ async def run(controller: Controller, window: Window) -> str:
             await _check_models(controller.library.state)
             _open(window.open_settings, lambda: window.preferences)
             _open(window.close_page, lambda: window.chat)
+            typeset(Tex(r"\frac{x}{2}", display=False))
     except TimeoutError:
         raise SmokeError(f"There was not {doing} within {DEADLINE_SECONDS} seconds.") from None
+    except Wrong as error:
+        raise SmokeError(f"A formula could not be typeset: {error}") from None
     _check_notices(controller.state)
     speed = f"{answer.generated_tokens} tokens, {controller.state.speed:.1f} tokens/s"
     return f"> {QUESTION}\n{answer.text.strip()}\n\n{answer.model}: {speed}"

@@ -27,6 +27,7 @@ _QT = (TEXTS / "Qt.txt", TEXTS / "LGPL-3.0.txt", TEXTS / "GPL-3.0.txt")
 WITHOUT_TEXT: dict[str, tuple[str, tuple[Path, ...]]] = {
     "pyside6-essentials": ("LGPL-3.0-only", _QT),
     "shiboken6": ("LGPL-3.0-only", _QT),
+    "latex2mathml": ("MIT", (TEXTS / "latex2mathml.txt",)),
     "tokenizers": ("Apache-2.0", (APACHE,)),
 }
 # Licences that a package's metadata states less exactly than its text.
@@ -195,11 +196,20 @@ def _starter() -> Component:
 
 
 def _fonts() -> list[Component]:
-    """The fonts, one per licence text in resources/licences, which is named after its font."""
+    """The fonts, one per licence text in resources/licences, which is named after its font.
+
+    DejaVu comes with ziafont; its text is the one inside the font file.
+    """
     texts = sorted((ROOT / "resources" / "licences").glob("*-OFL.txt"))
+    dejavu = TEXTS / "DejaVu.txt"
     return [
-        Component(f"{path.stem.removesuffix('-OFL')} (font)", "", "OFL-1.1", ((path, path.name),))
-        for path in texts
+        Component("DejaVu (font)", "", "Bitstream-Vera", ((dejavu, dejavu.name),)),
+        *(
+            Component(
+                f"{path.stem.removesuffix('-OFL')} (font)", "", "OFL-1.1", ((path, path.name),)
+            )
+            for path in texts
+        ),
     ]
 
 

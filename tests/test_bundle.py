@@ -49,6 +49,9 @@ RUNS_ON = (
     "markdown-it-py",
     "mdurl",
     "pygments",
+    "ziamath",
+    "ziafont",
+    "latex2mathml",
 )
 # Script that runs the app with every excluded module unimportable, as in a bundle.
 REFUSING = """
@@ -108,6 +111,9 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
         "models/SmolLM2-135M-Instruct.Q4_1.gguf",
         "kernels/cpu/lib/nk-0123456789abcdef-01234567.so",
         "resources/fonts/Inter-Regular.otf",
+        "ziamath/fonts/STIXTwoMath-Regular.ttf",
+        "ziafont/fonts/DejaVuSans.ttf",
+        "latex2mathml/unimathsymbols.txt",
     ],
 )
 def test_files_the_app_needs_are_included(name: str) -> None:
