@@ -270,6 +270,7 @@ class Finished:
     prefill_seconds: float
     decode_seconds: float
     context_used: int  # tokens
+    seed: int = -1  # that gives this answer again; -1: none was drawn, or it was continued
 
 
 @dataclass(frozen=True, slots=True)

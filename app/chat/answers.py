@@ -17,7 +17,7 @@ from app.chat.planner import Branch
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, State
-from app.store.store import Message, MessageState, StopReason, Store
+from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from engine import (
@@ -82,6 +82,8 @@ class Answers:
         self._saving.timeout.connect(self.save)
         self._first_token: tuple[float, int] | None = None  # time, tokens by then
         self._speed_at = 0.0
+        self._began = self._waited = 0.0  # time of the request; seconds until the first token
+        self._sampling = Sampling()  # of the current answer
 
     def enqueue(
         self,
@@ -192,6 +194,7 @@ class Answers:
                 self._saving.start()
         speed = current.tokens_per_second
         if self._first_token is None:
+            self._waited = now - self._began
             self._first_token = (now, last.generated_tokens)
         elif now - self._speed_at > _SPEED_SECONDS:
             began, tokens = self._first_token
@@ -212,12 +215,14 @@ class Answers:
             return
         if event.decode_seconds > 0 and event.generated_tokens > 1:
             self._state.set_speed(event.generated_tokens / event.decode_seconds)
+        details = self._details(event)
         self._end(
             _ENDS[event.reason],
             error=_STOPS.get(event.reason, ""),
             prompt_tokens=event.prompt_tokens,
             generated_tokens=event.generated_tokens,
             seconds=event.prefill_seconds + event.decode_seconds,
+            details=details,
         )
 
     def on_failed(self, event: Failed) -> bool:
@@ -240,6 +245,23 @@ class Answers:
             if self._of(request) is not None:
                 self._state.set_generation(None)
         return True
+
+    def _details(self, event: Finished) -> AnswerDetails:
+        loaded, used = self._state.model.loaded, self._sampling
+        return AnswerDetails(
+            model=loaded.name if loaded else "",
+            format=loaded.format if loaded else "",
+            ended=time.time(),
+            reused_tokens=event.reused_tokens,
+            first_token_seconds=round(self._waited, 4),
+            decode_seconds=round(event.decode_seconds, 4),
+            temperature=float(used.temperature),
+            top_k=used.top_k,
+            top_p=float(used.top_p),
+            min_p=float(used.min_p),
+            repeat_penalty=float(used.repeat_penalty),
+            seed=event.seed,
+        )
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -270,6 +292,7 @@ class Answers:
         self._unsaved.clear()
         self._written = [job.text]
         self._first_token, self._speed_at = None, 0.0
+        self._began, self._waited, self._sampling = time.monotonic(), 0.0, job.command.sampling
         self._state.set_generation(
             Generation(request, job.conversation, job.message, context_used=0)
         )
@@ -284,6 +307,7 @@ class Answers:
         prompt_tokens: int = 0,
         generated_tokens: int = 0,
         seconds: float = 0.0,
+        details: AnswerDetails | None = None,
     ) -> None:
         """End the current answer in the store and the state, and start the next."""
         current = self._state.generation
@@ -299,6 +323,7 @@ class Answers:
                 prompt_tokens=prompt_tokens,
                 generated_tokens=generated_tokens,
                 seconds=seconds,
+                details=details,
             )
 
         self._archive.write(finish)  # first: a slot of the window that raises must not prevent it
@@ -312,6 +337,7 @@ class Answers:
                 prompt_tokens=prompt_tokens,
                 generated_tokens=generated_tokens,
                 seconds=seconds,
+                details=details,
             )
             self._state.change(ended)
         self._state.set_generation(None)

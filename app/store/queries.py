@@ -12,6 +12,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from app.store.adapters import AdapterMark, marks_of, marks_text
+from app.store.answer_details import AnswerDetails, details_of, details_text
 from app.store.schema import RowNotFound
 from app.store.search import clean, index
 from engine import Role
@@ -77,6 +78,7 @@ class Message:
     sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
     siblings: int
     adapters: tuple[AdapterMark, ...] = ()  # used for it, in the order they were applied
+    details: AnswerDetails | None = None  # of an answer that has ended
 
 
 CONVERSATION = "SELECT id, title, created, updated, leaf FROM conversation"
@@ -87,7 +89,7 @@ MESSAGE = """
             WHERE s.conversation = m.conversation AND s.parent IS m.parent AND s.id <= m.id),
         (SELECT count(*) FROM message AS s
             WHERE s.conversation = m.conversation AND s.parent IS m.parent),
-        m.adapters
+        m.adapters, m.details
     FROM message AS m
 """
 BRANCH = f"""
@@ -115,11 +117,18 @@ LAST_USED_BELOW = """
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
     """Convert a row of `MESSAGE`, with the chunks streamed so far."""
-    message_id, conversation, parent, role, text, state, *rest, adapters = row
+    message_id, conversation, parent, role, text, state, *rest, adapters, details = row
     if state == MessageState.STREAMING.value:
         text += chunks(database, message_id)
     known = (Role(role), text, MessageState(state), *rest)
-    return Message(message_id, conversation, parent, *known, adapters=marks_of(adapters))
+    return Message(
+        message_id,
+        conversation,
+        parent,
+        *known,
+        adapters=marks_of(adapters),
+        details=details_of(details),
+    )
 
 
 def find(database: sqlite3.Connection, message_id: int) -> Message:
@@ -180,8 +189,8 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
     text = clean(message.text)
     added = database.execute(
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"
-        " error, prompt_tokens, generated_tokens, seconds, adapters)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " error, prompt_tokens, generated_tokens, seconds, adapters, details)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             message.id or None,
             message.conversation,
@@ -196,6 +205,7 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
             message.generated_tokens,
             message.seconds,
             marks_text(message.adapters),
+            details_text(message.details),
         ),
     )
     number = message.id or added.lastrowid or 0

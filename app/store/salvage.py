@@ -203,10 +203,10 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
     """Recognise the table of a record by the types of its columns."""
     match record:
         case (None, int(), None | int(), str(role), str(state), _, *_) if (
-            rowid and len(record) in (13, 14) and role in _ROLES and state in _STATES
+            rowid and 13 <= len(record) <= 15 and role in _ROLES and state in _STATES
         ):
-            marks = record[13:] or ("",)  # rows from before the column was added lack it
-            found.messages[rowid] = (*record[:13], *marks)
+            lacking = ("",) * (15 - len(record))  # rows from before these columns were added
+            found.messages[rowid] = (*record, *lacking)
         case (None, str(), str(), int() | float(), int() | float(), _, _, int()) if rowid:
             found.conversations[rowid] = record
         case (None, int() | float(), str()) if rowid is not None:
@@ -273,7 +273,23 @@ def _placeholder(found: _Found, message: int, conversation: int, parent: int | N
     role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
     state, text = MessageState.INTERRUPTED.value, found.folded.get(message, LOST)
     created = above[5] if above else 0.0
-    return (None, conversation, parent, role.value, state, created, "", "", 0, 0, 0.0, 0, text, "")
+    return (
+        None,
+        conversation,
+        parent,
+        role.value,
+        state,
+        created,
+        "",
+        "",
+        0,
+        0,
+        0.0,
+        0,
+        text,
+        "",
+        "",
+    )
 
 
 def _write(database: sqlite3.Connection, found: _Found) -> None:
@@ -329,7 +345,7 @@ def _write_message(
     database: sqlite3.Connection, found: _Found, number: int, record: Record
 ) -> None:
     """Write one message, with its streamed chunks."""
-    _, conversation, parent, role, state, created, *counted, text, adapters = record
+    _, conversation, parent, role, state, created, *counted, text, adapters, details = record
     model, error, prompt_tokens, generated_tokens, seconds, used = counted
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
@@ -337,7 +353,7 @@ def _write_message(
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
     database.execute(
-        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             conversation,
@@ -353,6 +369,7 @@ def _write_message(
             int(_number(used)),
             whole,
             str(adapters),
+            str(details),
         ),
     )
     index(database, number, whole)

@@ -112,6 +112,9 @@ MIGRATIONS = (
     );
     CREATE INDEX deleted_message_conversation ON deleted_message(conversation);
     """,
+    """
+    ALTER TABLE message ADD COLUMN details TEXT NOT NULL DEFAULT '';  -- JSON; how it was made
+    """,
 )
 
 

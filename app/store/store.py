@@ -18,6 +18,7 @@ from pathlib import Path
 from app.store import adapters as store_adapters
 from app.store import deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
+from app.store.answer_details import AnswerDetails, details_text
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
     BRANCH,
@@ -54,6 +55,7 @@ from engine import Role
 __all__ = [
     "KEEP_DELETED_SECONDS",
     "AdapterMark",
+    "AnswerDetails",
     "Conversation",
     "DamagedStore",
     "Message",
@@ -368,15 +370,23 @@ class Store:
         prompt_tokens: int = 0,
         generated_tokens: int = 0,
         seconds: float = 0.0,
+        details: AnswerDetails | None = None,
     ) -> Message:
         """End a streaming message: merge its chunks, index the text, and sync it to the disk."""
         assert state is not MessageState.STREAMING
         with self._writing(durable=True) as database:
             fold_chunks(database, message_id, state)
             database.execute(
-                "UPDATE message SET error = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?"
-                " WHERE id = ?",
-                (clean(error), prompt_tokens, generated_tokens, seconds, message_id),
+                "UPDATE message SET error = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?,"
+                " details = ? WHERE id = ?",
+                (
+                    clean(error),
+                    prompt_tokens,
+                    generated_tokens,
+                    seconds,
+                    clean(details_text(details)),
+                    message_id,
+                ),
             )
             message = find(database, message_id)
             touch(database, message.conversation)

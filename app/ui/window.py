@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
@@ -37,6 +38,8 @@ from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
+from app.ui.transcript.answer_card import CARD_WIDTH as ANSWER_WIDTH
+from app.ui.transcript.answer_card import AnswerCard
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea, model_in
@@ -100,6 +103,7 @@ class Window(QWidget):
         self.picker_card = Popover(self, self.picker, CARD_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
+        self.answer_card: Popover | None = None  # created on demand
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
@@ -123,6 +127,7 @@ class Window(QWidget):
         state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
         self.transcript.link_activated.connect(open_link)
+        self.transcript.details_requested.connect(self.open_answer_details)
         top.model_button.clicked.connect(self.open_picker)
         top.library_button.clicked.connect(self.toggle_library)
         top.adapters_button.clicked.connect(self.toggle_adapters)
@@ -215,6 +220,18 @@ class Window(QWidget):
     def open_picker(self) -> None:
         """Open the model picker."""
         self.picker_card.open_below(self.top_bar.model_button)
+
+    def open_answer_details(self, message_id: int) -> None:
+        """Open the card about one answer; creates it on first use."""
+        message = self._state.message(message_id)
+        if message is None:
+            return
+        if self.answer_card is None:
+            name = tr("About this answer")
+            self.answer_card = Popover(self, AnswerCard(), ANSWER_WIDTH, name)
+        self.answer_card.apply_palette(self._palette)
+        cast("AnswerCard", self.answer_card.content).show_message(message)
+        self.answer_card.open_centred()
 
     def open_library(self) -> None:
         """Show the model library instead of the conversation."""
@@ -375,8 +392,8 @@ class Window(QWidget):
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
             self._update_sidebar()
-        for card in (self.picker_card, self.shortcuts_card):
-            if not card.isHidden():
+        for card in (self.picker_card, self.shortcuts_card, self.answer_card):
+            if card is not None and not card.isHidden():
                 card.fit()
 
     def closeEvent(self, event: QCloseEvent) -> None:

@@ -115,6 +115,7 @@ class Answer:
             self.prefill_seconds,
             self.decode_seconds,
             len(self._session.tokens),
+            self._sampler.seed,
         )
 
     def _checkpoint(self) -> None:

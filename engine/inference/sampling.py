@@ -9,6 +9,7 @@ filter could keep.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -119,16 +120,17 @@ def filtered(logits: Tensor, sampling: Sampling) -> Candidates:
 
 
 class Sampler:
-    """Draws tokens for one answer; its random number generator advances with each."""
+    """Draws tokens for one answer; its random number generator advances with each.
+
+    `seed` gives the same tokens again; -1 after resuming an answer whose seed was random.
+    """
 
     def __init__(self, sampling: Sampling) -> None:
         check(sampling)
         self.sampling = sampling
         self._random = torch.Generator()
-        if sampling.seed >= 0:
-            self._random.manual_seed(sampling.seed)
-        else:
-            self._random.seed()
+        self.seed = sampling.seed if sampling.seed >= 0 else secrets.randbits(32)
+        self._random.manual_seed(self.seed)
 
     @property
     def state(self) -> Tensor:
@@ -141,6 +143,7 @@ class Sampler:
             self._random.set_state(state)
         except RuntimeError as error:
             raise ValueError("not the state of a random number generator") from error
+        self.seed = self.sampling.seed
 
     def draw(self, logits: Tensor, tokens: Sequence[int]) -> int:
         """One token from logits [V]; `tokens` are all tokens before it, prompt included."""

@@ -188,6 +188,12 @@ def long_answer(stage: Stage) -> None:
     answer(stage, ANSWER)
 
 
+def answer_details(stage: Stage) -> None:
+    long_answer(stage)
+    stage.window.open_answer_details(stage.state.messages[-1].id)
+    flush()
+
+
 def top_of_answer(stage: Stage) -> None:
     long_answer(stage)
     home = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_Home, Qt.KeyboardModifier.ControlModifier)
@@ -431,6 +437,7 @@ SCENES: dict[str, Scene] = {
         reading,
         streaming,
         long_answer,
+        answer_details,
         top_of_answer,
         long_question,
         failed,

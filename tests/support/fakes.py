@@ -160,7 +160,15 @@ class FakeEngine:
     def finish(self, reason: FinishReason = FinishReason.END, tokens: int = 24) -> None:
         self.deliver(
             Finished(
-                self.last_generate.request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens
+                self.last_generate.request,
+                reason,
+                40,
+                0,
+                tokens,
+                0.2,
+                tokens / 38.5,
+                40 + tokens,
+                7,
             )
         )
 

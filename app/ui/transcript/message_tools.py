@@ -29,7 +29,9 @@ _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: str  # leaf, copy, regenerate, leaf_off, edit, continue, delete, previous, next, word
+    name: (
+        str  # leaf, copy, regenerate, leaf_off, info, edit, continue, delete, previous, next, word
+    )
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -59,6 +61,8 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
             tools.append(Tool("regenerate", "Answer again"))
             if message.adapters:
                 tools.append(Tool("leaf_off", "Answer again without adapters"))
+            if message.details or message.generated_tokens:
+                tools.append(Tool("info", tr("About this answer")))
         elif message.role is Role.USER:
             tools.append(Tool("edit", "Edit and send again"))
         tools.append(Tool("delete", tr("Delete message")))

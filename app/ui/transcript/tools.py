@@ -25,6 +25,7 @@ class Tools(QObject):
     compare_requested = Signal(int)  # message, to be answered again without adapters
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     delete_requested = Signal(int)  # message
+    details_requested = Signal(int)  # message
     sibling_requested = Signal(int, int)  # message, -1 or +1
 
     def __init__(self, layout: TranscriptLayout) -> None:
@@ -84,6 +85,8 @@ class Tools(QObject):
                 self.compare_requested.emit(message.id)
             case "continue":
                 self.continue_requested.emit(message.id)
+            case "info":
+                self.details_requested.emit(message.id)
             case "delete":
                 self.delete_requested.emit(message.id)
             case _:

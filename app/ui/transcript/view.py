@@ -55,6 +55,7 @@ class Transcript(QAbstractScrollArea):
     edit_submitted = Signal(int, str)  # message, new text
     continue_requested = Signal(int)  # message
     delete_requested = Signal(int)  # message
+    details_requested = Signal(int)  # message
     compare_requested = Signal(int)  # message, to be answered again without adapters
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
@@ -110,6 +111,7 @@ class Transcript(QAbstractScrollArea):
         tools.edit_requested.connect(self.edit_message)
         tools.continue_requested.connect(self.continue_requested)
         tools.delete_requested.connect(self.delete_requested)
+        tools.details_requested.connect(self.details_requested)
         tools.compare_requested.connect(self.compare_requested)
         tools.adapters_requested.connect(self.adapters_requested)
         tools.sibling_requested.connect(self.sibling_requested)

@@ -222,3 +222,19 @@ def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
     counts = Counter(sampler.draw(logits, []) for _ in range(2_000))
     assert abs(counts[5] / 2_000 - 3 / 7) < 0.045  # four standard deviations
     assert counts[5] + counts[59_999] > 1_990
+
+
+def test_reported_seed_draws_the_same_tokens_again() -> None:
+    logits = torch.randn(64)
+    first = Sampler(PLAIN)
+    again = Sampler(replace(PLAIN, seed=first.seed))
+    assert [first.draw(logits, []) for _ in range(20)] == [
+        again.draw(logits, []) for _ in range(20)
+    ]
+    assert len({Sampler(PLAIN).seed for _ in range(4)}) > 1
+
+
+def test_resumed_sampler_does_not_report_a_seed_it_does_not_know() -> None:
+    first, resumed = Sampler(PLAIN), Sampler(PLAIN)
+    resumed.resume(first.state)
+    assert resumed.seed == -1

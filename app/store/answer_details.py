@@ -1,0 +1,50 @@
+"""How an answer was made: model, times, sampling and seed; a JSON column of a message."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDetails:
+    """What the engine used and measured for one answer; of a continued one, for its last part."""
+
+    model: str = ""  # displayed name
+    format: str = ""  # such as "Q4_K_M"
+    ended: float = 0.0  # seconds since 1970; 0: not recorded
+    reused_tokens: int = 0  # of the prompt, those that were in the KV cache
+    first_token_seconds: float = 0.0  # from the request to the first token
+    decode_seconds: float = 0.0
+    temperature: float = 0.0  # 0: greedy
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0  # 1: off
+    min_p: float = 0.0  # 0: off
+    repeat_penalty: float = 1.0  # 1: off
+    seed: int = -1  # of the random numbers; -1: not known
+
+
+def details_text(details: AnswerDetails | None) -> str:
+    """The column of a message; "" without details."""
+    return "" if details is None else json.dumps(asdict(details))
+
+
+def details_of(text: str) -> AnswerDetails | None:
+    """Parse the column of a message; fields of a wrong type get their default."""
+    if not text:
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    stored = cast("dict[str, object]", found)
+    fitting: dict[str, Any] = {}
+    for field in fields(AnswerDetails):
+        value, default = stored.get(field.name), field.default
+        number = isinstance(default, float) and type(value) is int
+        if type(value) is type(default) or number:
+            fitting[field.name] = value
+    return AnswerDetails(**fitting)

@@ -1,0 +1,137 @@
+"""Card about one answer: model, length, speed, sampling, seed, time, and why it ended."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QDateTime, QLocale, Qt
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from app.store.store import AnswerDetails, Message, MessageState, StopReason
+from app.system.translation import tr, trn
+from app.ui.theme.theme import BODY, READING, figures, font
+from app.ui.transcript.endings import ending, short_ending
+from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.widgets.controls import label
+from app.ui.widgets.units import number
+
+CARD_WIDTH = 460
+
+
+class AnswerCard(QWidget):
+    """Rows of names and values, whose text can be selected."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(24, 20, 24, 24)
+        layout.setSpacing(12)
+        title = label(tr("About this answer"), "", READING)
+        title.setFont(font(READING, QFont.Weight.Medium))
+        layout.addWidget(title)
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(20)
+        self._grid.setVerticalSpacing(8)
+        self._grid.setColumnStretch(1, 1)
+        layout.addLayout(self._grid)
+        self.rows: list[tuple[str, str]] = []
+
+    def show_message(self, message: Message) -> None:
+        """Show the details of an answer."""
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        self.rows = answer_rows(message)
+        for place, (name, value) in enumerate(self.rows):
+            words = label(value, "", BODY)
+            words.setFont(figures(BODY))
+            words.setWordWrap(True)
+            words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            words.setAccessibleName(f"{name}: {value}")
+            top = Qt.AlignmentFlag.AlignTop
+            self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)
+            self._grid.addWidget(words, place, 1, top)
+
+
+def answer_rows(message: Message) -> list[tuple[str, str]]:
+    """Names and values of what is known about an answer; unknown rows are left out."""
+    made = message.details
+    rows = [
+        (tr("Model"), _model(message)),
+        (tr("Adapters"), adapters_in_words(message.adapters)),
+        (tr("Read"), _read(message)),
+        (tr("Written"), _written(message)),
+        (tr("Speed"), _speed(message)),
+        (tr("Sampling"), _sampling(made) if made else ""),
+        (tr("Seed"), str(made.seed) if made and made.temperature > 0 and made.seed >= 0 else ""),
+        (tr("Time"), _time(made.ended if made and made.ended else message.created)),
+        (tr("Ended"), _ended(message)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _model(message: Message) -> str:
+    made = message.details
+    if made is None or not made.model:
+        return message.model
+    return f"{made.model} ({made.format})" if made.format else made.model
+
+
+def _read(message: Message) -> str:
+    if not message.prompt_tokens:
+        return ""
+    whole = trn("{count} token", "{count} tokens", message.prompt_tokens)
+    reused = message.details.reused_tokens if message.details else 0
+    if not reused:
+        return whole
+    return tr("{tokens}, {reused} of them from memory", tokens=whole, reused=number(reused))
+
+
+def _written(message: Message) -> str:
+    if not message.generated_tokens:
+        return ""
+    return trn("{count} token", "{count} tokens", message.generated_tokens)
+
+
+def _speed(message: Message) -> str:
+    made = message.details
+    parts: list[str] = []
+    if made and made.decode_seconds > 0 and message.generated_tokens > 1:
+        speed = f"{message.generated_tokens / made.decode_seconds:.1f}"
+        parts.append(tr("{speed} tokens/s", speed=speed))
+    if made and made.first_token_seconds > 0:
+        parts.append(tr("first word after {seconds} s", seconds=f"{made.first_token_seconds:.2f}"))
+    return ", ".join(parts)
+
+
+def _sampling(made: AnswerDetails) -> str:
+    if made.temperature <= 0:
+        return tr("Always the likeliest word (temperature 0)")
+    parts = [tr("temperature {value}", value=_short(made.temperature))]
+    if made.top_k > 0:
+        parts.append(tr("top-k {value}", value=made.top_k))
+    if made.top_p < 1:
+        parts.append(tr("top-p {value}", value=_short(made.top_p)))
+    if made.min_p > 0:
+        parts.append(tr("min-p {value}", value=_short(made.min_p)))
+    if made.repeat_penalty != 1:
+        parts.append(tr("repeat penalty {value}", value=_short(made.repeat_penalty)))
+    return ", ".join(parts)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def _time(seconds: float) -> str:
+    moment = QDateTime.fromSecsSinceEpoch(int(seconds))
+    return QLocale().toString(moment, QLocale.FormatType.ShortFormat)
+
+
+def _ended(message: Message) -> str:
+    if message.state is MessageState.COMPLETE:
+        return tr("By the model, complete")
+    if message.state is MessageState.STOPPED and message.error == StopReason.USER:
+        return tr("Stopped by you")
+    return ending(message) or short_ending(message)

@@ -1,0 +1,105 @@
+"""The card about one answer: what it shows, from the engine to the store and the window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.settings.table import Settings
+from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
+from app.ui.transcript.answer_card import answer_rows
+from engine import FinishReason, Role
+from fakes import MODEL
+from stage import Stage, until
+
+DETAILS = AnswerDetails(
+    model="Small Model 135M",
+    format="Q4_1",
+    ended=1_760_000_000.0,
+    reused_tokens=12,
+    first_token_seconds=0.314,
+    decode_seconds=2.0,
+    temperature=0.3,
+    top_k=40,
+    top_p=0.95,
+    seed=7,
+)
+ANSWER = Message(
+    2, 1, 1, Role.ASSISTANT, "Because.", MessageState.COMPLETE, 1_759_000_000.0, "Old", "",
+    40, 24, 2.3, 1, 1, details=DETAILS,
+)  # fmt: skip
+
+
+def shown(message: Message) -> dict[str, str]:
+    return dict(answer_rows(message))
+
+
+def test_every_detail_has_a_row() -> None:
+    rows = shown(ANSWER)
+    assert rows["Model"] == "Small Model 135M (Q4_1)"
+    assert rows["Read"] == "40 tokens, 12 of them from memory"
+    assert rows["Written"] == "24 tokens"
+    assert rows["Speed"] == "12.0 tokens/s, first word after 0.31 s"
+    assert rows["Sampling"] == "temperature 0.3, top-k 40, top-p 0.95"
+    assert rows["Seed"] == "7"
+    assert rows["Ended"] == "By the model, complete"
+    assert "Adapters" not in rows
+
+
+def test_greedy_answer_has_no_seed() -> None:
+    rows = shown(replace(ANSWER, details=replace(DETAILS, temperature=0.0)))
+    assert rows["Sampling"].startswith("Always the likeliest word")
+    assert "Seed" not in rows
+
+
+def test_answer_of_an_earlier_version_shows_what_is_known() -> None:
+    rows = shown(replace(ANSWER, details=None))
+    assert rows["Model"] == "Old"
+    assert {"Read", "Written", "Time", "Ended"} <= rows.keys()
+    assert not {"Speed", "Sampling", "Seed"} & rows.keys()
+
+
+def test_stopped_answers_say_why() -> None:
+    for reason, words in (
+        (StopReason.USER, "Stopped by you"),
+        (StopReason.LENGTH, "answer length"),
+        (StopReason.CONTEXT, "full"),
+    ):
+        stopped = replace(ANSWER, state=MessageState.STOPPED, error=reason)
+        assert words in shown(stopped)["Ended"]
+
+
+def test_details_are_stored_and_shown_by_the_tool(qtbot: QtBot, stage: Stage) -> None:
+    stage.controller.settings = Settings(temperature=0.4)
+    stage.controller.library.set_settings(stage.controller.settings)
+    stage.ready(MODEL)
+    stage.controller.send("Why?")
+    stage.engine.write("Because")
+    stage.engine.finish(FinishReason.END)
+    stage.wait_until_idle()
+    answer = stage.state.messages[-1]
+    assert answer.details is not None
+    assert (answer.details.seed, answer.details.temperature) == (7, 0.4)
+    assert (answer.details.model, answer.details.format) == ("Small Model 135M", "Q4_1")
+    stored: list[Message] = []
+
+    def last(store: Store) -> Message:
+        return store.branch(store.conversations()[0].id)[-1]
+
+    stage.archive.read(last, stored.append)
+    until(lambda: bool(stored))
+    assert stored[0].details == answer.details
+    transcript = stage.window.transcript
+    tools, _ = transcript.tools.all(1)
+    info = next(tool for tool in tools if tool.name == "info")
+    transcript.tools.use(1, info)
+    card = stage.window.answer_card
+    assert card is not None
+    assert card.isVisible()
+    qtbot.keyClick(card, Qt.Key.Key_Escape)
+    assert card.isHidden()
+    transcript.tools.use(1, info)  # the second time it is made anew from the message
+    assert card.isVisible()
+    stage.wait_for_animations()
