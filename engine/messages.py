@@ -45,6 +45,13 @@ class FinishReason(Enum):
     CANCELLED = "cancelled"
 
 
+class ContextPolicy(Enum):
+    """What happens when a conversation does not fit in the context any more."""
+
+    DROP_OLDEST = "drop oldest"  # leave out the oldest turns, but keep the instructions
+    STOP = "stop"  # fail with PromptTooLong
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message of a conversation, as passed to the chat template."""
@@ -151,6 +158,7 @@ class Generate:
     max_tokens: int = 0  # 0: until an end token or a full context
     stop: tuple[str, ...] = ()
     thinking: bool | None = None  # None: the template's default
+    policy: ContextPolicy = ContextPolicy.STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,7 @@ class LoadSnapshot:
     request: int
     turns: tuple[Turn, ...]
     conversation: str  # the id given to SaveSnapshot
+    policy: ContextPolicy = ContextPolicy.STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +255,7 @@ class PromptProgress:
     done_tokens: int
     total_tokens: int
     reused_tokens: int  # of done_tokens, those that were cached already
+    dropped_turns: int = 0  # left out of the prompt: the first ones after the instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +305,7 @@ class SnapshotLoaded:
     seconds: float  # duration of the restore
     remaining_prefill_seconds: float  # estimate for the tokens not cached; 0: too few
     refused: str  # one sentence: why the saved file was rejected; empty: none was
+    dropped_turns: int = 0  # that do not fit: the first ones after the instructions
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from engine.chat import context_window
 from engine.chat.template import answer_prefix, prompt_ids
-from engine.errors import AdapterError, ModelFileError
+from engine.errors import AdapterError, ModelFileError, PromptTooLong
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
 from engine.inference.prompt import reuse_cached_ids, shared_prefix
@@ -35,6 +37,7 @@ from engine.messages import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
+    ContextPolicy,
     Finished,
     Generate,
     LoadSnapshot,
@@ -45,6 +48,7 @@ from engine.messages import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    Turn,
 )
 from engine.models.recording import adapter_obstacles
 from engine.snapshot import capture as snapshot
@@ -100,8 +104,8 @@ class ModelHost:
         template = self.model.template
         continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
         write = template.render_continuation if continued else template.render
-        text = write(command.turns, enable_thinking=command.thinking)
-        fresh = self._ids(text, checkpoint)
+        render = partial(write, enable_thinking=command.thinking)
+        text, fresh, dropped = self._prompt(command.turns, command.policy, render, checkpoint)
         if len(fresh) < self.session.context:
             self._restore_best(fresh, "", checkpoint)
         answer = Answer(
@@ -119,8 +123,42 @@ class ModelHost:
         for event in answer.events():
             if isinstance(event, PromptProgress):
                 timer.on_progress(event.done_tokens, event.total_tokens)
-            yield event
+                yield replace(event, dropped_turns=dropped)
+            else:
+                yield event
         self._prefill.learn(self.session, timer)
+
+    def _prompt(
+        self,
+        turns: Sequence[Turn],
+        policy: ContextPolicy,
+        render: Callable[[Sequence[Turn]], str],
+        checkpoint: Checkpoint,
+    ) -> tuple[str, list[int], int]:
+        """Text and ids of the prompt, and how many old turns were left out so that it fits."""
+        context = self.session.context
+        text = render(turns)
+        ids = self._ids(text, checkpoint)
+        if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
+            return text, ids, 0
+        lengths = [len(self._ids(turn.text, checkpoint)) for turn in turns]
+        markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
+        dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
+        while True:
+            kept = context_window.without(turns, dropped)
+            text = render(kept)
+            ids = self._ids(text, checkpoint)
+            more = context_window.next_start(turns, dropped)
+            if len(ids) < context or more is None:
+                break
+            dropped = more
+        if len(ids) >= context:
+            raise PromptTooLong(
+                f"This message is too long: with the instructions it has {len(ids):,} tokens, and "
+                f"the model can take in {context:,}.",
+                "Shorten it, or choose a longer context in the model's settings.",
+            )
+        return text, ids, dropped
 
     def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
         # Tokenizing a very long prompt takes seconds.
@@ -180,8 +218,8 @@ class ModelHost:
     def load_snapshot(self, command: LoadSnapshot, checkpoint: Checkpoint) -> SnapshotLoaded:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
         started = time.perf_counter()
-        text = self.model.template.render(command.turns, add_generation_prompt=False)
-        fresh = self._ids(text, checkpoint)
+        render = partial(self.model.template.render, add_generation_prompt=False)
+        _, fresh, dropped = self._prompt(command.turns, command.policy, render, checkpoint)
         found = self._restore_best(fresh, command.conversation, checkpoint)
         seconds = time.perf_counter() - started
         cached = self.session.all_tokens
@@ -195,8 +233,11 @@ class ModelHost:
             ready,
             total,
             seconds,
-            self._prefill.seconds(self.session, ready, total, checkpoint),
+            self._prefill.seconds(self.session, ready, total, checkpoint)
+            if total <= self.session.context
+            else 0.0,
             found.refused,
+            dropped,
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
