@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from app.markdown.blocks import Block, Formula, Heading, Paragraph, Rule, Run
+from app.markdown.formulas import Tex
 from app.ui.blocks.style import ReadingStyle
 from app.ui.blocks.text import Flow, Link, cut, word_around
 
@@ -34,6 +35,7 @@ class BlockView(Protocol):
     block: Block
     height: float
     right_to_left: bool
+    waiting: list[Tex]  # formulas that are shown as source until they are typeset
 
     @property
     def length(self) -> int:
@@ -100,6 +102,7 @@ class TextView:
             face = style.heading_faces[block.level - 1]
         runs = (Run(block.source),) if isinstance(block, Formula) else block.runs
         self._flow = Flow(runs, style, face)
+        self.waiting = self._flow.waiting
         self.height = self._flow.height
         self.right_to_left = self._flow.right_to_left
 
@@ -112,6 +115,11 @@ class TextView:
     def natural_width(self) -> float:
         """The width of the widest line, in pixels."""
         return self._flow.natural_width
+
+    @property
+    def first_line_drop(self) -> float:
+        """How much lower than usual the first baseline is, because of a formula."""
+        return self._flow.first_line_drop
 
     def layout(self, width: float) -> float:
         """Lay out for a width; returns the height."""
@@ -147,8 +155,12 @@ class TextView:
         return cut(self._flow.text, start, end).replace("\u2028", "\n")
 
     def word_around(self, position: int) -> tuple[int, int]:
-        """The start and end of the word at a position."""
-        return word_around(self._flow.text, position)
+        """The start and end of the word or formula at a position."""
+        return self._flow.formula_around(position) or word_around(self._flow.text, position)
+
+    def formula_at(self, x: float, y: float) -> str:
+        """The source of the typeset formula under a point, or an empty text."""
+        return self._flow.formula_at(x, y)
 
     def line_around(self, position: int) -> tuple[int, int]:
         """The whole paragraph: a triple click selects it."""
@@ -167,6 +179,7 @@ class RuleView:
         self.block: Block = block
         self.height = 17.0
         self.right_to_left = False
+        self.waiting: list[Tex] = []
         self._width = 0.0
 
     @property

@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
 
 from app.markdown.blocks import Block, Code
+from app.markdown.formulas import Tex
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
@@ -37,6 +38,7 @@ class CodeView:
         self.block: Block = block
         self.height = 0.0
         self.right_to_left = False
+        self.waiting: list[Tex] = []
         self.copied = False
         self.changed_from = 0.0  # y from which the last update needs a repaint
         self.horizontal_scroll = HorizontalScroll()

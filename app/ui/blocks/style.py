@@ -20,6 +20,7 @@ QUOTE_INDENT = 18
 DEEPEST_INDENT = 6  # nesting levels that are indented; deeper ones are not indented further
 CODE_PADDING = 16
 CODE_HEADER = 36
+PLACEHOLDER = "x"  # stands for a formula in a text layout, invisible and of the formula's width
 
 
 def mixed(one: QColor, other: QColor, share: float) -> QColor:
@@ -67,6 +68,7 @@ class Face:
         self.line = line
         metrics = QFontMetricsF(font)
         self.baseline = (line - metrics.height()) / 2 + metrics.ascent()
+        self.placeholder = metrics.horizontalAdvance(PLACEHOLDER)
 
 
 class ReadingStyle:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from PySide6.QtCore import QPointF, QRectF
 
 from app.markdown.blocks import Block, Runs, Table
+from app.markdown.formulas import Tex
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
 from app.ui.blocks.style import ReadingStyle
@@ -34,6 +35,7 @@ class TableView:
         self.block: Block = block
         self.height = 0.0
         self.right_to_left = False
+        self.waiting: list[Tex] = []
         self.changed_from = 0.0  # y from which the last update needs a repaint
         self.horizontal_scroll = HorizontalScroll()
         self._table = block
@@ -74,6 +76,7 @@ class TableView:
                 runs = tuple(replace(run, bold=True) for run in runs)
             align = self._table.alignments[column]
             cell = Flow(runs, style, style.cell_face, align=align)
+            self.waiting += cell.waiting
             if len(self._rows) <= MEASURED_ROWS:
                 cell.layout(1e5)
                 self._natural_widths[column] = max(self._natural_widths[column], cell.natural_width)
@@ -233,6 +236,11 @@ class TableView:
         _, cell, inside_x, inside_y = self._cell_at(x, y)
         return cell.link_at(inside_x, inside_y)
 
+    def formula_at(self, x: float, y: float) -> str:
+        """The source of the typeset formula under a point, or an empty text."""
+        _, cell, inside_x, inside_y = self._cell_at(x, y)
+        return cell.formula_at(inside_x, inside_y)
+
     def links(self) -> list[Link]:
         """The links of the cells, row by row."""
         links: list[Link] = []
@@ -260,7 +268,8 @@ class TableView:
     def word_around(self, position: int) -> tuple[int, int]:
         """The start and end of the word at a position."""
         start, cell = self._cell_of(position)
-        first, last = word_around(cell.text, position - start)
+        inside = position - start
+        first, last = cell.formula_around(inside) or word_around(cell.text, inside)
         return start + first, start + last
 
     def line_around(self, position: int) -> tuple[int, int]:

@@ -138,6 +138,7 @@ class Typesetter:
         self._asked: deque[Tex] = deque()
         self._done: queue.SimpleQueue[tuple[Tex, Picture | None]] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards `_asked` and `_running`
+        self.misses = 0  # how often a formula was not ready
         self._running = False  # the thread ends when nothing is asked for
 
     @property
@@ -156,6 +157,7 @@ class Typesetter:
                 start, self._running = not self._running, True
             if start:
                 self._start()
+        self.misses += tex in self._pending
         return self._pictures.get(tex)
 
     def ready(self, tex: Tex) -> bool:

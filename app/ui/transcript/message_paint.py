@@ -13,7 +13,7 @@ from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
 from app.store.store import MessageState
-from app.ui.blocks.blocks import Canvas
+from app.ui.blocks.blocks import Canvas, TextView
 from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle, mixed
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
@@ -144,7 +144,8 @@ def _paint_marker(
 ) -> None:
     """Paint the marker of a list item whose text begins at `x`."""
     edge = _mirrored(part, x)
-    middle = at.y() + part.y + style.line / 2
+    drop = part.view.first_line_drop if isinstance(part.view, TextView) else 0.0
+    middle = at.y() + part.y + drop + style.line / 2
     to_right = part.view.right_to_left
     if marker == BULLET:
         depth = sum(not level.quote for level in part.path) - 1
@@ -161,7 +162,7 @@ def _paint_marker(
         painter.setPen(style.secondary)
         side = Qt.AlignmentFlag.AlignLeft if to_right else Qt.AlignmentFlag.AlignRight
         left = edge + 8 if to_right else edge - 68
-        area = QRectF(at.x() + left, at.y() + part.y, 60, style.line)
+        area = QRectF(at.x() + left, middle - style.line / 2, 60, style.line)
         painter.drawText(area, side | Qt.AlignmentFlag.AlignVCenter, marker)
 
 

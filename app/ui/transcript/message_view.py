@@ -29,9 +29,11 @@ from app.markdown.stream import OwnText, Reply, Stream
 from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
+from app.ui.blocks.formula import formula_view
 from app.ui.blocks.style import CODE_HEADER, DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
+from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.endings import ending
 from app.ui.transcript.message_tools import ROW
 from engine import Role
@@ -232,8 +234,27 @@ class MessageView:
                 return TableView(block, self._style)
             case Rule():
                 return RuleView(block)
-            case Paragraph() | Heading() | Formula():
+            case Formula():
+                return formula_view(block, self._style)
+            case Paragraph() | Heading():
                 return TextView(block, self._style)
+
+    def show_typeset(self) -> bool:
+        """Rebuild the parts whose formulas were typeset meanwhile; returns whether any was."""
+        ready = [
+            index
+            for index, part in enumerate(self.parts)
+            if part.view.waiting and any(map(TYPESETTER.ready, part.view.waiting))
+        ]
+        for index in ready:
+            part = self.parts[index]
+            old, part.view = part.view, self._make(part.view.block)
+            if isinstance(old, TableView) and isinstance(part.view, TableView):
+                part.view.layout(part.width)
+                part.view.horizontal_scroll.move_to(old.horizontal_scroll.offset)
+        if ready:
+            self._place(ready[0])
+        return bool(ready)
 
     def fold(self, folded: bool) -> None:
         """Hide or show the thoughts."""
@@ -383,12 +404,14 @@ def _gap(before: Part, part: Part) -> float:
         return 16.0
     if place.joined:
         return 0.0
-    if place.tight:
+    if place.tight and not isinstance(one, Formula) and not isinstance(two, Formula):
         return 4.0
     if isinstance(two, Heading):
         return 28.0 if two.level <= 2 else 22.0
     if isinstance(one, Heading):
         return 8.0
+    if isinstance(one, Formula) or isinstance(two, Formula):
+        return 10.0
     if isinstance(one, Code | Table | Rule) or isinstance(two, Code | Table | Rule):
         return 14.0
     in_list = [any(not level.quote for level in part.path) for part in (before, part)]

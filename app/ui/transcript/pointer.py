@@ -12,7 +12,7 @@ from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.ui.blocks.code import CodeView
-from app.ui.blocks.table import TableView
+from app.ui.blocks.formula import FormulaHolder, ScrollingView
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.selection import Spot
@@ -27,9 +27,10 @@ class Target:
     tool: Tool | None = None
     thoughts: bool = False
     code_copy: CodeView | None = None
-    bar: CodeView | TableView | None = None  # whose scroll bar
+    bar: ScrollingView | None = None  # whose scroll bar
     bar_left: float = 0.0  # left edge of that block, in viewport coordinates
     link: str = ""
+    formula: str = ""  # its source
     text: bool = False
 
     @property
@@ -91,11 +92,13 @@ class Pointer(QObject):
         if isinstance(block, CodeView) and block.copy_area().contains(QPointF(x, y)):
             return Target(index, code_copy=block)
         within = 0 <= x <= part.width and 0 <= y <= block.height
-        if within and isinstance(block, CodeView | TableView) and block.over_scroll_bar(y):
+        if within and isinstance(block, ScrollingView) and block.over_scroll_bar(y):
             return Target(index, bar=block, bar_left=point.x() - x)
         if not within:
             return Target(index)
-        return Target(index, link=block.link_at(x, y), text=block.over_text(x, y))
+        formula = block.formula_at(x, y) if isinstance(block, FormulaHolder) else ""
+        link, text = block.link_at(x, y), block.over_text(x, y)
+        return Target(index, link=link, formula=formula, text=text)
 
     def moved(self, point: QPointF | None) -> None:
         """Update hover and cursor shape for a mouse position; None: it left the viewport."""
@@ -208,7 +211,7 @@ class Pointer(QObject):
         if spot[1] >= len(message.parts):
             return
         part = message.parts[spot[1]]
-        if isinstance(part.view, CodeView | TableView):
+        if isinstance(part.view, ScrollingView):
             x = self._layout.local(spot[0], point).x() - part.x
             horizontal_scroll = part.view.horizontal_scroll
             past = x - part.width if x > part.width else min(x, 0.0)
@@ -269,7 +272,7 @@ class Pointer(QObject):
         if spot is None or spot[1] >= len(layout.stack.views[spot[0]].parts):
             return False
         block = layout.stack.views[spot[0]].parts[spot[1]].view
-        if not isinstance(block, CodeView | TableView) or not block.horizontal_scroll.overflows:
+        if not isinstance(block, ScrollingView) or not block.horizontal_scroll.overflows:
             return False
         if block.horizontal_scroll.move_to(block.horizontal_scroll.offset - across):
             layout.message_changed.emit(spot[0])

@@ -25,6 +25,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
 
 from app.store.store import Message, MessageState
+from app.system.translation import tr
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
@@ -32,6 +33,7 @@ from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import message_paint
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
+from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageStack
@@ -94,6 +96,9 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self._updates = Updates(self, self._show_text)
+        self.formulas = FormulaUpdates(
+            self, self.stack, self.scroller, lambda: self.viewport().update()
+        )
         self._last_relayout = 0.0
         self._awaiting_highlight: list[CodeView] = []
         self._idle = QTimer(self)
@@ -313,6 +318,7 @@ class Transcript(QAbstractScrollArea):
             if not ready[0].highlight_some(lambda: time.perf_counter() < until):
                 self._awaiting_highlight.remove(ready.pop(0))
                 self.viewport().update()
+        self.formulas.check()
         if more or self._awaiting_highlight:
             self._idle.start(0 if more or ready else 20)
 
@@ -368,6 +374,7 @@ class Transcript(QAbstractScrollArea):
         finally:
             painter.end()
         self._updates.record_paint(time.perf_counter() - began)
+        self.formulas.check()
 
     def _paint_message(self, painter: QPainter, index: int, clip: QRectF) -> None:
         view = self.stack.views[index]
@@ -433,15 +440,18 @@ class Transcript(QAbstractScrollArea):
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
         point = QPointF(arg__1.pos())
         index = self.stack.at(point.y() + self.places.offset())
-        self._open_menu(index, self.pointer.target(point).link, arg__1.globalPos())
+        target = self.pointer.target(point)
+        self._open_menu(index, target.link, target.formula, arg__1.globalPos())
 
-    def _open_menu(self, index: int, link: str, at: QPoint) -> None:
+    def _open_menu(self, index: int, link: str, formula: str, at: QPoint) -> None:
         """Open the context menu for a message; index -1: without message actions."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
         if link:
             menu.addAction("Copy link address", lambda: self.tools.copy(link))
+        if formula:
+            menu.addAction(tr("Copy formula as LaTeX"), lambda: self.tools.copy(formula))
         if index >= 0:
             text = self.stack.views[index].message.text
             menu.addAction("Copy message", lambda: self.tools.copy(text)).setEnabled(bool(text))
