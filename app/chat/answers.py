@@ -14,6 +14,7 @@ from PySide6.QtCore import QTimer
 
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch
+from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, State
@@ -21,6 +22,7 @@ from app.store.store import AnswerDetails, Message, MessageState, StopReason, St
 from app.store.writer import Archive
 from app.system.translation import tr
 from engine import (
+    ContextPolicy,
     Failed,
     Finished,
     FinishReason,
@@ -102,7 +104,9 @@ class Answers:
         """
         ids = tuple(each.id for each in self._state.branches[message.conversation])
         branch = Branch(message.conversation, ids)
-        command = Generate(0, turns, sampling, most, thinking=thinking)
+        command = Generate(
+            0, turns, sampling, most, thinking=thinking, policy=ContextPolicy.DROP_OLDEST
+        )
         self._jobs.append(
             _Job(branch, message.conversation, message.id, message.text, command, without_adapters)
         )
@@ -176,6 +180,9 @@ class Answers:
         """Update the progress of the prefill."""
         current = self._of(event.request)
         if current:
+            branch = self._state.branches.get(current.conversation, ())
+            start = memory_start(branch, event.dropped_turns)
+            self._state.set_memory_start(current.conversation, start)
             self._state.set_generation(
                 replace(current, prompt_done=event.done_tokens, prompt_total=event.total_tokens)
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from engine import (
     AdapterUse,
+    ContextPolicy,
     Generate,
     LoadSnapshot,
     Role,
@@ -51,6 +52,7 @@ class EngineTarget:
     turns: tuple[Turn, ...] = ()  # of the branch; needed to load its snapshot
     name: str = ""  # its snapshot name; empty: not saved yet
     answer: Generate | None = None  # to `turns`
+    policy: ContextPolicy = ContextPolicy.STOP  # of the conversation
 
 
 def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
@@ -64,7 +66,7 @@ def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
     if target.adapters != current.adapters:
         steps.append(SetAdapters(0, target.adapters))
     if loads:
-        steps.append(LoadSnapshot(0, target.turns, target.name))
+        steps.append(LoadSnapshot(0, target.turns, target.name, target.policy))
     if target.answer is not None:
         steps.append(target.answer)
     return tuple(steps)

@@ -16,7 +16,16 @@ from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import State
 from app.store.writer import Archive
-from engine import AdaptersSet, Generate, LoadSnapshot, ModelLoaded, SaveSnapshot, SetAdapters, Turn
+from engine import (
+    AdaptersSet,
+    ContextPolicy,
+    Generate,
+    LoadSnapshot,
+    ModelLoaded,
+    SaveSnapshot,
+    SetAdapters,
+    Turn,
+)
 
 _GIGABYTE = 1e9
 
@@ -74,7 +83,9 @@ class Runner(QObject):
         """
         conversation = branch.conversation
         name = "" if conversation is None else self.name(conversation)
-        target = EngineTarget(branch, adapters, self.budget_bytes, command.turns, name, command)
+        target = EngineTarget(
+            branch, adapters, self.budget_bytes, command.turns, name, command, command.policy
+        )
         request = self._run(target)
         if request and conversation is not None:
             self.look_up_name(conversation)
@@ -84,9 +95,12 @@ class Runner(QObject):
         """Set the adapters of a conversation; its snapshot is loaded by `restore`."""
         self._run(EngineTarget(Branch(conversation), adapters, self.budget_bytes))
 
-    def restore(self, branch: Branch, turns: tuple[Turn, ...], name: str) -> None:
+    def restore(
+        self, branch: Branch, turns: tuple[Turn, ...], name: str, policy: ContextPolicy
+    ) -> None:
         """Load the snapshot of a branch, unless the engine has the branch cached."""
-        self._run(EngineTarget(branch, self._engine_state.adapters, self.budget_bytes, turns, name))
+        adapters = self._engine_state.adapters
+        self._run(EngineTarget(branch, adapters, self.budget_bytes, turns, name, policy=policy))
 
     def save(self) -> None:
         """Save a snapshot of the cached context, if it is longer than the saved one.

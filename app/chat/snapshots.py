@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QTimer
 
 from app.chat.planner import Branch, EngineTarget
-from app.chat.prompts import turns_of
+from app.chat.prompts import memory_start, turns_of
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.settings.table import Settings
@@ -23,6 +23,7 @@ from app.store.writer import Archive
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
+    ContextPolicy,
     Failed,
     Generate,
     LoadSnapshot,
@@ -123,7 +124,7 @@ class Sessions:
             self._runner.look_up_name(shown)
             return
         self._cancel_load()
-        self._runner.restore(branch, turns, name)
+        self._runner.restore(branch, turns, name, ContextPolicy.DROP_OLDEST)
 
     def measure(self) -> None:
         """Measure the disk space of all snapshots into `SessionState.saved`."""
@@ -168,6 +169,8 @@ class Sessions:
         self._loading = None
         shown = self._state.current
         if shown is not None and shown == loading.branch.conversation:
+            branch = self._state.branches.get(shown, ())
+            self._state.set_memory_start(shown, memory_start(branch, event.dropped_turns))
             self._shown.set_resume(_resume(shown, event))
         return True
 

@@ -110,6 +110,7 @@ class State(QObject):
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # the stored draft of the new chat
+    memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
     trash_changed = Signal()
 
@@ -118,6 +119,8 @@ class State(QObject):
     found = ReadOnly[tuple[Conversation, ...]]()  # results of `query`
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
+    memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
+    # first message that the model reads
     model = ReadOnly[ModelStatus]()
     generation = ReadOnly[Generation | None]()
     queued = ReadOnly[Mapping[int, int]]()  # queued answer: its conversation
@@ -136,6 +139,7 @@ class State(QObject):
         self._query = ""
         self._current: int | None = None
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
+        self._memory_starts: Mapping[int, int] = MappingProxyType({})
         self._model = ModelStatus()
         self._generation: Generation | None = None
         self._queued: Mapping[int, int] = MappingProxyType({})
@@ -180,6 +184,11 @@ class State(QObject):
             if message.prompt_tokens:
                 return message.prompt_tokens + message.generated_tokens
         return 0
+
+    @property
+    def memory_start(self) -> int | None:
+        """First message of the shown conversation that the model reads; None: it reads all."""
+        return None if self.current is None else self.memory_starts.get(self.current)
 
     @property
     def deleted(self) -> frozenset[int]:
@@ -252,6 +261,18 @@ class State(QObject):
         self._put(conversation_id, message_id, lambda old: replace(old, text=old.text + text))
         if conversation_id == self.current:
             self.text_added.emit(message_id, text)
+
+    def set_memory_start(self, conversation_id: int, message_id: int | None) -> None:
+        """Set the first message that the model reads; None: it reads the whole conversation."""
+        starts = dict(self._memory_starts)
+        if message_id is None:
+            starts.pop(conversation_id, None)
+        else:
+            starts[conversation_id] = message_id
+        if starts != self._memory_starts:
+            self._memory_starts = MappingProxyType(starts)
+            if conversation_id == self.current:
+                self.memory_changed.emit()
 
     def set_model(self, model: ModelStatus) -> None:
         """Set the model's status; another model resets the speed."""

@@ -188,6 +188,18 @@ def long_answer(stage: Stage) -> None:
     answer(stage, ANSWER)
 
 
+def memory_line(stage: Stage) -> None:
+    ready(stage)
+    for question in ("Why is the sky blue?", "And in the evening?"):
+        ask(stage, question)
+        answer(stage, ANSWER[:330])
+    stage.controller.send("What about the sea?")
+    stage.engine.report_prompt_progress(5100, 7000, dropped=2)
+    stage.engine.write("The sea mirrors the sky.", tokens=7000)
+    stage.drain()
+    flush()
+
+
 def answer_details(stage: Stage) -> None:
     long_answer(stage)
     stage.window.open_answer_details(stage.state.messages[-1].id)
@@ -438,6 +450,7 @@ SCENES: dict[str, Scene] = {
         streaming,
         long_answer,
         answer_details,
+        memory_line,
         top_of_answer,
         long_question,
         failed,

@@ -146,8 +146,8 @@ class FakeEngine:
     def save_snapshot(self, tokens: int = 4096) -> None:
         self.deliver(SnapshotSaved(self.last(SaveSnapshot).request, tokens, 96_000_000, 0.3, 0))
 
-    def report_prompt_progress(self, done: int, total: int) -> None:
-        self.deliver(PromptProgress(self.last_generate.request, done, total, 0))
+    def report_prompt_progress(self, done: int, total: int, dropped: int = 0) -> None:
+        self.deliver(PromptProgress(self.last_generate.request, done, total, 0, dropped))
 
     def write(self, text: str, tokens: int = 0) -> None:
         """Stream a part of the answer, one event per word."""

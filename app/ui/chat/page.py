@@ -82,6 +82,7 @@ class ChatPage(QWidget):
         state.message_changed.connect(self.transcript.update_message)
         state.message_removed.connect(self.transcript.remove_message)
         state.text_added.connect(self.transcript.append_text)
+        state.memory_changed.connect(self._show_memory)
         state.waiting_changed.connect(self.transcript.set_waiting)
         state.generation_changed.connect(self._show_busy)
         state.model_changed.connect(self._show_model)
@@ -132,11 +133,15 @@ class ChatPage(QWidget):
             if not self._typing_elsewhere():
                 self.composer.setFocus()
         self.transcript.set_messages(state.messages)
+        self._show_memory()
         for message in state.messages:
             if note := state.waiting.get(message.id):
                 self.transcript.set_waiting(message.id, note)
         self._show_page()
         self._show_busy()
+
+    def _show_memory(self) -> None:
+        self.transcript.set_memory_start(self._state.memory_start)
 
     def _show_found_draft(self, text: str) -> None:
         if self._shown is None:

@@ -16,6 +16,7 @@ from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
 from engine import ModelLoaded, SlowPart, SlowReason
 
 _METER_WIDTH = 96  # pixels
+_NEARLY_FULL = 0.8  # share of the context from which the meter warns
 
 
 class StatusLine(QWidget):
@@ -87,6 +88,10 @@ class StatusLine(QWidget):
                 used=_number(used),
                 total=_number(context),
             )
+            full = context > 0 and used >= _NEARLY_FULL * context
+            if full:
+                tip += "\n" + tr("It is nearly full: the oldest messages will be left out.")
+            self.meter.set_warning(full)
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
             slow = (*loaded.slow, *state.model.adapters_slow)

@@ -25,6 +25,7 @@ from shiboken6 import isValid
 
 from app.store.store import MessageState
 from app.ui.blocks.code import CodeView
+from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import adapters_in_words
@@ -242,7 +243,9 @@ class AccessibleMessage(_PaintedItem):
         if t is QAccessible.Text.Name:
             return f"{_WRITERS[message.role]}{_STATES.get(message.state, '')}: {message.text}"
         if t is QAccessible.Text.Description:
-            return "\n".join(filter(None, (adapters_in_words(message.adapters), ending(message))))
+            begins = memory_line.words() if self._layout.stack.memory_line == self.index else ""
+            parts = (begins, adapters_in_words(message.adapters), ending(message))
+            return "\n".join(filter(None, parts))
         return ""
 
     def rect(self) -> QRect:

@@ -18,7 +18,9 @@ def ending(message: Message) -> str:
         case StopReason.LENGTH:
             return tr("Stopped at the answer length set in Settings")
         case StopReason.CONTEXT:
-            return tr("Stopped because this chat is full. Start a new chat to go on.")
+            return tr(
+                "Stopped because the model can take in no more. Continue leaves out old messages."
+            )
         case sentence:  # stored by an earlier version
             return sentence
 

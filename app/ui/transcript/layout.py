@@ -6,9 +6,10 @@ testing and emit its signals to request repaints, which the `Transcript` widget 
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QPointF, Signal
+from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 
 from app.ui.blocks.style import ReadingStyle
+from app.ui.transcript import memory_line
 from app.ui.transcript.message_stack import MessageStack
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
@@ -48,6 +49,14 @@ class TranscriptLayout(QObject):
     def message_top(self, index: int) -> float:
         """The y coordinate of a message's top, in viewport coordinates."""
         return self.scroller.top_of(index)
+
+    def memory_line(self) -> QRectF:
+        """The line where the model's memory begins, in viewport coordinates; empty: none."""
+        index = self.stack.memory_line
+        if index is None:
+            return QRectF()
+        top = self.message_top(index) - memory_line.HEIGHT
+        return QRectF(self.column_left(), top, self.stack.column, memory_line.HEIGHT)
 
     def local(self, index: int, point: QPointF) -> QPointF:
         """Map a viewport point to message coordinates."""

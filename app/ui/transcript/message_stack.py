@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from app.store.store import Message
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
+from app.ui.transcript import memory_line
 from app.ui.transcript.message_view import MessageView
 
 TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
@@ -25,6 +26,7 @@ class MessageStack:
         self.views: list[MessageView] = []
         self.column = 600.0
         self.height = TOP + FOOT
+        self._memory_start: int | None = None
         self._style = style
         self._highlight_later = highlight_later
         self._tops: list[float] = []
@@ -102,9 +104,24 @@ class MessageStack:
         y = self._tops[first - 1] + self.views[first - 1].height if first else TOP
         del self._tops[first:]
         for view in self.views[first:]:
+            if view.message.id == self._memory_start:
+                y += memory_line.HEIGHT
             self._tops.append(y)
             y += view.height
         self.height = y + FOOT
+
+    def set_memory_start(self, message_id: int | None) -> bool:
+        """Set the message with the memory line above it; returns whether that changed."""
+        if message_id == self._memory_start:
+            return False
+        self._memory_start = message_id
+        self.refresh(0)
+        return True
+
+    @property
+    def memory_line(self) -> int | None:
+        """The index of the message with the memory line above it, or None."""
+        return None if self._memory_start is None else self._index.get(self._memory_start)
 
     def catch_up(self) -> None:
         """Recompute the positions left out of date by `build_some`."""

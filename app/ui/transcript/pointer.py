@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import FormulaHolder, ScrollingView
+from app.ui.transcript import memory_line
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.selection import Spot
@@ -129,6 +130,8 @@ class Pointer(QObject):
         target = self.target(point)
         if target.tool:
             return target.tool.text
+        if self._layout.memory_line().contains(point):
+            return memory_line.tip()
         return target.link
 
     # --- press, drag, release ---------------------------------------------------------------

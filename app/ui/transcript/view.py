@@ -30,7 +30,7 @@ from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
-from app.ui.transcript import message_paint
+from app.ui.transcript import memory_line, message_paint
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.formulas import FormulaUpdates
@@ -212,6 +212,13 @@ class Transcript(QAbstractScrollArea):
             self._relayout_all()
             self.access.changed()
 
+    def set_memory_start(self, message_id: int | None) -> None:
+        """Draw the line where the model's memory begins above this message; None: nowhere."""
+        anchor = self.scroller.anchor()
+        if self.stack.set_memory_start(message_id):
+            self.scroller.relayout(anchor)
+            self.viewport().update()
+
     def set_waiting(self, message_id: int, note: str) -> None:
         """Show a note in place of an empty answer, such as the prefill progress."""
         index = self.stack.index_of(message_id)
@@ -371,6 +378,8 @@ class Transcript(QAbstractScrollArea):
             top = clip.top() + self.places.offset()
             for index in self.stack.between(top, top + clip.height()):
                 self._paint_message(painter, index, clip)
+            if (line := self.places.memory_line()).intersects(clip):
+                memory_line.paint(painter, self.places.style, line)
         finally:
             painter.end()
         self._updates.record_paint(time.perf_counter() - began)

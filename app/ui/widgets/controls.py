@@ -135,6 +135,7 @@ class Bar(QWidget):
         super().__init__(parent)
         self._palette = LIGHT
         self._share = 0.0
+        self._warning = False
         self.setFixedHeight(4)
 
     def set_share(self, share: float) -> None:
@@ -143,6 +144,17 @@ class Bar(QWidget):
         if share != self._share:
             self._share = share
             self.update()
+
+    def set_warning(self, warning: bool) -> None:
+        """Set whether the bar has the colour of warnings."""
+        if warning != self._warning:
+            self._warning = warning
+            self.update()
+
+    @property
+    def warning(self) -> bool:
+        """Whether the bar has the colour of warnings."""
+        return self._warning
 
     @property
     def share(self) -> float:
@@ -170,7 +182,7 @@ class Bar(QWidget):
         if self._share > 0:
             width = max(full.width() * self._share, full.height())
             left = full.width() - width if self.isRightToLeft() else 0.0
-            painter.setBrush(QColor(palette.accent))
+            painter.setBrush(QColor(palette.warning if self._warning else palette.accent))
             painter.drawRoundedRect(QRectF(left, 0, width, full.height()), 2, 2)
         painter.end()
 

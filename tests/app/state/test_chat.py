@@ -112,6 +112,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("cut", lambda s: s.cut(1, 0), {"branches"}),
     ("change", lambda s: s.change(replace(MESSAGE, text="No")), {"branches"}),
     ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
+    ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "speed"}),
     (
         "generation",
@@ -156,6 +157,7 @@ def test_every_change_emits_its_signal(
         state.generation_changed,
         state.notices_changed,
         state.draft_changed,
+        state.memory_changed,
         state.deletions_changed,
         state.trash_changed,
     ):

@@ -26,7 +26,7 @@ ANSWER = Message(
         (
             MessageState.STOPPED,
             StopReason.CONTEXT,
-            "Stopped because this chat is full. Start a new chat to go on.",
+            "Stopped because the model can take in no more. Continue leaves out old messages.",
         ),
         (MessageState.STOPPED, "", ""),  # stored by an earlier version
         (MessageState.STOPPED, "An earlier sentence.", "An earlier sentence."),
