@@ -28,12 +28,13 @@ from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
+from app.chat.store_faults import StoreFaults
 from app.engines.client import EngineMaker, EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, ModelPhase, Notice
 from app.state.states import States
-from app.store.store import DamagedStore, Message, MessageState, Salvaged, Store, StoreError
+from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
@@ -116,7 +117,9 @@ class Controller(QObject):
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, archive)
-        archive.fault_changed.connect(self._on_store_fault)
+        self._faults = StoreFaults(
+            state, archive, self._answers, self.adapters, self.conversations, self.drafts
+        )
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -188,12 +191,7 @@ class Controller(QObject):
     def act_on_notice(self, kind: str) -> None:
         """Run the action of a notice's button."""
         if kind == "store":
-            shown = self.state.branches.values()
-            known = (
-                max((c.id for c in self.state.conversations), default=0),
-                max((m.id for branch in shown for m in branch), default=0),
-            )
-            self._archive.repair(known, self._on_repaired)
+            self._faults.repair()
         elif kind == "quit":
             self.quitting.quit_anyway()
         elif kind == SWITCH_NOTICE:
@@ -473,26 +471,3 @@ class Controller(QObject):
 
     def _on_settings_saved(self, error: SettingsError | None) -> None:
         self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)
-
-    def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
-        if found is None:
-            sentence = "Nothing could be read of the damaged file; a new one was begun."
-        else:
-            sentence = f"{found.conversations} conversations with {found.messages} messages were recovered."
-        self._answers.save()
-        for conversation in self.state.conversations:
-            if branch := self.state.branches.get(conversation.id):
-                self._archive.rewrite(conversation, branch)
-        self.adapters.write_all()
-        self.state.set_notice("repair", Notice(sentence, f"The damaged file is kept as {aside}."))
-        self.conversations.read()
-
-    def _on_store_fault(self, error: StoreError | None) -> None:
-        if error is None:
-            self.state.set_notice("store", None)
-            self.state.set_notice("quit", None)
-            self.conversations.read()
-            self.drafts.load_new_chat()
-            return
-        action = "Move it aside" if isinstance(error, DamagedStore) else ""
-        self.state.set_notice("store", Notice(str(error), error.remedy, action))

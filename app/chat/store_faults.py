@@ -1,0 +1,71 @@
+"""Faults of the store: shows them as notices, and repairs a damaged file at the user's request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.chat.adapters import Adapters
+from app.chat.answers import Answers
+from app.chat.conversations import Conversations
+from app.chat.drafts import Drafts
+from app.state.chat import Notice, State
+from app.store.store import DamagedStore, Salvaged, StoreError
+from app.store.writer import Archive
+from app.system.translation import tr, trn
+
+NOTICE = "store"  # kind of the notice about a fault
+
+
+class StoreFaults:
+    """Shows the store's fault until it is solved."""
+
+    def __init__(
+        self,
+        state: State,
+        archive: Archive,
+        answers: Answers,
+        adapters: Adapters,
+        conversations: Conversations,
+        drafts: Drafts,
+    ) -> None:
+        self._state, self._archive = state, archive
+        self._answers, self._adapters = answers, adapters
+        self._conversations, self._drafts = conversations, drafts
+        archive.fault_changed.connect(self._on_fault)
+
+    def repair(self) -> None:
+        """Move the damaged file aside, and begin a new one with what can be read of it."""
+        shown = self._state.branches.values()
+        known = (
+            max((c.id for c in self._state.conversations), default=0),
+            max((m.id for branch in shown for m in branch), default=0),
+        )
+        self._archive.repair(known, self._on_repaired)
+
+    def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
+        if found is None:
+            sentence = tr("Nothing could be read of the damaged file; a new one was begun.")
+        else:
+            sentence = tr(
+                "{conversations} with {messages} were recovered.",
+                conversations=trn("{count} chat", "{count} chats", found.conversations),
+                messages=trn("{count} message", "{count} messages", found.messages),
+            )
+        self._answers.save()
+        for conversation in self._state.conversations:
+            if branch := self._state.branches.get(conversation.id):
+                self._archive.rewrite(conversation, branch)
+        self._adapters.write_all()
+        remedy = tr("The damaged file is kept as {file}.", file=aside)
+        self._state.set_notice("repair", Notice(sentence, remedy))
+        self._conversations.read()
+
+    def _on_fault(self, error: StoreError | None) -> None:
+        if error is None:
+            self._state.set_notice(NOTICE, None)
+            self._state.set_notice("quit", None)
+            self._conversations.read()
+            self._drafts.load_new_chat()
+            return
+        action = tr("Move it aside") if isinstance(error, DamagedStore) else ""
+        self._state.set_notice(NOTICE, Notice(str(error), error.remedy, action))
