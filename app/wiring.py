@@ -88,6 +88,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.picker.unload_requested.connect(controller.unload_model)
     window.picker.cancel_requested.connect(controller.models.cancel)
     window.chat.status_line.cancel_requested.connect(controller.models.cancel)
+    window.chat.status_line.policy_chosen.connect(controller.set_policy)
     window.banners.closed.connect(controller.close_notice)
     window.banners.acted.connect(act)
 

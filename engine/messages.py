@@ -326,6 +326,7 @@ class Failed:
     request: int
     message: str  # one sentence: what is wrong
     remedy: str  # one sentence: what to do
+    full: bool = False  # the conversation does not fit, and its policy is to stop
 
 
 Event = (

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from engine.errors import Cancelled, EngineError, RequestError
+from engine.errors import Cancelled, EngineError, PromptTooLong, RequestError
 from engine.host.device import memory_error, resident_memory, trim_heap
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
@@ -26,6 +26,7 @@ from engine.messages import (
     AdaptersSet,
     Cancel,
     Command,
+    ContextPolicy,
     Event,
     Failed,
     Finished,
@@ -309,7 +310,10 @@ class Engine:
             self._deliver(ModelUnloaded(command.request, 0, resident_memory()))
             if self._is_cancelled(command.request):
                 return  # the load was cancelled: ModelUnloaded is its final event
-        self._deliver(Failed(command.request, str(error), error.remedy))
+        full = isinstance(error, PromptTooLong) and (
+            isinstance(command, Generate) and command.policy is ContextPolicy.STOP
+        )
+        self._deliver(Failed(command.request, str(error), error.remedy, full))
 
 
 def _loaded(request: int, model: LoadedModel) -> ModelLoaded:

@@ -17,12 +17,11 @@ from app.chat.planner import Branch
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
-from app.state.chat import Generation, ModelPhase, State
+from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from engine import (
-    ContextPolicy,
     Failed,
     Finished,
     FinishReason,
@@ -47,6 +46,9 @@ _STOPS = {
     FinishReason.CONTEXT: StopReason.CONTEXT,
     FinishReason.CANCELLED: StopReason.USER,
 }
+
+
+FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Answers:
         self._speed_at = 0.0
         self._began = self._waited = 0.0  # time of the request; seconds until the first token
         self._sampling = Sampling()  # of the current answer
+        self._full = 0, 0
 
     def enqueue(
         self,
@@ -104,9 +107,9 @@ class Answers:
         """
         ids = tuple(each.id for each in self._state.branches[message.conversation])
         branch = Branch(message.conversation, ids)
-        command = Generate(
-            0, turns, sampling, most, thinking=thinking, policy=ContextPolicy.DROP_OLDEST
-        )
+        self._state.set_notice(FULL_NOTICE, None)
+        policy = self._state.policy(message.conversation)
+        command = Generate(0, turns, sampling, most, thinking=thinking, policy=policy)
         self._jobs.append(
             _Job(branch, message.conversation, message.id, message.text, command, without_adapters)
         )
@@ -236,7 +239,11 @@ class Answers:
         """Mark the answer as failed; False when the request is not the current answer."""
         if self._of(event.request) is None:
             return False
+        current = self._state.generation
         self._end(MessageState.FAILED, error=f"{event.message} {event.remedy}".strip())
+        if event.full and current is not None:
+            self._full = current.conversation, current.message
+            self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))
         return True
 
     def interrupt(self, request: int) -> bool:
@@ -269,6 +276,10 @@ class Answers:
             repeat_penalty=float(used.repeat_penalty),
             seed=event.seed,
         )
+
+    def full_answer(self) -> tuple[int, int]:
+        """Conversation and message of the last answer that failed because its chat is full."""
+        return self._full
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -361,3 +372,13 @@ class Answers:
         self._archive.write(
             lambda store: store.finish(numbers.stored(job.message), state, error=error)
         )
+
+
+def full_notice(model: ModelStatus) -> Notice:
+    """The notice that a chat is full, with the button that changes its policy."""
+    context = model.loaded.context if model.loaded else 0
+    return Notice(
+        tr("This chat is full ({count} tokens).", count=f"{context:,}"),
+        tr("Start a new chat, or go on without the oldest messages."),
+        tr("Forget the oldest messages"),
+    )

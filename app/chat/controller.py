@@ -17,7 +17,7 @@ from typing import Any, assert_never
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
-from app.chat.answers import Answers
+from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
@@ -40,6 +40,7 @@ from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
+    ContextPolicy,
     Engine,
     Event,
     Failed,
@@ -196,6 +197,8 @@ class Controller(QObject):
             self.quitting.quit_anyway()
         elif kind == SWITCH_NOTICE:
             self.switch.do_now()
+        elif kind == FULL_NOTICE:
+            self._go_on_without_oldest()
 
     def change_settings(self, **values: Any) -> None:
         """Change settings by name and save them."""
@@ -297,6 +300,19 @@ class Controller(QObject):
         number = self._archive.messages.stored
         self._archive.write(lambda store: store.append_text(number(message_id), ""))
         self._answer(message)
+
+    def set_policy(self, policy: ContextPolicy) -> None:
+        """Set what happens when the shown conversation outgrows the model's context."""
+        if self.state.current is not None:
+            self.conversations.set_policy(self.state.current, policy)
+
+    def _go_on_without_oldest(self) -> None:
+        """Answer again in the full chat, which leaves out its oldest messages from now on."""
+        conversation, message = self._answers.full_answer()
+        self.state.set_notice(FULL_NOTICE, None)
+        self.conversations.set_policy(conversation, ContextPolicy.DROP_OLDEST)
+        if self.state.current == conversation:
+            self.regenerate(message)
 
     def show_sibling(self, message_id: int, step: int) -> None:
         """Show the previous or next sibling of this message, with the messages after it."""

@@ -11,6 +11,7 @@ from typing import Any
 from app.state.chat import State
 from app.store.store import Conversation, Store
 from app.store.writer import Archive
+from engine import ContextPolicy
 
 _TITLE_LENGTH = 60
 _TITLE_SOURCE = 4000  # characters of the first message that the title is taken from
@@ -61,6 +62,12 @@ class Conversations:
         self.change(conversation_id, title=title)
         number = self._archive.conversations.stored
         self._archive.write(lambda store: store.rename(number(conversation_id), title), title)
+
+    def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
+        """Set what happens when a conversation outgrows the model's context."""
+        self.change(conversation_id, policy=policy)
+        number = self._archive.conversations.stored
+        self._archive.write(lambda store: store.set_policy(number(conversation_id), policy))
 
     def remove(self, ids: Sequence[int]) -> None:
         """Remove conversations from the list and the search results, not from the store."""

@@ -23,7 +23,6 @@ from app.store.writer import Archive
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
-    ContextPolicy,
     Failed,
     Generate,
     LoadSnapshot,
@@ -124,7 +123,7 @@ class Sessions:
             self._runner.look_up_name(shown)
             return
         self._cancel_load()
-        self._runner.restore(branch, turns, name, ContextPolicy.DROP_OLDEST)
+        self._runner.restore(branch, turns, name, self._state.policy(shown))
 
     def measure(self) -> None:
         """Measure the disk space of all snapshots into `SessionState.saved`."""

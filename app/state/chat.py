@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
 from app.store.store import Conversation, Message, MessageState, TrashedConversation
-from engine import ModelLoaded, SlowPart
+from engine import ContextPolicy, ModelLoaded, SlowPart
 
 
 class ModelPhase(Enum):
@@ -198,6 +198,11 @@ class State(QObject):
     def title(self, conversation_id: int | None) -> str:
         """A conversation's title, or nothing."""
         return next((c.title for c in self.conversations if c.id == conversation_id), "")
+
+    def policy(self, conversation_id: int | None) -> ContextPolicy:
+        """What happens when a conversation outgrows the model's context."""
+        found = (c.policy for c in self.conversations if c.id == conversation_id)
+        return next(found, ContextPolicy.DROP_OLDEST)
 
     def message(self, message_id: int) -> Message | None:
         """A message of any branch opened so far."""

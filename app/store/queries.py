@@ -15,7 +15,7 @@ from app.store.adapters import AdapterMark, marks_of, marks_text
 from app.store.answer_details import AnswerDetails, details_of, details_text
 from app.store.schema import RowNotFound
 from app.store.search import clean, index
-from engine import Role
+from engine import ContextPolicy, Role
 
 
 class StopReason(StrEnum):
@@ -45,6 +45,7 @@ class Conversation:
     created: float  # seconds since 1970
     updated: float  # seconds since 1970, of the last message started or ended
     leaf: int | None  # last message of the shown branch
+    policy: ContextPolicy = ContextPolicy.DROP_OLDEST  # when it outgrows the model's context
 
 
 KEEP_DELETED_SECONDS = 30 * 24 * 3600  # how long deleted conversations can be restored
@@ -81,7 +82,7 @@ class Message:
     details: AnswerDetails | None = None  # of an answer that has ended
 
 
-CONVERSATION = "SELECT id, title, created, updated, leaf FROM conversation"
+CONVERSATION = "SELECT id, title, created, updated, leaf, policy FROM conversation"
 MESSAGE = """
     SELECT m.id, m.conversation, m.parent, m.role, m.text, m.state, m.created, m.model, m.error,
         m.prompt_tokens, m.generated_tokens, m.seconds,
@@ -113,6 +114,13 @@ LAST_USED_BELOW = """
         )
         ORDER BY m.used DESC, m.id DESC LIMIT 1
 """
+
+
+def to_conversation(row: tuple[Any, ...]) -> Conversation:
+    """Convert a row of `CONVERSATION`."""
+    *known, policy = row
+    stop = policy == ContextPolicy.STOP.value
+    return Conversation(*known, policy=ContextPolicy.STOP if stop else ContextPolicy.DROP_OLDEST)
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:

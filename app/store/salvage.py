@@ -207,8 +207,11 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
         ):
             lacking = ("",) * (15 - len(record))  # rows from before these columns were added
             found.messages[rowid] = (*record, *lacking)
-        case (None, str(), str(), int() | float(), int() | float(), _, _, int()) if rowid:
-            found.conversations[rowid] = record
+        case (None, str(), str(), int() | float(), int() | float(), _, _, int(), *policy) if (
+            rowid and len(policy) <= 1
+        ):
+            lacking = () if policy else ("",)  # rows from before the column was added lack it
+            found.conversations[rowid] = (*record, *lacking)
         case (None, int() | float(), str()) if rowid is not None:
             found.drafts[rowid] = record
         case (None, str(text)) if rowid:
@@ -263,6 +266,7 @@ def _fill_gaps(found: _Found) -> int:
                 None,
                 None,
                 0,
+                "",
             )
     return made
 
@@ -296,10 +300,10 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
     """Write all rows into an empty store in one transaction; parents before children."""
     database.execute("BEGIN IMMEDIATE")
     for number, record in sorted(found.conversations.items()):
-        _, title, _, created, updated, deleted, _, turn = record
+        _, title, _, created, updated, deleted, _, turn, policy = record
         database.execute(
-            "INSERT INTO conversation(id, title, folded, created, updated, deleted, turn)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO conversation(id, title, folded, created, updated, deleted, turn, policy)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 number,
                 str(title),
@@ -308,6 +312,7 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
                 _number(updated),
                 None if deleted is None else _number(deleted),
                 turn,
+                str(policy),
             ),
         )
     last: dict[Value, int] = {}

@@ -115,6 +115,9 @@ MIGRATIONS = (
     """
     ALTER TABLE message ADD COLUMN details TEXT NOT NULL DEFAULT '';  -- JSON; how it was made
     """,
+    """
+    ALTER TABLE conversation ADD COLUMN policy TEXT NOT NULL DEFAULT '';  -- when it is full
+    """,
 )
 
 

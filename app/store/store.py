@@ -35,6 +35,7 @@ from app.store.queries import (
     rewrite_row,
     set_leaf,
     sibling_ids,
+    to_conversation,
     to_message,
     touch,
 )
@@ -50,7 +51,7 @@ from app.store.schema import (
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, fold, index, word_query
 from app.system.file_lock import FileLock
-from engine import Role
+from engine import ContextPolicy, Role
 
 __all__ = [
     "KEEP_DELETED_SECONDS",
@@ -150,14 +151,15 @@ class Store:
         title = clean(conversation.title)
         with self._writing(durable=True) as database:
             added = database.execute(
-                "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated)"
-                " VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated, policy)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     conversation.id or None,
                     title,
                     fold(title),
                     conversation.created,
                     conversation.updated,
+                    conversation.policy.value,
                 ),
             )
             return conversation.id or added.lastrowid or 0
@@ -243,7 +245,7 @@ class Store:
             rows = database.execute(
                 f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values
             )
-            return [Conversation(*row) for row in rows]
+            return [to_conversation(row) for row in rows]
 
     def create_conversation(self, title: str) -> Conversation:
         """Create an empty conversation."""
@@ -265,6 +267,13 @@ class Store:
             )
             if not renamed.rowcount:
                 raise RowNotFound
+
+    def set_policy(self, conversation_id: int, policy: ContextPolicy) -> None:
+        """Set what happens when a conversation outgrows the model's context."""
+        with self._writing(durable=True) as database:
+            database.execute(
+                "UPDATE conversation SET policy = ? WHERE id = ?", (policy.value, conversation_id)
+            )
 
     def delete(self, conversation_ids: Sequence[int]) -> None:
         """Mark conversations as deleted; `restore` undoes it until they are purged."""

@@ -172,8 +172,8 @@ class FakeEngine:
             )
         )
 
-    def fail(self, message: str, remedy: str) -> None:
-        self.deliver(Failed(self.last_generate.request, message, remedy))
+    def fail(self, message: str, remedy: str, *, full: bool = False) -> None:
+        self.deliver(Failed(self.last_generate.request, message, remedy, full))
 
 
 MODEL = Path("/models/Small-Model-135M-Q4_1.gguf")

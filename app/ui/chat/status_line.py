@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 
-from PySide6.QtCore import QLocale, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
+from PySide6.QtCore import QLocale, QPoint, Qt, Signal
+from PySide6.QtGui import QActionGroup
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QStackedLayout, QWidget
 
 from app.state.chat import Generation, ModelPhase, State
 from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
-from engine import ModelLoaded, SlowPart, SlowReason
+from engine import ContextPolicy, ModelLoaded, SlowPart, SlowReason
 
 _METER_WIDTH = 96  # pixels
 _NEARLY_FULL = 0.8  # share of the context from which the meter warns
@@ -23,6 +25,7 @@ class StatusLine(QWidget):
     """One row on the loaded model and the running generation, or on the load in progress."""
 
     cancel_requested = Signal()
+    policy_chosen = Signal(object)  # ContextPolicy, of the shown conversation
 
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -32,11 +35,14 @@ class StatusLine(QWidget):
         self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideLeft)
         self.meter = Bar()
         self.meter.setFixedWidth(_METER_WIDTH)
-        self.context = label("", "secondary", SMALL)
+        self.context = TextButton("", "quiet")
+        self.context.setFont(figures(SMALL))
+        self.context.setAccessibleDescription(tr("What happens when this chat is full"))
+        self.context.clicked.connect(self._open_menu)
         self.loading = ElidedLabel("secondary", figures(SMALL))
         self.progress = Bar()
         self.percent = label("", "secondary", SMALL)
-        for line in (self.context, self.percent):
+        for line in (self.percent,):
             line.setFont(figures(SMALL))
             line.setAlignment(Qt.AlignmentFlag.AlignTrailing | Qt.AlignmentFlag.AlignVCenter)
         self.cancel = TextButton("Cancel", "link")
@@ -90,7 +96,11 @@ class StatusLine(QWidget):
             )
             full = context > 0 and used >= _NEARLY_FULL * context
             if full:
-                tip += "\n" + tr("It is nearly full: the oldest messages will be left out.")
+                tip += "\n" + (
+                    tr("It is nearly full: the oldest messages will be left out.")
+                    if state.policy(state.current) is ContextPolicy.DROP_OLDEST
+                    else tr("It is nearly full.")
+                )
             self.meter.set_warning(full)
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
@@ -114,7 +124,31 @@ class StatusLine(QWidget):
         reduced = tr("reduced speed") if slow else ""
         return [part for part in (loaded.name, loaded.kernels, reduced, speed, progress) if part]
 
-    def _set(self, line: QLabel, text: str) -> None:
+    def _open_menu(self) -> None:
+        """Offer what happens when the shown conversation is full."""
+        menu = self.policy_menu()
+        menu.popup(self.context.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
+
+    def policy_menu(self) -> QMenu:
+        """The menu of the context meter."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(tr("When this chat is full:")).setEnabled(False)
+        group = QActionGroup(menu)
+        current = self._state.policy(self._state.current)
+        for policy, text in (
+            (ContextPolicy.DROP_OLDEST, tr("Forget the oldest messages")),
+            (ContextPolicy.STOP, tr("Stop and ask")),
+        ):
+            action = menu.addAction(text)
+            action.setCheckable(True)
+            action.setChecked(policy is current)
+            action.setEnabled(self._state.current is not None)
+            action.triggered.connect(partial(self.policy_chosen.emit, policy))
+            group.addAction(action)
+        return menu
+
+    def _set(self, line: QLabel | TextButton, text: str) -> None:
         if line.text() != text:
             line.setText(text)
 

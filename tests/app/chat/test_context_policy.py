@@ -1,0 +1,106 @@
+"""What happens when a chat is full: chosen per conversation, stored, and changed by one click."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.chat.answers import FULL_NOTICE
+from app.store.store import MessageState, Store
+from engine import ContextPolicy, LoadSnapshot
+from fakes import MODEL
+from stage import Stage
+
+DROP, STOP = ContextPolicy.DROP_OLDEST, ContextPolicy.STOP
+
+
+def ask(stage: Stage, text: str) -> None:
+    stage.controller.send(text)
+    stage.engine.write("Yes.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+
+
+def test_menu_of_the_meter_sets_the_policy_of_the_shown_chat(stage: Stage) -> None:
+    stage.ready(MODEL)
+    line = stage.window.chat.status_line
+    assert not any(action.isEnabled() for action in line.policy_menu().actions())
+    ask(stage, "One?")
+    assert stage.engine.last_generate.policy is DROP
+    _, drop, stop = line.policy_menu().actions()
+    assert (drop.isChecked(), stop.isChecked()) == (True, False)
+    stop.trigger()
+    ask(stage, "Two?")
+    assert stage.engine.last_generate.policy is STOP
+    _, drop, stop = line.policy_menu().actions()
+    assert (drop.isChecked(), stop.isChecked()) == (False, True)
+    stage.controller.new_conversation()
+    ask(stage, "Elsewhere?")
+    assert stage.engine.last_generate.policy is DROP
+
+
+def test_policy_survives_a_restart(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One?")
+    stage.controller.set_policy(STOP)
+    stage.wait_until_idle()
+    found: list[ContextPolicy] = []
+    stage.archive.read(lambda store: store.conversations()[0].policy, found.append)
+    stage.wait_until_idle()
+    assert found == [STOP]
+
+
+def test_policy_survives_a_repair(tmp_path: Path) -> None:
+    path = tmp_path / "chats.sqlite"
+    with closing(Store.open(path)) as store:
+        kept = store.create_conversation("Stops")
+        store.set_policy(kept.id, STOP)
+        store.create_conversation("Goes on")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    Store.repair(path)
+    with closing(Store.open(path)) as store:
+        policies = {row.title: row.policy for row in store.conversations()}
+    assert policies == {"Stops": STOP, "Goes on": DROP}
+
+
+def test_full_chat_that_stops_can_forget_its_oldest_messages(qtbot: QtBot, stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One?")
+    stage.controller.set_policy(STOP)
+    stage.controller.send("Two?")
+    stage.engine.fail("This chat is full.", "Start a new chat.", full=True)
+    stage.wait_until_idle()
+    assert stage.state.messages[-1].state is MessageState.FAILED
+    banner = stage.window.banners.shown[FULL_NOTICE]
+    assert banner.words.text().startswith("This chat is full (8,192 tokens).")
+    qtbot.mouseClick(banner.action, Qt.MouseButton.LeftButton)
+    stage.drain()
+    assert stage.engine.last_generate.policy is DROP
+    assert FULL_NOTICE not in stage.state.notices
+    stage.engine.write("Yes.")
+    stage.engine.finish()
+    stage.drain()
+    assert stage.state.messages[-1].text == "Yes."
+
+
+@pytest.mark.parametrize("policy", [DROP, STOP])
+def test_snapshot_is_loaded_with_the_policy_of_its_chat(
+    stage: Stage, policy: ContextPolicy
+) -> None:
+    stage.ready(MODEL)
+    ask(stage, "One?")
+    stage.controller.set_policy(policy)
+    first = stage.state.current
+    assert first is not None
+    stage.controller.new_conversation()
+    ask(stage, "Elsewhere?")
+    stage.controller.open_conversation(first)
+    stage.wait_until_idle()
+    stage.controller.sessions.restore()
+    assert stage.engine.last(LoadSnapshot).policy is policy
