@@ -47,6 +47,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def keep_draft(text: str) -> None:
         controller.drafts.keep(controller.state.current, text)
 
+    def keep_place(geometry: str) -> None:
+        controller.change_settings(window_geometry=geometry)
+
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
 
@@ -97,6 +100,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.preferences_made.connect(wire_preferences)
 
     window.sidebar_toggled.connect(keep_sidebar)
+    window.placed.connect(keep_place)
     window.theme_requested.connect(next_theme)
     theme.changed.connect(window.apply_palette)
     window.apply_palette(theme.palette)

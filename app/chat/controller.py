@@ -21,6 +21,7 @@ from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
+from app.chat.last_chat import LastChat
 from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
@@ -118,6 +119,12 @@ class Controller(QObject):
         self.quitting = Quitting(state, archive, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, archive)
+        self._last_chat = LastChat(
+            state,
+            archive,
+            remember=lambda number: self.change_settings(last_conversation=number),
+            open_conversation=self.open_conversation,
+        )
         self._faults = StoreFaults(
             state, archive, self._answers, self.adapters, self.conversations, self.drafts
         )
@@ -128,6 +135,7 @@ class Controller(QObject):
     def start(self, model: Path | None = None) -> None:
         """Start the engine, read the conversations and load a model; after the first paint."""
         self._link.start()
+        self._last_chat.start(self.settings.last_conversation)
         self.conversations.read()
         self.deletions.read()
         self.drafts.load_new_chat()

@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QDragLeaveEvent,
     QDropEvent,
     QKeyEvent,
+    QMoveEvent,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
@@ -46,6 +47,7 @@ from app.ui.widgets.drop_area import DropArea, model_in
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
 
+_PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
 
@@ -57,6 +59,7 @@ class Window(QWidget):
     model_chosen = Signal(Path)
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
+    placed = Signal(str)  # the window was moved or resized: its geometry, as `geometry_text`
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
     remove_requested = Signal(list)  # of ids of deleted conversations
@@ -85,6 +88,8 @@ class Window(QWidget):
         self._lay_out()
         self._connect()
         self._make_actions()
+        self._place_timer = QTimer(self, singleShot=True, interval=_PLACE_MILLISECONDS)
+        self._place_timer.timeout.connect(lambda: self.placed.emit(self.geometry_text()))
         self.composer.installEventFilter(self)
         TextUndo(self)
         self._show_title()
@@ -389,12 +394,21 @@ class Window(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._on_placed()
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
             self._update_sidebar()
         for card in (self.picker_card, self.shortcuts_card, self.answer_card):
             if card is not None and not card.isHidden():
                 card.fit()
+
+    def moveEvent(self, event: QMoveEvent) -> None:
+        super().moveEvent(event)
+        self._on_placed()
+
+    def _on_placed(self) -> None:
+        if self._has_painted:  # not by restoring the geometry of the last run
+            self._place_timer.start()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._close_confirmed:

@@ -27,6 +27,7 @@ def _everything_changed():
         theme="high contrast",
         last_model="/models/Bonsai é.gguf",
         offer_better_model=False,
+        last_conversation=3,
         sidebar_open=False,
         window_geometry="AdnQywADAAA=",
         system_prompt='Answer in "haiku"\n日本語 \ud800',

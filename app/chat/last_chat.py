@@ -1,0 +1,60 @@
+"""Last chat: remembers the shown conversation in the settings, and opens it at the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.state.chat import State
+from app.store.writer import Archive
+
+
+class LastChat:
+    """Connects the state's shown conversation with the setting `last_conversation`."""
+
+    def __init__(
+        self,
+        state: State,
+        archive: Archive,
+        *,
+        remember: Callable[[int], None],
+        open_conversation: Callable[[int], None],
+    ) -> None:
+        """`remember` saves the store's number of a conversation; 0: a new chat."""
+        self._state, self._archive = state, archive
+        self._remember, self._open = remember, open_conversation
+        self._remembered = self._wanted = 0
+        state.conversation_changed.connect(self._on_shown)
+        state.conversations_changed.connect(self._on_listed)
+
+    def start(self, number: int) -> None:
+        """Open the conversation of the last run once the list is read, unless another is shown."""
+        self._remembered = self._wanted = number
+
+    def _on_listed(self) -> None:
+        listed = {conversation.id for conversation in self._state.conversations}
+        if not self._wanted or not any(number > 0 for number in listed):
+            return
+        wanted, self._wanted = self._wanted, 0
+        if self._state.current is None and wanted in listed:
+            self._open(wanted)
+
+    def _on_shown(self) -> None:
+        shown = self._state.current
+        self._wanted = 0
+        if shown is None:
+            self._keep(0)
+        elif shown > 0:
+            self._keep(shown)
+        else:  # created in this run: the store knows its number
+            numbers = self._archive.conversations
+
+            def found(stored: int) -> None:
+                if stored and self._state.current == shown:
+                    self._keep(stored)
+
+            self._archive.read(lambda store: numbers.known(shown), found)
+
+    def _keep(self, number: int) -> None:
+        if number != self._remembered:
+            self._remembered = number
+            self._remember(number)
