@@ -20,6 +20,8 @@ from app.ui.theme.palette import CHOICES
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
 
+ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
+
 
 def connect(window: Window, controller: Controller, theme: Theme) -> None:
     """Connect the window to the chat controller, and apply the settings to the window."""
@@ -46,6 +48,17 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     def keep_draft(text: str) -> None:
         controller.drafts.keep(controller.state.current, text)
+
+    def zoom(steps: int) -> None:
+        """Go to the next step of the text size, or back to the normal one."""
+        now = controller.settings.zoom
+        up = [step for step in ZOOM_STEPS if step > now]
+        down = [step for step in ZOOM_STEPS if step < now]
+        wanted = up[:1] if steps > 0 else down[-1:]
+        controller.change_settings(zoom=(wanted or [now])[0] if steps else 100)
+
+    def show_zoom() -> None:
+        window.set_zoom(controller.settings.zoom)
 
     def keep_place(geometry: str) -> None:
         controller.change_settings(window_geometry=geometry)
@@ -101,6 +114,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     window.sidebar_toggled.connect(keep_sidebar)
     window.placed.connect(keep_place)
+    window.zoom_requested.connect(zoom)
+    controller.settings_changed.connect(show_zoom)
+    show_zoom()
     window.theme_requested.connect(next_theme)
     theme.changed.connect(window.apply_palette)
     window.apply_palette(theme.palette)

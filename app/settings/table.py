@@ -81,6 +81,18 @@ class Settings:
             group="look",
         ),
     ] = "system"
+    zoom: Annotated[
+        int,
+        Setting(
+            "Text size",
+            "Of chats and of what you write. Ctrl with +, - and 0 changes it too.",
+            unit="%",
+            low=80,
+            high=200,
+            group="look",
+            step=10,
+        ),
+    ] = 100
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
     last_conversation: Annotated[int, Setting()] = 0  # its number in the store; 0: a new chat

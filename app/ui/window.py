@@ -7,6 +7,7 @@ signals, which `app.wiring` connects.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -59,6 +60,7 @@ class Window(QWidget):
     model_chosen = Signal(Path)
     sidebar_toggled = Signal(bool)
     theme_requested = Signal()
+    zoom_requested = Signal(int)  # steps; 0: the normal size
     placed = Signal(str)  # the window was moved or resized: its geometry, as `geometry_text`
     undo_requested = Signal()
     restore_requested = Signal(list)  # of ids of deleted conversations
@@ -132,6 +134,7 @@ class Window(QWidget):
         state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
         self.transcript.link_activated.connect(open_link)
+        self.transcript.zoom_requested.connect(self.zoom_requested)
         self.transcript.details_requested.connect(self.open_answer_details)
         top.model_button.clicked.connect(self.open_picker)
         top.library_button.clicked.connect(self.toggle_library)
@@ -160,6 +163,9 @@ class Window(QWidget):
             "open": self.open_file,
             "library": self.toggle_library,
             "adapters": self.toggle_adapters,
+            "zoom_in": partial(self.zoom_requested.emit, 1),
+            "zoom_out": partial(self.zoom_requested.emit, -1),
+            "zoom_reset": partial(self.zoom_requested.emit, 0),
             "settings": self.toggle_settings,
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
@@ -195,6 +201,11 @@ class Window(QWidget):
             self.drop_area,
         ):
             part.apply_palette(palette)
+
+    def set_zoom(self, percent: int) -> None:
+        """Set the size of the text of chats and of the composer."""
+        self.transcript.set_zoom(percent / 100)
+        self.composer.set_zoom(percent / 100)
 
     def set_sidebar(self, wanted: bool) -> None:
         """Show or hide the sidebar; in a narrow window it stays hidden."""

@@ -46,6 +46,9 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "library": window.library.isVisible(),
         "adapters": window.adapters.is_open,
         "sidebar": window.sidebar.isVisible(),
+        "zoom_in": stage.controller.settings.zoom,
+        "zoom_out": stage.controller.settings.zoom,
+        "zoom_reset": stage.controller.settings.zoom,
         "settings": window.preferences is not None,
         "theme": stage.theme.choice,
         "shortcuts": window.shortcuts_card.isVisible(),
@@ -61,6 +64,8 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     stage.engine.write("1 2 3")
     stage.engine.finish()
     stage.wait_until_idle()
+    if row.id == "zoom_reset":
+        stage.controller.change_settings(zoom=150)
     if row.id == "undo":
         stage.controller.deletions.delete([stage.state.conversations[0].id])
         stage.wait_until_idle()

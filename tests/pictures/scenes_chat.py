@@ -188,6 +188,15 @@ def long_answer(stage: Stage) -> None:
     answer(stage, ANSWER)
 
 
+def zoomed(stage: Stage) -> None:
+    long_answer(stage)
+    stage.controller.change_settings(zoom=200)
+    flush()
+    top = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_Home, Qt.KeyboardModifier.ControlModifier)
+    QApplication.sendEvent(stage.window.transcript, top)
+    flush()
+
+
 def memory_line(stage: Stage) -> None:
     ready(stage)
     for question in ("Why is the sky blue?", "And in the evening?"):
@@ -451,6 +460,7 @@ SCENES: dict[str, Scene] = {
         long_answer,
         answer_details,
         memory_line,
+        zoomed,
         top_of_answer,
         long_question,
         failed,

@@ -17,7 +17,7 @@ from app.markdown.formulas import Tex
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
-from app.ui.blocks.style import CODE_HEADER, CODE_LINE, CODE_PADDING, ReadingStyle
+from app.ui.blocks.style import CODE_HEADER, CODE_PADDING, ReadingStyle
 from app.ui.blocks.text import Link, cut, selection_range, units, word_around, x_of
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD, RADIUS_CONTROL
@@ -79,7 +79,7 @@ class CodeView:
         if not isinstance(block, Code) or block.language != self._code.language:
             return False
         before = self._code.text
-        self.changed_from = self.height - 2 * CODE_LINE - GRAB_HEIGHT - 12
+        self.changed_from = self.height - 2 * self._style.code_line - GRAB_HEIGHT - 12
         if not block.text.startswith(before):
             # The last line loses characters that turned out to be the closing fence.
             if not before.startswith(block.text) or "\n" in before[len(block.text) + 1 :]:
@@ -127,7 +127,7 @@ class CodeView:
         self._width = width
         self.horizontal_scroll.fit(self._widest, width - 2 * CODE_PADDING)
         foot = GRAB_HEIGHT if self.horizontal_scroll.overflows else 0
-        self.height = float(CODE_HEADER + len(self._lines) * CODE_LINE + 12 + foot)
+        self.height = float(CODE_HEADER + len(self._lines) * self._style.code_line + 12 + foot)
         return self.height
 
     def _line(self, index: int) -> QTextLayout:
@@ -236,8 +236,8 @@ class CodeView:
         inner = card.adjusted(CODE_PADDING - 2, CODE_HEADER, 2 - CODE_PADDING, 0)
         painter.setClipRect(inner & canvas.clip, Qt.ClipOperation.IntersectClip)
         top = origin.y() + CODE_HEADER
-        first = max(0, int((canvas.clip.top() - top) // CODE_LINE))
-        last = min(len(self._lines), int((canvas.clip.bottom() - top) // CODE_LINE) + 1)
+        first = max(0, int((canvas.clip.top() - top) // self._style.code_line))
+        last = min(len(self._lines), int((canvas.clip.bottom() - top) // self._style.code_line) + 1)
         for index in range(first, last):
             self._paint_line(canvas, origin, index, selected)
         painter.restore()
@@ -279,7 +279,7 @@ class CodeView:
     ) -> None:
         layout = self._line(index)
         x = origin.x() + CODE_PADDING - self.horizontal_scroll.offset
-        y = origin.y() + CODE_HEADER + index * CODE_LINE
+        y = origin.y() + CODE_HEADER + index * self._style.code_line
         ranges: list[QTextLayout.FormatRange] = []
         if selected:
             start, length = self._starts[index], units(self._lines[index])
@@ -288,10 +288,10 @@ class CodeView:
                 ranges.append(selection_range((first, last), canvas.style))
             if first <= length < selected[1] - start:  # the line break is selected too
                 edge = x + self._line_x(index, length)
-                mark = QRectF(edge, y, self._column / 2, CODE_LINE)
+                mark = QRectF(edge, y, self._column / 2, self._style.code_line)
                 canvas.painter.fillRect(mark, canvas.style.selection)
         canvas.painter.setPen(canvas.style.ink)
-        drop = (CODE_LINE - canvas.style.code_metrics.height()) / 2
+        drop = (self._style.code_line - canvas.style.code_metrics.height()) / 2
         layout.draw(canvas.painter, QPointF(x, y + drop), ranges)
 
     # --- positions --------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class CodeView:
 
     def hit(self, x: float, y: float) -> int:
         """The position nearest to a point."""
-        index = int((y - CODE_HEADER) // CODE_LINE)
+        index = int((y - CODE_HEADER) // self._style.code_line)
         if index < 0:
             return 0
         if index >= len(self._lines):
@@ -314,7 +314,7 @@ class CodeView:
 
     def over_text(self, x: float, y: float) -> bool:
         """Whether a point lies on the lines of code."""
-        inside = CODE_HEADER <= y < CODE_HEADER + len(self._lines) * CODE_LINE
+        inside = CODE_HEADER <= y < CODE_HEADER + len(self._lines) * self._style.code_line
         return inside and CODE_PADDING <= x <= self._width - CODE_PADDING
 
     def over_scroll_bar(self, y: float) -> bool:
@@ -350,5 +350,5 @@ class CodeView:
         """The end of the code, vertically centred on its last line."""
         index = len(self._lines) - 1
         x = CODE_PADDING + self._line_width(self._lines[index]) - self.horizontal_scroll.offset
-        y = CODE_HEADER + (index + 0.5) * CODE_LINE
+        y = CODE_HEADER + (index + 0.5) * self._style.code_line
         return QPointF(min(x, self._width - CODE_PADDING - 8), y)

@@ -14,7 +14,7 @@ from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, CODE_FONT, READING, READING_LINE_HEIGHT, SMALL, TEXT_FONT
 
 HEADING_SIZES = (24, 20, 17, 15, 15, 15)  # pixels, by level
-CODE_LINE = 20  # pixels: line height of code
+CODE_LINE = 20  # pixels: line height of code, before zoom
 INDENT = 26  # pixels per list level
 QUOTE_INDENT = 18
 DEEPEST_INDENT = 6  # nesting levels that are indented; deeper ones are not indented further
@@ -72,10 +72,12 @@ class Face:
 
 
 class ReadingStyle:
-    """The look of the transcript in one theme."""
+    """The look of the transcript in one theme, at one text size."""
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: Palette, zoom: float = 1.0) -> None:
+        """`zoom` multiplies the sizes of the fonts."""
         self.palette = palette
+        self.zoom = zoom
         self.paper = QColor(palette.background)
         self.sunken = QColor(palette.sunken)
         self.ink = QColor(palette.text)
@@ -94,18 +96,20 @@ class ReadingStyle:
         self.card_line = mixed(self.hairline, self.sunken, 0.7) if dim else self.sunken
         self.code_ground = mixed(self.hairline, self.paper, 0.5) if dim else self.sunken
         self.selection = mixed(self.accent, self.paper, 0.28 if not self.high_contrast else 0.45)
-        self.body = font(TEXT_FONT, READING)
-        self.line = float(round(READING * READING_LINE_HEIGHT + 0.5))
+        reading, body = round(READING * zoom), round(BODY * zoom)
+        self.body = font(TEXT_FONT, reading)
+        self.line = float(round(reading * READING_LINE_HEIGHT + 0.5))
         self.body_face = Face(self.body, self.line)
         self.cell_face = Face(self.body, self.line - 1)
         self.small = font(TEXT_FONT, SMALL)
-        self.note = font(TEXT_FONT, BODY)
-        self.note_face = Face(self.note, 20.0)
-        self.code = font(CODE_FONT, BODY)
+        self.note = font(TEXT_FONT, body)
+        self.note_face = Face(self.note, float(round(20 * zoom)))
+        self.code = font(CODE_FONT, body)
+        self.code_line = round(CODE_LINE * zoom)
         self.code_metrics = QFontMetricsF(self.code)
         self.heading_faces = tuple(
             Face(font(TEXT_FONT, size, QFont.Weight.DemiBold), float(round(size * 1.35)))
-            for size in HEADING_SIZES
+            for size in (round(each * zoom) for each in HEADING_SIZES)
         )
         self.wide_space = QTextCharFormat()
         self.wide_space.setFontWordSpacing(3.0)

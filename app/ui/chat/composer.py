@@ -143,6 +143,13 @@ class Composer(QFrame):
             self._limit = pixels
             self._fit_height()
 
+    def set_zoom(self, zoom: float) -> None:
+        """Set the text size; 1 is the normal one."""
+        face = font(round(READING * zoom))
+        for part in (self.editor, self.editor.viewport()):  # the latter paints the placeholder
+            part.setFont(face)
+        self._fit_height()
+
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self.button.apply_palette(palette)

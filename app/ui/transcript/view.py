@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -22,15 +22,14 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
 from app.store.store import Message, MessageState
-from app.system.translation import tr
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
-from app.ui.transcript import memory_line, message_paint
+from app.ui.transcript import context_menu, memory_line, message_paint
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.formulas import FormulaUpdates
@@ -62,6 +61,7 @@ class Transcript(QAbstractScrollArea):
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
     link_activated = Signal(str)  # address
+    zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -237,10 +237,18 @@ class Transcript(QAbstractScrollArea):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         places = self.places
-        if palette == places.style.palette:
-            return
+        if palette != places.style.palette:
+            self._restyle(ReadingStyle(palette, places.style.zoom))
+
+    def set_zoom(self, zoom: float) -> None:
+        """Set the text size; 1 is the normal one."""
+        if zoom != self.places.style.zoom:
+            self._restyle(ReadingStyle(self.places.style.palette, zoom))
+
+    def _restyle(self, style: ReadingStyle) -> None:
+        places = self.places
         anchor = self.scroller.anchor()
-        places.style = ReadingStyle(palette)
+        places.style = style
         self.stack.restyle(places.style)
         self._awaiting_highlight.clear()
         if self.editing.editor:
@@ -439,7 +447,10 @@ class Transcript(QAbstractScrollArea):
             self.pointer.release(event.position())
 
     def wheelEvent(self, arg__1: QWheelEvent) -> None:
-        if not self.pointer.wheel(arg__1):
+        if arg__1.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            if turned := arg__1.angleDelta().y():
+                self.zoom_requested.emit(1 if turned > 0 else -1)
+        elif not self.pointer.wheel(arg__1):
             pixels = arg__1.pixelDelta().y()
             self.scroller.scroll_to(
                 self.places.offset() - (pixels or arg__1.angleDelta().y() * 0.6)
@@ -450,23 +461,16 @@ class Transcript(QAbstractScrollArea):
         point = QPointF(arg__1.pos())
         index = self.stack.at(point.y() + self.places.offset())
         target = self.pointer.target(point)
-        self._open_menu(index, target.link, target.formula, arg__1.globalPos())
-
-    def _open_menu(self, index: int, link: str, formula: str, at: QPoint) -> None:
-        """Open the context menu for a message; index -1: without message actions."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction("Copy", self.copy).setEnabled(not self.selection.empty)
-        if link:
-            menu.addAction("Copy link address", lambda: self.tools.copy(link))
-        if formula:
-            menu.addAction(tr("Copy formula as LaTeX"), lambda: self.tools.copy(formula))
-        if index >= 0:
-            text = self.stack.views[index].message.text
-            menu.addAction("Copy message", lambda: self.tools.copy(text)).setEnabled(bool(text))
-        menu.addSeparator()
-        menu.addAction("Select all", self.select_all)
-        menu.popup(at)
+        menu = context_menu.make(
+            self,
+            copy_selection=None if self.selection.empty else self.copy,
+            copy=self.tools.copy,
+            select_all=self.select_all,
+            link=target.link,
+            formula=target.formula,
+            message=self.stack.views[index].message.text if index >= 0 else None,
+        )
+        menu.popup(arg__1.globalPos())
 
     def keyPressEvent(self, arg__1: QKeyEvent) -> None:
         if not self.keys.press(arg__1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPointF
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
@@ -173,7 +173,9 @@ def test_menu_copies_the_formula(qtbot: QtBot, view: Transcript) -> None:
     point = middle + QPointF(view.places.column_left(), view.places.message_top(0))
     target = view.pointer.target(point)
     assert target.formula == "$$\n\\sum_{i=1}^n x_i\n$$"
-    view._open_menu(0, target.link, target.formula, view.mapToGlobal(point.toPoint()))
+    place = point.toPoint()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, place, view.mapToGlobal(place))
+    view.contextMenuEvent(event)
     (menu,) = view.findChildren(QMenu)
     (action,) = [each for each in menu.actions() if each.text() == "Copy formula as LaTeX"]
     action.trigger()

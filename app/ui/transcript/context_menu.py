@@ -1,0 +1,41 @@
+"""Context menu of the transcript: copy the selection, a link, a formula or a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.system.translation import tr
+
+
+def make(
+    parent: QWidget,
+    *,
+    copy_selection: Callable[[], None] | None,
+    copy: Callable[[str], None],
+    select_all: Callable[[], None],
+    link: str,
+    formula: str,
+    message: str | None,
+) -> QMenu:
+    """The menu at one place; `copy_selection` is None without a selection, `message` without one.
+
+    The menu deletes itself when it is closed.
+    """
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    selected = menu.addAction(tr("Copy"))
+    selected.setEnabled(copy_selection is not None)
+    if copy_selection is not None:
+        selected.triggered.connect(copy_selection)
+    texts = [(tr("Copy link address"), link), (tr("Copy formula as LaTeX"), formula)]
+    for words, text in texts:
+        if text:
+            menu.addAction(words, lambda text=text: copy(text))
+    if message is not None:
+        menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
+    menu.addSeparator()
+    menu.addAction(tr("Select all"), select_all)
+    return menu
