@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog
 from app.chat.adapters import Adapters
 from app.chat.controller import Controller
 from app.library.service import Library
-from app.state.chat import ModelPhase
+from app.state.chat import ModelPhase, Notice
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.library.page import LibraryPage
@@ -72,6 +72,20 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def wire_preferences(page: Preferences) -> None:
         connect_preferences(page, controller, window, theme)
 
+    def refuse_paste(is_file: bool) -> None:
+        sentence = (
+            tr("Files cannot be attached: this version reads text only.")
+            if is_file
+            else tr("Pictures cannot be used: this version reads text only.")
+        )
+        remedy = tr("Open the file, and paste its text.") if is_file else ""
+        controller.state.set_notice("paste", Notice(sentence, remedy))
+
+    def forget_refused_paste(text: str) -> None:
+        controller.state.set_notice("paste", None)
+
+    composer.refused.connect(refuse_paste)
+    composer.submitted.connect(forget_refused_paste)
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
     composer.edited.connect(keep_draft)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QFontMetrics, QInputMethodEvent, QKeyEvent
+from PySide6.QtGui import QDragEnterEvent, QFocusEvent, QFontMetrics, QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
+from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import RoundButton, set_property
@@ -20,6 +21,7 @@ class _Editor(QPlainTextEdit):
     enter_pressed = Signal()
     up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
+    refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -30,7 +32,7 @@ class _Editor(QPlainTextEdit):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(0)
-        self.setAccessibleName("Message")
+        self.setAccessibleName(tr("Message"))
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
         enter = e.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -52,9 +54,20 @@ class _Editor(QPlainTextEdit):
         super().inputMethodEvent(e)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return source.hasText() and not source.hasUrls()  # the window handles dropped files
+        # Pasted pictures and files are accepted to say why they cannot be used.
+        return source.hasText() or source.hasImage() or source.hasUrls()
+
+    def dragEnterEvent(self, e: QDragEnterEvent) -> None:
+        if e.mimeData().hasUrls():
+            e.ignore()  # the window handles dropped files
+        else:
+            super().dragEnterEvent(e)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
+        files = [url for url in source.urls() if url.isLocalFile()]
+        if files or (source.hasImage() and not source.hasText()):
+            self.refused.emit(bool(files))
+            return
         self.insertPlainText(folded(source.text()))
         self.ensureCursorVisible()
 
@@ -75,6 +88,7 @@ class Composer(QFrame):
     stopped = Signal()
     edited = Signal(str)  # the text, debounced
     edit_last_requested = Signal()
+    refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -94,6 +108,7 @@ class Composer(QFrame):
         self.editor.enter_pressed.connect(self._submit)
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
+        self.editor.refused.connect(self.refused)
         self.editor.textChanged.connect(self._on_text)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
@@ -134,7 +149,9 @@ class Composer(QFrame):
 
     def set_model_name(self, name: str) -> None:
         """Show the model's name in the placeholder text."""
-        self.editor.setPlaceholderText(f"Message {name}" if name else "Write a message")
+        self.editor.setPlaceholderText(
+            tr("Message {name}", name=name) if name else tr("Write a message")
+        )
         self.editor.viewport().update()  # Qt does not repaint for a changed placeholder
 
     def set_limit(self, pixels: int) -> None:
@@ -180,10 +197,10 @@ class Composer(QFrame):
 
     def _show_button(self) -> None:
         if self._busy:
-            self.button.show_as("stop", "Stop the answer (Esc)")
+            self.button.show_as("stop", tr("Stop the answer (Esc)"))
             self.button.setEnabled(True)
         else:
-            self.button.show_as("send", "Send (Enter)")
+            self.button.show_as("send", tr("Send (Enter)"))
             self.button.setEnabled(not self.editor.document().isEmpty())
 
     def _fit_height(self) -> None:

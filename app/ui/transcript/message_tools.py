@@ -55,16 +55,16 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
     if message.state in _UNFINISHED and not busy:
         tools.append(Tool("continue", tr("Continue this answer"), tr("Continue"), lasting=True))
     if message.text:
-        tools.append(Tool("copy", "Copy as Markdown"))
+        tools.append(Tool("copy", tr("Copy as Markdown")))
     if not busy:
         if message.role is Role.ASSISTANT:
-            tools.append(Tool("regenerate", "Answer again"))
+            tools.append(Tool("regenerate", tr("Answer again")))
             if message.adapters:
-                tools.append(Tool("leaf_off", "Answer again without adapters"))
+                tools.append(Tool("leaf_off", tr("Answer again without adapters")))
             if message.details or message.generated_tokens:
                 tools.append(Tool("info", tr("About this answer")))
         elif message.role is Role.USER:
-            tools.append(Tool("edit", "Edit and send again"))
+            tools.append(Tool("edit", tr("Edit and send again")))
         tools.append(Tool("delete", tr("Delete message")))
         if message.siblings > 1:
             tools += _switch(message)
@@ -75,16 +75,21 @@ def adapters_in_words(marks: Sequence[AdapterMark]) -> str:
     """A sentence with the adapters and strengths that an answer was generated with."""
     if not marks:
         return ""
-    *before, last = (f"{mark.name} at {mark.strength:.2f}" for mark in marks)
-    return f"Written with {', '.join(before)} and {last}" if before else f"Written with {last}"
+    *before, last = (
+        tr("{name} at {strength}", name=mark.name, strength=f"{mark.strength:.2f}")
+        for mark in marks
+    )
+    if not before:
+        return tr("Written with {adapter}", adapter=last)
+    return tr("Written with {adapters} and {last}", adapters=", ".join(before), last=last)
 
 
 def _switch(message: Message) -> list[Tool]:
     at, count = message.sibling, message.siblings
     return [
-        Tool("previous", "Previous version", enabled=at > 1),
-        Tool("word", f"{at}/{count}"),
-        Tool("next", "Next version", enabled=at < count),
+        Tool("previous", tr("Previous version"), enabled=at > 1, lasting=True),
+        Tool("word", f"{at}/{count}", lasting=True),
+        Tool("next", tr("Next version"), enabled=at < count, lasting=True),
     ]
 
 
