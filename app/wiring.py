@@ -18,6 +18,7 @@ from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.theme.palette import CHOICES
 from app.ui.theme.theme import Theme
+from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
 
 ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
@@ -134,6 +135,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     window.theme_requested.connect(next_theme)
     theme.changed.connect(window.apply_palette)
     window.apply_palette(theme.palette)
+    AnswerNotifier(
+        controller.state, window, lambda: controller.settings.notify == "on", window.come_forward
+    )
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
 

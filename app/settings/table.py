@@ -93,6 +93,16 @@ class Settings:
             step=10,
         ),
     ] = 100
+    notify: Annotated[
+        str,
+        Setting(
+            "Notifications",
+            "Tell you when a long answer is ready and this window is not in front.",
+            choices=("on", "off"),
+            words=("On", "Off"),
+            group="look",
+        ),
+    ] = "on"
     last_model: Annotated[str, Setting()] = ""  # path; empty: the starter model
     offer_better_model: Annotated[bool, Setting()] = True  # on the empty page, with the starter
     last_conversation: Annotated[int, Setting()] = 0  # its number in the store; 0: a new chat

@@ -27,6 +27,7 @@ def _everything_changed():
         theme="high contrast",
         last_model="/models/Bonsai é.gguf",
         offer_better_model=False,
+        notify="off",
         zoom=150,
         last_conversation=3,
         sidebar_open=False,

@@ -1,0 +1,61 @@
+"""System notification when a long answer ends while the window is not in front."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+
+from app.state.chat import Generation, State
+from app.system.translation import tr
+
+LONG_SECONDS = 10.0  # answers that take less are waited for
+_SHOWN_MILLISECONDS = 10_000
+
+
+class AnswerNotifier(QObject):
+    """Notifies of the end of an answer that took long, unless the window is in front."""
+
+    def __init__(
+        self,
+        state: State,
+        window: QWidget,
+        is_on: Callable[[], bool],
+        come_forward: Callable[[], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`is_on` returns the setting; `come_forward` is called when the message is clicked."""
+        super().__init__(window)
+        self._state, self._window, self._is_on = state, window, is_on
+        self._come_forward, self._clock = come_forward, clock
+        self._current: Generation | None = None
+        self._began = 0.0
+        self._tray: QSystemTrayIcon | None = None  # created on demand
+        state.generation_changed.connect(self._on_generation)
+
+    def show(self, title: str, text: str) -> None:
+        """Mark the window in the task bar and, where there is a system tray, show a message."""
+        QApplication.alert(self._window)
+        if not QSystemTrayIcon.isSystemTrayAvailable():
+            return
+        if self._tray is None:
+            self._tray = QSystemTrayIcon(self._window.windowIcon(), self)
+            self._tray.messageClicked.connect(self._come_forward)
+        self._tray.show()
+        self._tray.showMessage(title, text, self._window.windowIcon(), _SHOWN_MILLISECONDS)
+        QTimer.singleShot(_SHOWN_MILLISECONDS, self._tray, self._tray.hide)
+
+    def _on_generation(self) -> None:
+        before, now = self._current, self._state.generation
+        self._current = now
+        if now is not None:
+            if before is None or before.request != now.request:
+                self._began = self._clock()
+            return
+        if before is None or before.stopping or self._clock() - self._began < LONG_SECONDS:
+            return
+        if self._is_on() and not self._window.isActiveWindow():
+            self.show(tr("Your answer is ready"), self._state.title(before.conversation))
