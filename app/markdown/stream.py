@@ -48,8 +48,9 @@ class _Fence:
     def closes(self, line: str) -> bool:
         """Whether this line is the closing fence."""
         stripped = line.strip()
+        indent = line[: len(line) - len(line.lstrip())]
         return (
-            len(line) - len(line.lstrip(" ")) <= 3
+            len(indent.expandtabs(4)) <= 3
             and len(stripped) >= len(self.mark)
             and set(stripped) == {self.mark[0]}
         )

@@ -77,6 +77,16 @@ def test_streaming_in_any_pieces_gives_the_same_thoughts_and_answer(
     assert reply.body.blocks == once.body.blocks
 
 
+def test_fence_indented_by_a_tab_does_not_end_a_code_block() -> None:
+    stream = Stream()
+    for piece in ("a\n", "```py\n", "\t```\n", "b"):
+        stream.feed(piece)
+    stream.feed("", last=True)
+    code = stream.blocks[-1]
+    assert isinstance(code, Code)
+    assert (code.text, code.closed) == ("\t```\nb", False)
+
+
 def test_inline_styles_become_runs() -> None:
     (block,) = parse("plain **bold *both*** `code` ~~gone~~ [site](https://a.b)")
     assert isinstance(block, Paragraph)
