@@ -416,9 +416,11 @@ class Flow:
             line = self._layout.lineForTextPosition(formula.at)
             left = min(x_of(line, formula.at), x_of(line, formula.at + 1))
             place = origin + QPointF(left, line.y() + line.ascent())
-            if clip is None or clip.top() - 200 < place.y() < clip.bottom() + 200:
+            size = self._size * formula.scale
+            above, below = formula.picture.ascent * size + 1, formula.picture.descent * size + 1
+            if clip is None or clip.top() - below < place.y() < clip.bottom() + above:
                 ink = style.accent if formula.link else color
-                draw_formula(painter, formula.picture, place, self._size * formula.scale, ink)
+                draw_formula(painter, formula.picture, place, size, ink)
 
     def _areas(self, start: int, end: int) -> Iterator[QRectF]:
         start, end = self._inner(start), self._inner(end, after=True)

@@ -20,7 +20,11 @@ class FormulaUpdates:
     """Updates the messages of one transcript while formulas are being typeset."""
 
     def __init__(
-        self, parent: QObject, stack: MessageStack, scroller: Scroller, repaint: Callable[[], None]
+        self,
+        parent: QObject,
+        stack: MessageStack,
+        scroller: Scroller,
+        repaint: Callable[[int, float], None],
     ) -> None:
         self._stack = stack
         self._scroller = scroller
@@ -53,6 +57,7 @@ class FormulaUpdates:
         if changed:
             self._stack.refresh(changed[0])
             self._scroller.relayout(anchor)
-            self._repaint()
+            for index in changed:
+                self._repaint(index, self._stack.views[index].changed_from)
         if busy:
             self._timer.start()

@@ -253,6 +253,7 @@ class MessageView:
                 part.view.layout(part.width)
                 part.view.horizontal_scroll.move_to(old.horizontal_scroll.offset)
         if ready:
+            self.changed_from = self.parts[ready[0]].y - 30
             self._place(ready[0])
         return bool(ready)
 

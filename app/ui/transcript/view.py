@@ -96,9 +96,7 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self._updates = Updates(self, self._show_text)
-        self.formulas = FormulaUpdates(
-            self, self.stack, self.scroller, lambda: self.viewport().update()
-        )
+        self.formulas = FormulaUpdates(self, self.stack, self.scroller, self._repaint_below)
         self._last_relayout = 0.0
         self._awaiting_highlight: list[CodeView] = []
         self._idle = QTimer(self)
@@ -359,6 +357,11 @@ class Transcript(QAbstractScrollArea):
     def _repaint_message(self, index: int) -> None:
         """Repaint a message."""
         self._repaint(index, -30.0)
+
+    def _repaint_below(self, index: int, top: float) -> None:
+        """Repaint a message from `top` on, and the messages below it, which may have moved."""
+        y = max(round(self.places.message_top(index) + top) - 2, 0)
+        self.viewport().update(0, y, self.width(), self.height())
 
     def _repaint_hover(self, index: int) -> None:
         """Repaint the parts of a message that depend on the mouse position."""
