@@ -62,6 +62,34 @@ def litres(trees: list[Tree], week: int = {n}) -> float:
 """
 
 
+FORMULAS = r"""### Step {n}: the area under a curve
+
+Let $x_{{{n}}} = \frac{{a + {n}}}{{b}}$ be the point where the integral over \(0 \le t \le {n}\) ends.
+The pot costs $5 or $10, which changes nothing, and by the rule of the chain the answer is
+
+$$
+\int_0^{{{n}}} f(t) \, dt = \sum_{{k=1}}^{{{n}}} \frac{{f(x_k)}}{{k!}} + \sqrt{{x_{{{n}}}^2 + 1}}
+$$
+
+- The error is below $\varepsilon_{{{n}}} < 10^{{-{n}}}$, so that it can be left out of every later
+  step without a change of the result; what remains is a **finite** sum of small terms.
+- Its matrix is \(A_{{{n}}} = \begin{{pmatrix}} 1 & {n} \\ 0 & 1 \end{{pmatrix}}\), and it has the
+  determinant one, as all matrices of this kind; no further proof is needed for that.
+
+Most of the work is done once the terms are in order. A reader who checks each of them by hand will
+find that the sum converges quickly, that no term is larger than the one before it, and that the rest
+is bounded by the first term left out. The same holds in higher dimensions, where the area becomes a
+volume and the curve a surface, as long as the function has no jumps on the way from start to end.
+
+"""
+
+
+def answer_with_formulas() -> str:
+    """An answer of 16,000 tokens with 300 formulas, all different."""
+    text = "".join(FORMULAS.format(n=number) for number in range(1, 61))
+    return text + answer(16000)[: max(int(16000 * CHARACTERS) - len(text), 0)]
+
+
 def answer(tokens: int) -> str:
     """Realistic Markdown of about so many tokens."""
     text = ""
@@ -116,8 +144,13 @@ def finish(application: QApplication, view: Transcript) -> float:
     return time.thread_time() - began
 
 
-def stream(application: QApplication, view: Transcript, number: int, text: str) -> list[float]:
-    """Milliseconds of each update while a text streams in."""
+def stream(
+    application: QApplication, view: Transcript, number: int, text: str, waits: list[float]
+) -> list[float]:
+    """Milliseconds of each update while a text streams in; `waits` gets those that passed.
+
+    The time that passed includes the waits for the thread that typesets formulas.
+    """
     begun = message(number, Role.ASSISTANT, "", MessageState.STREAMING)
     view.append_message(begun)
     view.jump_to_end()
@@ -125,7 +158,9 @@ def stream(application: QApplication, view: Transcript, number: int, text: str) 
     times: list[float] = []
     for at in range(0, len(text), PIECE):
         piece = text[at : at + PIECE]
+        began = time.perf_counter()
         spent = busy(application, lambda piece=piece: view.append_text(number, piece))
+        waits.append((time.perf_counter() - began) * 1e3)
         time.sleep(PAUSE)
         times.append(spent + busy(application, lambda: None))
     ended = replace(begun, text=text, state=MessageState.COMPLETE)
@@ -137,6 +172,7 @@ def stream(application: QApplication, view: Transcript, number: int, text: str) 
 
 def main() -> None:
     """Run and print the table."""
+    sys.setswitchinterval(0.0005)  # as in the app
     application = QApplication([])
     load_fonts()
     view = Transcript()
@@ -162,12 +198,16 @@ def main() -> None:
     print(f"{'':42} all laid out after {finish(application, view) * 1e3:.0f} ms")
     view.resize(760, 700)
     finish(application, view)
-    for number, tokens in ((1001, 4000), (1002, 16000)):
-        times = stream(application, view, number, answer(tokens))
+    texts = [(4000, "", answer(4000)), (16000, "", answer(16000))]
+    texts.append((16000, ", 300 formulas", answer_with_formulas()))
+    for number, (tokens, kind, text) in enumerate(texts, 1001):
+        waits: list[float] = []
+        times = stream(application, view, number, text, waits)
         tenth = len(times) // 10
-        row(f"{tokens} tokens, first tenth", times[:tenth])
-        row(f"{tokens} tokens, last tenth", times[-tenth:])
-        row(f"{tokens} tokens, all", times)
+        row(f"{tokens} tokens{kind}, first tenth", times[:tenth])
+        row(f"{tokens} tokens{kind}, last tenth", times[-tenth:])
+        row(f"{tokens} tokens{kind}, all", times)
+        row(f"{tokens} tokens{kind}, time passed", waits)
         over = sum(spent > 4 for spent in times)
         print(f"{'':42} {over} of {len(times)} updates above 4 ms")
     view.close()
