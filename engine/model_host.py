@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.chat import context_window
-from engine.chat.template import answer_prefix, prompt_ids
+from engine.chat.template import answer_prefix, prompt_ids, split_thoughts
 from engine.errors import AdapterError, ModelFileError, PromptTooLong
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
@@ -141,7 +141,10 @@ class ModelHost:
         ids = self._ids(text, checkpoint)
         if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
             return text, ids, 0
-        lengths = [len(self._ids(turn.text, checkpoint)) for turn in turns]
+        omits = self.model.template.omits_thoughts
+        # A continued answer is in the prompt with its reasoning, whatever the template does.
+        read = [split_thoughts(turn)[1] if omits else turn.text for turn in turns[:-1]]
+        lengths = [len(self._ids(words, checkpoint)) for words in (*read, turns[-1].text)]
         markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
         dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
         while True:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 
 import jinja2
 
@@ -124,6 +125,17 @@ class ChatTemplate:
             prompt = prompt.rstrip().removesuffix(THOUGHT_OPENS)
         return prompt + turns[-1].text
 
+    @cached_property
+    def omits_thoughts(self) -> bool:
+        """Whether the reasoning of earlier answers is left out of the prompt."""
+        thoughts = f"{THOUGHT_OPENS}\n{_MARK}\n{THOUGHT_ENDS}\n\nfine"
+        question = Turn(Role.USER, "well")
+        try:
+            prompt = self.render((question, Turn(Role.ASSISTANT, thoughts), question))
+        except TemplateError:
+            return False
+        return _MARK not in prompt
+
     def _render_with_system(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         folded = _fold_system(turns)
         if folded is None:
@@ -197,15 +209,18 @@ def answer_prefix(prompt: str) -> str:
 
 def _message(turn: Turn) -> dict[str, str]:
     """A turn as a template's message; reasoning is separate, and most templates omit it."""
+    thoughts, answer = split_thoughts(turn)
+    message = {"role": turn.role.value, "content": answer}
+    return message if thoughts is None else {**message, "reasoning_content": thoughts}
+
+
+def split_thoughts(turn: Turn) -> tuple[str | None, str]:
+    """The reasoning at the beginning of an answer, None if it has none, and the text after it."""
     begin = turn.text.lstrip()
     if turn.role is not Role.ASSISTANT or not begin.startswith(THOUGHT_OPENS):
-        return {"role": turn.role.value, "content": turn.text}
+        return None, turn.text
     thoughts, _, answer = begin.removeprefix(THOUGHT_OPENS).partition(THOUGHT_ENDS)
-    return {
-        "role": turn.role.value,
-        "content": answer.lstrip("\n"),
-        "reasoning_content": thoughts.strip("\n"),
-    }
+    return thoughts.strip("\n"), answer.lstrip("\n")
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:

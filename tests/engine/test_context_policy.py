@@ -112,3 +112,26 @@ def test_answer_cut_by_a_full_context_can_be_continued(bench: Bench) -> None:
     more = ask(bench, 4, [*turns, Turn(Role.ASSISTANT, answer_text(events))], most=20)
     assert finished(more).reason is FinishReason.LENGTH
     assert dropped(more) > dropped(events)
+
+
+def test_reasoning_that_the_template_omits_takes_no_room(tmp_path: Path) -> None:
+    shows = "message.get('reasoning_content', '') + message['content']"
+    templates = {
+        "whole": tiny.CHATML.replace("message['content']", shows),
+        "omitted": tiny.CHATML,
+    }
+    kept: dict[str, int] = {}
+    for name, template in templates.items():
+        bench = Bench()
+        path = tiny.write(tmp_path / f"{name}.gguf", context=CONTEXT, template=template)
+        bench.load(with_printable_output(path))
+        turns = [SYSTEM]
+        for number in range(40):
+            answer = "<think>\n" + "hmm " * 60 + "\n</think>\n\nyes"
+            turns += [Turn(Role.USER, f"question {number}"), Turn(Role.ASSISTANT, answer)]
+        turns.append(Turn(Role.USER, "and now?"))
+        events = ask(bench, 3, turns)
+        kept[name] = len(turns) - 1 - dropped(events)
+        assert finished(events).reason is FinishReason.LENGTH
+        bench.engine.stop()
+    assert kept["omitted"] > 3 * kept["whole"]

@@ -374,3 +374,11 @@ def test_hostile_template_is_stopped_without_leaving_threads(source: str) -> Non
 
 def test_namespace_text_omits_its_attributes() -> None:
     assert rendered("{% set n = namespace() %}{% set n.x = n %}{{ n }}") == "namespace"
+
+
+def test_template_is_asked_whether_it_omits_earlier_reasoning() -> None:
+    each = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    assert ChatTemplate(each, bos="", eos="").omits_thoughts
+    shows = each.replace("{{ m.content }}", "{{ m.reasoning_content }}{{ m.content }}")
+    assert not ChatTemplate(shows, bos="", eos="").omits_thoughts
+    assert not ChatTemplate("{{ raise_exception('no') }}", bos="", eos="").omits_thoughts
