@@ -110,6 +110,7 @@ class State(QObject):
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # the stored draft of the new chat
+    found_opened = Signal(str, int)  # a search result was opened: the query and its message
     memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
     trash_changed = Signal()

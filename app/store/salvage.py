@@ -18,7 +18,8 @@ from pathlib import Path
 
 from app.store.queries import MessageState
 from app.store.schema import connect
-from app.store.search import fold, index
+from app.store.search import index
+from app.system.text_search import fold
 from engine import Role
 
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02

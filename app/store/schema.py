@@ -16,7 +16,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from app.store.search import fold
+from app.system.text_search import fold
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
 BUSY_SECONDS = 2.0  # for locks of other tools; the lock file keeps a second app out

@@ -1,4 +1,4 @@
-"""Full-text search: case and accent folding, and queries of the trigram index (FTS5).
+"""Full-text search: queries of the trigram index (FTS5) over folded text.
 
 The index contains folded text, because SQLite's folding lacks Arabic and, in some versions,
 accents. A trigram index cannot find one or two characters, such as a Chinese word: those are
@@ -9,31 +9,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import unicodedata
+
+from app.system.text_search import fold
 
 MAX_WORDS = 16
 MAX_WORD_LENGTH = 200
-
-
-def fold(text: str) -> str:
-    """Fold text for search: case and Latin, Greek, Arabic and Hebrew marks removed, no NUL.
-
-    Marks that change the letter (kana voicing, Indic and Thai vowels) stay.
-    """
-    if text.isascii():
-        return text.lower().replace("\0", " ")
-    marked = unicodedata.normalize("NFKD", text).casefold()
-    unmarked = "".join(char for char in marked if not _is_removable(char)).translate(_PLAIN)
-    return unicodedata.normalize("NFKC", unmarked)
-
-
-_PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640: tatweel, an Arabic elongation
-
-
-def _is_removable(char: str) -> bool:
-    """Whether a combining mark is removed: classes 10-36 (Hebrew, Arabic) and from 200 on."""
-    kind = unicodedata.combining(char)
-    return kind >= 200 or 10 <= kind <= 36
 
 
 def clean(text: str) -> str:

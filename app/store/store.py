@@ -49,8 +49,9 @@ from app.store.schema import (
     connect_copy,
     translate_errors,
 )
-from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, fold, index, word_query
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
 from app.system.file_lock import FileLock
+from app.system.text_search import fold
 from engine import ContextPolicy, Role
 
 __all__ = [

@@ -157,6 +157,9 @@ class Window(QWidget):
             "new": self.sidebar.new_requested.emit,
             "undo": self.undo_requested.emit,
             "search": self.search,
+            "find": self.open_find,
+            "find_next": partial(self.chat.find_again, forward=True),
+            "find_previous": partial(self.chat.find_again, forward=False),
             "regenerate": self.regenerate_last,
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
@@ -324,6 +327,13 @@ class Window(QWidget):
         )
         dialog.fileSelected.connect(self._choose_file)
         dialog.open()
+
+    def open_find(self) -> None:
+        """Find in the shown conversation; without one, search all conversations."""
+        if self._pages.currentWidget() is self.chat and self.chat.can_find:
+            self.chat.open_find()
+        else:
+            self.search()
 
     def search(self) -> None:
         """Show the sidebar and focus its search field."""

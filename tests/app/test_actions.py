@@ -39,6 +39,9 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "new": stage.state.current,
         "undo": len(stage.state.deletions),
         "search": window.sidebar.search.hasFocus(),
+        "find": window.chat.find_bar.isVisible(),
+        "find_next": window.chat.transcript.finder.place,
+        "find_previous": window.chat.transcript.finder.place,
         "regenerate": stage.engine.count(Generate),
         "copy_answer": QGuiApplication.clipboard().text(),
         "model": window.picker_card.isVisible(),
@@ -60,7 +63,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
 def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     stage.ready(MODEL)
     stage.window.activateWindow()
-    stage.controller.send("Count")
+    stage.controller.send("Count to two or more")
     stage.engine.write("1 2 3")
     stage.engine.finish()
     stage.wait_until_idle()
@@ -69,6 +72,9 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     if row.id == "undo":
         stage.controller.deletions.delete([stage.state.conversations[0].id])
         stage.wait_until_idle()
+    if row.id in ("find_next", "find_previous"):
+        stage.window.open_find()
+        stage.window.chat.find_bar.field.setText("o")
     action = stage.window.actions_by_id[row.id]
     assert action in stage.window.actions()
     assert action.shortcuts() == keys_of(row)

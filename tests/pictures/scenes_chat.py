@@ -286,20 +286,6 @@ def full_composer(stage: Stage) -> None:
     flush()
 
 
-def searching(stage: Stage) -> None:
-    ready(stage)
-    stage.window.search()
-    stage.window.sidebar.search.setText("the")
-    stage.wait_until_idle()
-
-
-def nothing_found(stage: Stage) -> None:
-    ready(stage)
-    stage.window.search()
-    stage.window.sidebar.search.setText("zebra crossing")
-    stage.wait_until_idle()
-
-
 def renaming(stage: Stage) -> None:
     ready(stage)
     sidebar = stage.window.sidebar
@@ -470,8 +456,6 @@ SCENES: dict[str, Scene] = {
         editing,
         drafting,
         full_composer,
-        searching,
-        nothing_found,
         renaming,
         several_selected,
         hovering,

@@ -24,6 +24,7 @@ import scenes_adapters
 import scenes_chat
 import scenes_library
 import scenes_models
+import scenes_search
 import scenes_settings
 import scenes_trash
 from scenes_chat import Scene, fill
@@ -35,6 +36,7 @@ SCENES: dict[str, Scene] = {
     **scenes_library.SCENES,
     **scenes_models.SCENES,
     **scenes_adapters.SCENES,
+    **scenes_search.SCENES,
     **scenes_settings.SCENES,
     **scenes_trash.SCENES,
 }
@@ -47,6 +49,7 @@ HIGH_CONTRAST = (
     "adapters_stacked",
     "adapters_failed",
     "trash",
+    "find",
 )
 SCALED = ("empty", "long_answer", "picker")
 

@@ -6,6 +6,7 @@ the block's plain text; coordinates are pixels relative to the block's top-left 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +74,10 @@ class BlockView(Protocol):
 
     def links(self) -> list[Link]:
         """The links from first to last."""
+        ...
+
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The rectangles of a range of positions, scrolled but not clipped."""
         ...
 
     def text(self, start: int, end: int) -> str:
@@ -149,6 +154,10 @@ class TextView:
     def links(self) -> list[Link]:
         """The links from first to last."""
         return self._flow.links()
+
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The rectangles of a range of positions, one or more per line."""
+        return self._flow.areas(start, end)
 
     def text(self, start: int, end: int) -> str:
         """The plain text of a range of positions."""
@@ -232,6 +241,11 @@ class RuleView:
     def links(self) -> list[Link]:
         """Empty: a rule has no links."""
         return []
+
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The whole rule."""
+        if start < end:
+            yield QRectF(0.0, 0.0, self._width, self.height)
 
     def text(self, start: int, end: int) -> str:
         """The rule as Markdown, or an empty text for an empty range."""

@@ -330,6 +330,17 @@ class CodeView:
         """Empty: code has no links."""
         return []
 
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The rectangles of a range of positions, one per line."""
+        for index in range(self._line_of(start), self._line_of(end) + 1):
+            first = max(start - self._starts[index], 0)
+            last = min(end - self._starts[index], units(self._lines[index]))
+            if first < last:
+                left, right = self._line_x(index, first), self._line_x(index, last)
+                x = CODE_PADDING - self.horizontal_scroll.offset + left
+                y = CODE_HEADER + index * self._style.code_line
+                yield QRectF(x, y, right - left, self._style.code_line)
+
     def text(self, start: int, end: int) -> str:
         """The code between two positions."""
         return cut(self._code.text, start, end)

@@ -6,6 +6,8 @@ of it or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from PySide6.QtCore import QPointF, QRectF
 
 from app.markdown.blocks import Block, Formula
@@ -124,6 +126,11 @@ class FormulaView:
     def links(self) -> list[Link]:
         """Empty: a formula has no links."""
         return []
+
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The whole formula."""
+        if start < end:
+            yield self._area().adjusted(-3, -2, 3, 2)
 
     def text(self, start: int, end: int) -> str:
         """The source of a range of positions."""

@@ -87,6 +87,8 @@ class ReadingStyle:
         self.accent = QColor(palette.accent)
         self.card = QColor(palette.accent_soft)
         self.danger = QColor(palette.danger)
+        self.match = QColor(palette.match)
+        self.current_match = QColor(palette.current_match)
         self.high_contrast = (
             palette.sunken == palette.background
         )  # cards are visible by their border only

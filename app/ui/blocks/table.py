@@ -7,6 +7,7 @@ the first `MEASURED_ROWS` rows determine the column widths: later rows do not re
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 
 from PySide6.QtCore import QPointF, QRectF
@@ -250,6 +251,20 @@ class TableView:
                 links += [link.moved(x, top + _CELL_PADDING) for link in cell.links()]
                 x += width
         return links
+
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The rectangles of a range of positions, one or more per cell."""
+        first = max(bisect_right(self._cell_starts, start) - 1, 0)
+        for number in range(first, len(self._cell_starts)):
+            at = self._cell_starts[number]
+            if at >= end:
+                break
+            row, column = divmod(number, self._columns)
+            x = sum(self._widths[:column]) - self.horizontal_scroll.offset
+            y = self._row_tops[row] + _CELL_PADDING
+            cell = self._rows[row][column]
+            for area in cell.areas(max(start - at, 0), min(end - at, cell.length)):
+                yield area.translated(x, y)
 
     def text(self, start: int, end: int) -> str:
         """The text of a range of positions: cells separated by tabs, rows by line breaks."""

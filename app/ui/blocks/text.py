@@ -375,7 +375,7 @@ class Flow:
             Link(
                 cut(self.text, start, end).replace("\u2028", " "),
                 address,
-                reduce(QRectF.united, self._areas(start, end), QRectF()),
+                reduce(QRectF.united, self.areas(start, end), QRectF()),
             )
             for address, start, end in spans
         ]
@@ -405,7 +405,7 @@ class Flow:
         ranges: list[QTextLayout.FormatRange] = []
         if selected and selected[0] < selected[1]:
             if not self._mixed:
-                for area in self._areas(*selected):
+                for area in self.areas(*selected):
                     painter.fillRect(area.translated(origin), style.selection)
             else:
                 inner = self._inner(selected[0]), self._inner(selected[1], after=True)
@@ -422,16 +422,23 @@ class Flow:
                 ink = style.accent if formula.link else color
                 draw_formula(painter, formula.picture, place, size, ink)
 
-    def _areas(self, start: int, end: int) -> Iterator[QRectF]:
+    def areas(self, start: int, end: int) -> Iterator[QRectF]:
+        """The rectangles of a range of positions, as high as their lines."""
         start, end = self._inner(start), self._inner(end, after=True)
         for index in range(self._layout.lineCount()):
             line = self._layout.lineAt(index)
             first = max(start, line.textStart())
             last = min(end, line.textStart() + line.textLength())
-            if first < last:
-                left, right = x_of(line, first), x_of(line, last)
-                top, bottom = self._tops[index], self._tops[index + 1]
-                yield QRectF(left, top, right - left, bottom - top)
+            if first >= last:
+                continue
+            top, bottom = self._tops[index], self._tops[index + 1]
+            if self._mixed:
+                for glyphs in line.glyphRuns(first, last - first):
+                    box = glyphs.boundingRect()
+                    yield QRectF(box.left(), top, box.width(), bottom - top)
+                continue
+            left, right = x_of(line, first), x_of(line, last)
+            yield QRectF(left, top, right - left, bottom - top)
 
     def _paint_code(
         self, painter: QPainter, origin: QPointF, style: ReadingStyle, start: int, end: int
@@ -439,7 +446,7 @@ class Flow:
         painter.setPen(Qt.PenStyle.NoPen if not style.high_contrast else style.hairline)
         painter.setBrush(style.code_ground)
         inset = (self._line_height - style.code_metrics.height()) / 2 - 1
-        for area in self._areas(start, end):
+        for area in self.areas(start, end):
             line = self._layout.lineAt(self._line_at(area.center().y()))
             area.setTop(line.y() + line.ascent() - self._face.baseline)
             area.setHeight(self._line_height)

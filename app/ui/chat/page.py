@@ -16,6 +16,7 @@ from app.state.library import LibraryState
 from app.state.snapshots import SessionState
 from app.ui.chat.composer import Composer
 from app.ui.chat.empty_view import EmptyView
+from app.ui.chat.find_bar import FindBar
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
 from app.ui.theme import icons
@@ -46,10 +47,11 @@ class ChatPage(QWidget):
         self._shown: int | None = None
         self.empty_view = EmptyView(state, library)
         self.transcript = Transcript()
+        self.find_bar = FindBar(self.transcript.finder)
         self.composer = Composer()
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
-        self._rule = QFrame()  # separator below the top bar, visible while scrolled
+        self._rule = QFrame()  # separator above the text, visible while scrolled
         self._rule.setFixedHeight(1)
         self._rule.setObjectName("rule")
         self.jump_button = _jump_button(self)
@@ -64,6 +66,9 @@ class ChatPage(QWidget):
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
         page.setSpacing(0)
+        self._find_row = Column(self.find_bar)
+        self._find_row.hide()
+        page.addWidget(self._find_row)
         page.addWidget(self._rule)
         page.addWidget(self._pages, 1)
         page.addSpacing(8)
@@ -90,6 +95,8 @@ class ChatPage(QWidget):
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)
         self.composer.edit_last_requested.connect(self._edit_last)
+        self.find_bar.closed.connect(self.close_find)
+        state.found_opened.connect(self._show_found)
 
     # --- called by the window -------------------------------------------------------------------
 
@@ -98,6 +105,7 @@ class ChatPage(QWidget):
         for part in (
             self.empty_view,
             self.transcript,
+            self.find_bar,
             self.composer,
             self.status_line,
         ):
@@ -114,6 +122,32 @@ class ChatPage(QWidget):
         if messages and messages[-1].role is Role.ASSISTANT:
             self.regenerate_requested.emit(messages[-1].id)
 
+    @property
+    def can_find(self) -> bool:
+        """Whether a conversation with messages is shown."""
+        return bool(self._state.messages)
+
+    def open_find(self) -> None:
+        """Open the find bar; a selected text becomes the query."""
+        if self.can_find:
+            self._find_row.show()
+            self.find_bar.open(self.transcript.selected_text())
+
+    def find_again(self, *, forward: bool) -> None:
+        """Go to the next or previous match; opens the find bar if it is closed."""
+        if self.find_bar.isHidden():
+            self.open_find()
+        else:
+            self.find_bar.step(forward=forward)
+
+    def close_find(self) -> None:
+        """Close the find bar; the current match becomes the selection."""
+        if not self._find_row.isHidden():
+            self._find_row.hide()
+            self.find_bar.hide()
+            self.transcript.stop_finding()
+            self.transcript.setFocus()
+
     def copy_answer(self) -> None:
         """Copy the Markdown source of the last answer to the clipboard."""
         for message in reversed(self._state.messages):
@@ -129,6 +163,7 @@ class ChatPage(QWidget):
         self.flush_draft()
         if state.current != self._shown:
             self._shown = state.current
+            self.close_find()
             self.composer.set_text(state.drafts.get(state.current, ""))
             if not self._typing_elsewhere():
                 self.composer.setFocus()
@@ -139,6 +174,10 @@ class ChatPage(QWidget):
                 self.transcript.set_waiting(message.id, note)
         self._show_page()
         self._show_busy()
+
+    def _show_found(self, query: str, message: int) -> None:
+        self._find_row.show()
+        self.find_bar.show_found(query, message)
 
     def _show_memory(self) -> None:
         self.transcript.set_memory_start(self._state.memory_start)

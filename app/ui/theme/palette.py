@@ -27,6 +27,8 @@ class Palette:
     accent_soft: str  # hover, user message
     danger: str
     warning: str
+    match: str  # behind found text; mixed with the page, so that the text keeps its colour
+    current_match: str
 
 
 LIGHT = Palette(
@@ -44,6 +46,8 @@ LIGHT = Palette(
     accent_soft="#E3EDE4",
     danger="#A5382C",
     warning="#84540A",
+    match="#FFE9A3",
+    current_match="#FFB84A",
 )
 
 DARK = Palette(
@@ -61,6 +65,8 @@ DARK = Palette(
     accent_soft="#24332A",
     danger="#EA9386",
     warning="#D9A957",
+    match="#4A3B12",
+    current_match="#8A5A0C",
 )
 
 HIGH_CONTRAST = Palette(
@@ -78,6 +84,8 @@ HIGH_CONTRAST = Palette(
     accent_soft="#000000",
     danger="#FFFFFF",
     warning="#FFFFFF",
+    match="#4A4A00",
+    current_match="#0000C8",
 )
 
 # Values of the theme setting; "system" follows the desktop's colour scheme.

@@ -5,6 +5,7 @@ All coordinates come from `MessageView`; this module decides only on colours and
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from app.ui.blocks.style import DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingSty
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.transcript import message_tools
+from app.ui.transcript.find import Match
+from app.ui.transcript.find_paint import paint_matches
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import MessageView, Part
 
@@ -34,6 +37,8 @@ class Shown:
     selection: Sequence[tuple[int, int, int]] = ()  # part, first and last position
     mouse: QPointF | None = None  # relative to the message
     focused: int = -2  # index of the focused tool; -1: the thoughts; -2: none
+    matches: Sequence[Match] = ()  # of Find in conversation, in text order
+    current_match: Match | None = None
     done: str = ""  # name of the tool that shows a tick because it was just used
 
 
@@ -57,6 +62,7 @@ def paint(
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
             _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
+            _paint_matches(painter, view, index, style, at, clip, shown)
     if view.streaming:
         _paint_end(painter, view, style, at)
     if view.error:
@@ -92,6 +98,25 @@ def _paint_part(
     hover = mouse - QPointF(part.x, part.y) if mouse is not None else None
     _paint_path(painter, view, index, style, at)
     part.view.paint(Canvas(painter, style, clip, color, hover), origin, selected)
+
+
+def _paint_matches(
+    painter: QPainter,
+    view: MessageView,
+    index: int,
+    style: ReadingStyle,
+    at: QPointF,
+    clip: QRectF,
+    shown: Shown,
+) -> None:
+    """Paint the matches of Find in conversation in one part."""
+    first = bisect_left(shown.matches, index, key=lambda match: match.part)
+    last = bisect_right(shown.matches, index, key=lambda match: match.part)
+    if first < last and index < len(view.parts):
+        part = view.parts[index]
+        origin = at + QPointF(part.x, part.y)
+        matches = shown.matches[first:last]
+        paint_matches(painter, part, origin, style, clip, matches, shown.current_match)
 
 
 def _paint_path(

@@ -163,6 +163,12 @@ class MessageStack:
                 return True
         return False
 
+    def build(self, index: int) -> None:
+        """Lay out one message; the positions after it are not updated until `catch_up`."""
+        self.views[index].build(self.column)
+        stale = self._stale_from
+        self._stale_from = index if stale is None else min(index, stale)
+
     def build_some(self, seconds: float) -> bool:
         """Lay out messages for about `seconds`, last first; returns whether any are left.
 
@@ -173,6 +179,5 @@ class MessageStack:
         while self._unbuilt > 0 and time.perf_counter() < until:
             self._unbuilt -= 1
             if not self.is_built(self._unbuilt):
-                self.views[self._unbuilt].build(self.column)
-                self._stale_from = self._unbuilt
+                self.build(self._unbuilt)
         return self._unbuilt > 0

@@ -6,12 +6,13 @@ an estimated height. While it streams, only the changed blocks are laid out agai
 
 from __future__ import annotations
 
+import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRectF, QSizeF
 
 from app.markdown.blocks import (
     Block,
@@ -55,6 +56,11 @@ class Part:
     x: float = 0.0
     y: float = 0.0
     width: float = 0.0
+
+    @property
+    def view_size(self) -> QSizeF:
+        """The size of the block."""
+        return QSizeF(self.width, self.view.height)
 
 
 class MessageView:
@@ -134,6 +140,13 @@ class MessageView:
                     stream.source(inside[0].view.block.place.start, inside[-1].view.block.place.end)
                 )
         return "\n\n".join(pieces).strip("\n")
+
+    @property
+    def folded_text(self) -> str:
+        """The Markdown source of the thoughts while they are folded, else an empty text."""
+        if self._reply is None or not self.folded:
+            return ""
+        return self._reply.thoughts.source(0, sys.maxsize)
 
     def _stream(self, *, thought: bool) -> Stream | OwnText | None:
         if self._reply:

@@ -53,6 +53,11 @@ class Scroller:
         """The height of the viewport, in pixels."""
         return self._viewport.height()
 
+    @property
+    def dragged(self) -> bool:
+        """Whether the user holds the slider of the scroll bar."""
+        return self._bar.isSliderDown()
+
     def top_of(self, index: int) -> float:
         """The y coordinate of a message's top, in viewport coordinates."""
         return self._stack.top(index) - self._bar.value()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -25,14 +25,15 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
 from app.store.store import Message, MessageState
-from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu, memory_line, message_paint
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
+from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
+from app.ui.transcript.idle import IdleLayout
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageStack
@@ -44,8 +45,6 @@ from app.ui.widgets import accessibility
 from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as in the composer
-SLICE = 0.008  # seconds: time slice of idle layout and highlighting
-RELAYOUT_SECONDS = 0.06  # seconds between two scroll bar updates during idle layout
 _RESIZE_MILLISECONDS = 120  # milliseconds from the last resize to idle layout
 
 
@@ -67,7 +66,7 @@ class Transcript(QAbstractScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         style = ReadingStyle(LIGHT)
-        self.stack = MessageStack(style, self._highlight_later)
+        self.stack = MessageStack(style, lambda code: self._idle.highlight(code))
         self.scroller = Scroller(
             self.verticalScrollBar(),
             self.viewport(),
@@ -95,13 +94,11 @@ class Transcript(QAbstractScrollArea):
             self.link_activated.emit,
             lambda: self.editing.editor,
         )
+        self.finder = Finder(self.places)
         self._updates = Updates(self, self._show_text)
         self.formulas = FormulaUpdates(self, self.stack, self.scroller, self._repaint_below)
-        self._last_relayout = 0.0
-        self._awaiting_highlight: list[CodeView] = []
-        self._idle = QTimer(self)
-        self._idle.setSingleShot(True)
-        self._idle.timeout.connect(self._idle_slice)
+        self._idle = IdleLayout(self.scroller, self.stack, self.formulas, self)
+        self._idle.highlighted.connect(self.viewport().update)
         self._connect()
         self._set_up()
 
@@ -145,7 +142,7 @@ class Transcript(QAbstractScrollArea):
     @property
     def working(self) -> bool:
         """Whether idle layout or highlighting is scheduled."""
-        return self._idle.isActive()
+        return self._idle.active
 
     def set_messages(self, messages: Sequence[Message]) -> None:
         """Show a conversation at its end; keep the scroll position if it only continues."""
@@ -158,6 +155,7 @@ class Transcript(QAbstractScrollArea):
         self._relayout_all()
         self.access.changed()
         self._idle.start(0)
+        self.finder.restart()
 
     def append_message(self, message: Message) -> None:
         """Append a message; a user message scrolls to the end."""
@@ -167,6 +165,7 @@ class Transcript(QAbstractScrollArea):
             self.scroller.follow = True
         self._relayout_all()
         self.access.changed()
+        self.finder.message_changed(message.id)
 
     def append_text(self, message_id: int, text: str) -> None:
         """Append text to a streaming answer, throttled by `Updates`."""
@@ -180,6 +179,7 @@ class Transcript(QAbstractScrollArea):
         view.note = ""
         height = view.height
         view.append(text)
+        self.finder.message_changed(message_id)
         if self.stack.is_built(index):
             if view.height != height:
                 self._height_changed(index)
@@ -195,6 +195,7 @@ class Transcript(QAbstractScrollArea):
         if message.state is not MessageState.STREAMING:
             view.note = ""
         view.update(message)
+        self.finder.message_changed(message.id)
         self._height_changed(index)
         self._repaint(index, -30.0)
 
@@ -209,6 +210,7 @@ class Transcript(QAbstractScrollArea):
             self.keys.forget()
             self._relayout_all()
             self.access.changed()
+            self.finder.restart()
 
     def set_memory_start(self, message_id: int | None) -> None:
         """Draw the line where the model's memory begins above this message; None: nowhere."""
@@ -248,7 +250,7 @@ class Transcript(QAbstractScrollArea):
         anchor = self.scroller.anchor()
         places.style = style
         self.stack.restyle(places.style)
-        self._awaiting_highlight.clear()
+        self._idle.forget_code()
         if self.editing.editor:
             self.editing.editor.apply_style(self.places.style)
             self.editing.fit()
@@ -284,6 +286,17 @@ class Transcript(QAbstractScrollArea):
             end = last.parts[part].view.length if last.parts else 0
             self.selection.set((0, 0, 0), (len(self.stack) - 1, part, end))
 
+    def selected_text(self) -> str:
+        """The selection as text (Markdown for whole blocks)."""
+        return "" if self.selection.empty else self.selection.text(self.stack.views)
+
+    def stop_finding(self) -> None:
+        """Remove the matches of Find in conversation, and select the current one."""
+        spots = self.finder.current_spots()
+        self.finder.stop()
+        if spots is not None:
+            self.selection.set(*spots)
+
     def copy(self) -> None:
         """Copy the selection as text (Markdown for whole blocks) and HTML."""
         if not self.selection.empty:
@@ -315,30 +328,6 @@ class Transcript(QAbstractScrollArea):
             self.viewport().scroll(0, dy)
         self.editing.move()
         self.pointer.scrolled()
-
-    def _idle_slice(self) -> None:
-        """Idle work: lay out and highlight for one time slice, then reschedule if any is left."""
-        if self.verticalScrollBar().isSliderDown():
-            self._idle.start(100)
-            return
-        until = time.perf_counter() + SLICE
-        more = self.stack.build_some(SLICE)
-        if not more or until - self._last_relayout > RELAYOUT_SECONDS:
-            self._last_relayout = until
-            self.scroller.relayout()
-        ready = [code for code in self._awaiting_highlight if code.lexer_ready]
-        while ready and time.perf_counter() < until:
-            if not ready[0].highlight_some(lambda: time.perf_counter() < until):
-                self._awaiting_highlight.remove(ready.pop(0))
-                self.viewport().update()
-        self.formulas.check()
-        if more or self._awaiting_highlight:
-            self._idle.start(0 if more or ready else 20)
-
-    def _highlight_later(self, code: CodeView) -> None:
-        self._awaiting_highlight.append(code)
-        if not self._idle.isActive():
-            self._idle.start(0)
 
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
@@ -409,7 +398,8 @@ class Transcript(QAbstractScrollArea):
             self.selection.in_message(index, view),
             self.places.local(index, mouse) if mouse is not None else None,
             self.keys.tool if focused else -2,
-            self.tools.done(view.message.id),
+            *self.finder.in_message(view.message.id),
+            done=self.tools.done(view.message.id),
         )
         at = QPointF(self.places.column_left(), self.places.message_top(index))
         message_paint.paint(painter, view, self.places.style, at, clip, shown)

@@ -1,0 +1,96 @@
+"""Text search that ignores case and accents: folding, and the places of a text in another.
+
+Used for the full-text index of the conversations, and to highlight what was found.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640: tatweel, an Arabic elongation
+_SPACES = str.maketrans("\n\t\r\u2028\u2029\u00a0\u202f", "       ")
+
+
+def fold(text: str) -> str:
+    """Fold text for search: case and Latin, Greek, Arabic and Hebrew marks removed, no NUL.
+
+    Marks that change the letter (kana voicing, Indic and Thai vowels) stay.
+    """
+    if text.isascii():
+        return text.lower().replace("\0", " ")
+    marked = unicodedata.normalize("NFKD", text).casefold()
+    unmarked = "".join(char for char in marked if not _is_removable(char)).translate(_PLAIN)
+    return unicodedata.normalize("NFKC", unmarked)
+
+
+def _is_removable(char: str) -> bool:
+    """Whether a combining mark is removed: classes 10-36 (Hebrew, Arabic) and from 200 on."""
+    kind = unicodedata.combining(char)
+    return kind >= 200 or 10 <= kind <= 36
+
+
+def fold_query(text: str) -> str:
+    """Fold a typed query for `occurrences`: the white space around it does not count."""
+    return fold(text.translate(_SPACES)).strip()
+
+
+def occurrences(text: str, query: str) -> list[tuple[int, int]]:
+    """The places of a folded query in a text, without overlaps: starts and ends in UTF-16 units.
+
+    A line break in the text matches a space of the query.
+    """
+    if not query:
+        return []
+    text = text.translate(_SPACES)
+    plain = fold(text)
+    if query not in plain:
+        return []
+    starts: list[int] | None = None
+    if not text.isascii():
+        plain, starts = _folded_with_starts(text)
+    found: list[tuple[int, int]] = []
+    at = plain.find(query)
+    while at >= 0:
+        end = at + len(query)
+        if starts is None:
+            found.append((at, end))
+        else:
+            while end < len(plain) and starts[end] == starts[end - 1]:
+                end += 1  # a letter that folds to several, such as ß, is found as a whole
+            found.append((starts[at], starts[end]))
+        at = plain.find(query, end)
+    return found
+
+
+def _folded_with_starts(text: str) -> tuple[str, list[int]]:
+    """The folded text, and for each of its characters, and its end, the place in the text."""
+    pieces: list[str] = []
+    starts: list[int] = []
+    known: dict[str, str] = {}
+    at = 0
+    for cluster in _clusters(text):
+        folded = known.get(cluster)
+        if folded is None:
+            folded = known[cluster] = fold(cluster)
+        pieces.append(folded)
+        starts += [at] * len(folded)
+        at += len(cluster) + sum(letter > "\uffff" for letter in cluster)
+    return "".join(pieces), [*starts, at]
+
+
+def _clusters(text: str) -> list[str]:
+    """The text in pieces that can be folded one by one: letters with their marks."""
+    clusters: list[str] = []
+    for letter in text:
+        if clusters and letter > "\u02ff" and _continues(letter):
+            clusters[-1] += letter
+        else:
+            clusters.append(letter)
+    return clusters
+
+
+def _continues(letter: str) -> bool:
+    """Whether a character composes with the one before it: a mark, or a Hangul vowel or final."""
+    if "\u1160" <= letter <= "\u11ff":
+        return True
+    return unicodedata.combining(unicodedata.normalize("NFKD", letter)[0]) > 0
