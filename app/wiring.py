@@ -97,6 +97,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
     sidebar.opened.connect(window.close_page)  # also for the conversation already shown
+    sidebar.hit_opened.connect(controller.navigation.open_found)
+    sidebar.hit_opened.connect(window.close_page)
     sidebar.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.deletions.delete)
     sidebar.undo_requested.connect(controller.deletions.undo)
@@ -111,7 +113,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     transcript.adapters_requested.connect(window.adapters.open)
     transcript.edit_submitted.connect(controller.edit)
     transcript.continue_requested.connect(controller.continue_answer)
-    transcript.sibling_requested.connect(controller.show_sibling)
+    transcript.sibling_requested.connect(controller.navigation.show_sibling)
     window.chat.regenerate_requested.connect(controller.regenerate)
 
     window.model_chosen.connect(controller.load_model)

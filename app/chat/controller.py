@@ -25,6 +25,7 @@ from app.chat.last_chat import LastChat
 from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
+from app.chat.navigation import Navigation
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
@@ -104,14 +105,14 @@ class Controller(QObject):
         self.models = Models(state, self._link)
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
-        self._opening: int | None = None
+        self.navigation = Navigation(state, archive, self._answers)
         self.deletions = Deletions(
             state,
             archive,
             self.conversations,
             stop=self._answers.stop,
             forget=self.sessions.forget,
-            show=self._show,
+            show=self.navigation.show,
         )
         self.switch = ModelSwitch(
             state, self.models, self._answers, self.sessions, self.library.defaults
@@ -123,7 +124,7 @@ class Controller(QObject):
             state,
             archive,
             remember=lambda number: self.change_settings(last_conversation=number),
-            open_conversation=self.open_conversation,
+            open_conversation=self.navigation.open,
         )
         self._faults = StoreFaults(
             state, archive, self._answers, self.adapters, self.conversations, self.drafts
@@ -227,38 +228,11 @@ class Controller(QObject):
 
     def new_conversation(self) -> None:
         """Show a new chat; it is created in the store with its first message."""
-        self._opening = None
-        self.state.show(None)
+        self.navigation.new()
 
     def open_conversation(self, conversation_id: int) -> None:
         """Show a conversation of the list."""
-        self._opening = conversation_id
-        if conversation_id in self.state.branches:
-            if conversation_id != self.state.current:
-                self.state.show(conversation_id)
-            return
-        number = self._archive.conversations.stored
-
-        def read(store: Store) -> tuple[list[Message], str]:
-            stored = number(conversation_id)
-            return self._archive.local_messages(store.branch(stored)), store.draft(stored)
-
-        def shown(result: tuple[list[Message], str]) -> None:
-            if self._opening != conversation_id:
-                return
-            if conversation_id in self.state.branches:  # opened twice: the first read has filled it
-                self.open_conversation(conversation_id)
-                return
-            self.state.set_draft(conversation_id, result[1])
-            self.state.show(conversation_id, result[0])
-
-        self._archive.read(read, shown)
-
-    def _show(self, conversation_id: int | None) -> None:
-        if conversation_id is None:
-            self.new_conversation()
-        else:
-            self.open_conversation(conversation_id)
+        self.navigation.open(conversation_id)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -321,35 +295,6 @@ class Controller(QObject):
         self.conversations.set_policy(conversation, ContextPolicy.DROP_OLDEST)
         if self.state.current == conversation:
             self.regenerate(message)
-
-    def show_sibling(self, message_id: int, step: int) -> None:
-        """Show the previous or next sibling of this message, with the messages after it."""
-        shown = self.state.current
-        if shown is None:
-            return
-        self._answers.save()
-        before = [message.id for message in self.state.messages]
-
-        def select(store: Store) -> list[Message]:
-            number = self._archive.messages.stored(message_id)
-            return self._archive.local_messages(store.select_sibling(number, step))
-
-        def read(store: Store) -> list[Message]:
-            number = self._archive.conversations.stored(shown)
-            return self._archive.local_messages(store.branch(number))
-
-        def selected(branch: list[Message]) -> None:
-            nonlocal before
-            if self.state.current != shown:
-                return
-            now = [message.id for message in self.state.messages]
-            if now != before or self._answers.is_outdated(branch):
-                before = now  # messages added since the read are in the store by now
-                self._archive.read(read, selected, only_if_saved=True)
-            else:
-                self.state.show(shown, self._answers.with_newest_text(branch))
-
-        self._archive.read(select, selected, only_if_saved=True)
 
     # --- the model ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.state.chat import State
-from app.store.store import Conversation, Store
+from app.store.store import Conversation, Hit, Store
 from app.store.writer import Archive
 from engine import ContextPolicy
 
@@ -83,14 +83,15 @@ class Conversations:
             self._state.set_found("", ())
             return
 
-        def search(store: Store) -> list[Conversation] | None:
+        def search(store: Store) -> tuple[list[Conversation], dict[int, Hit]] | None:
             if self._latest_query != query:  # a newer query is queued: skip this one
                 return None
-            return self._archive.local_conversations(store.conversations(query))
+            conversations = self._archive.local_conversations(store.conversations(query))
+            return conversations, self._archive.local_hits(store.hits(query))
 
-        def found(conversations: list[Conversation] | None) -> None:
-            if conversations is not None and self._latest_query == query:
-                self._state.set_found(query, conversations)
+        def found(results: tuple[list[Conversation], dict[int, Hit]] | None) -> None:
+            if results is not None and self._latest_query == query:
+                self._state.set_found(query, *results)
 
         self._archive.read(search, found)
 

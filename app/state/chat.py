@@ -15,7 +15,7 @@ from types import MappingProxyType
 from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
-from app.store.store import Conversation, Message, MessageState, TrashedConversation
+from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import ContextPolicy, ModelLoaded, SlowPart
 
 
@@ -118,6 +118,7 @@ class State(QObject):
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
     found = ReadOnly[tuple[Conversation, ...]]()  # results of `query`
+    hits = ReadOnly[Mapping[int, Hit]]()  # the best message of each result that has one
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
@@ -137,6 +138,7 @@ class State(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._conversations = self._found = tuple[Conversation, ...]()
+        self._hits: Mapping[int, Hit] = MappingProxyType({})
         self._query = ""
         self._current: int | None = None
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
@@ -235,8 +237,15 @@ class State(QObject):
         self._conversations = tuple(conversations)
         self.conversations_changed.emit()
 
-    def set_found(self, query: str, found: Sequence[Conversation]) -> None:
-        """Show the results of a query; an empty query shows the whole list."""
+    def set_found(
+        self, query: str, found: Sequence[Conversation], hits: Mapping[int, Hit] | None = None
+    ) -> None:
+        """Show the results of a query; an empty query shows the whole list.
+
+        Without `hits`, those of the query shown already stay.
+        """
+        if hits is not None or not query:
+            self._hits = MappingProxyType(dict(hits or {}))
         self._query, self._found = query, tuple(found)
         self.conversations_changed.emit()
 

@@ -185,6 +185,13 @@ def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None
     )
 
 
+def show_last_used_below(database: sqlite3.Connection, conversation: int, message_id: int) -> None:
+    """Show the last used branch with a message, if the conversation still has it."""
+    leaf = database.execute(LAST_USED_BELOW, (message_id, conversation)).fetchone()
+    if leaf is not None:
+        set_leaf(database, conversation, leaf[0])
+
+
 def touch(database: sqlite3.Connection, conversation: int) -> None:
     """Set a conversation's update time, which moves it to the top of the list."""
     database.execute(

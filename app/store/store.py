@@ -19,12 +19,12 @@ from app.store import adapters as store_adapters
 from app.store import deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store.answer_details import AnswerDetails, details_text
+from app.store.hits import Hit, best_hits
 from app.store.lock import lock_store, set_aside
 from app.store.queries import (
     BRANCH,
     CONVERSATION,
     KEEP_DELETED_SECONDS,
-    LAST_USED_BELOW,
     Conversation,
     Message,
     MessageState,
@@ -34,6 +34,7 @@ from app.store.queries import (
     fold_chunks,
     rewrite_row,
     set_leaf,
+    show_last_used_below,
     sibling_ids,
     to_conversation,
     to_message,
@@ -60,6 +61,7 @@ __all__ = [
     "AnswerDetails",
     "Conversation",
     "DamagedStore",
+    "Hit",
     "Message",
     "MessageState",
     "ReadOnlyStore",
@@ -248,6 +250,12 @@ class Store:
             )
             return [to_conversation(row) for row in rows]
 
+    def hits(self, query: str) -> dict[int, Hit]:
+        """The message that fits a query best, for the conversations of `conversations(query)`."""
+        words = fold(clean(query)).split()[:MAX_WORDS]
+        with self._reading() as database:
+            return best_hits(database, words)
+
     def create_conversation(self, title: str) -> Conversation:
         """Create an empty conversation."""
         title, now = clean(title), time.time()
@@ -411,9 +419,17 @@ class Store:
             message = find(database, message_id)
             siblings = sibling_ids(database, message)
             place = min(max(siblings.index(message_id) + step, 0), len(siblings) - 1)
-            leaf = database.execute(LAST_USED_BELOW, (siblings[place], message.conversation))
-            set_leaf(database, message.conversation, leaf.fetchone()[0])
+            show_last_used_below(database, message.conversation, siblings[place])
         return self.branch(message.conversation)
+
+    def show_branch(self, conversation_id: int, message_id: int) -> list[Message]:
+        """Show the last used branch with a message, unless the shown branch contains it."""
+        shown = self.branch(conversation_id)
+        if any(message.id == message_id for message in shown):
+            return shown
+        with self._writing(durable=True) as database:
+            show_last_used_below(database, conversation_id, message_id)
+        return self.branch(conversation_id)
 
     def delete_message(self, message_id: int) -> None:
         """Remove one message; what follows it stays, below its parent."""

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +22,7 @@ from app.store.store import (
     KEEP_DELETED_SECONDS,
     Conversation,
     DamagedStore,
+    Hit,
     Message,
     ReadOnlyStore,
     Salvaged,
@@ -201,6 +202,13 @@ class Archive(QObject):
             replace(conversation, id=self.conversations.local(conversation.id))
             for conversation in conversations
         ]
+
+    def local_hits(self, hits: Mapping[int, Hit]) -> dict[int, Hit]:
+        """Search results by conversation, with the ids that this run uses."""
+        return {
+            self.conversations.local(number): replace(hit, message=self.messages.local(hit.message))
+            for number, hit in hits.items()
+        }
 
     # --- the store thread -----------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class ConversationList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
-        self.setAccessibleName("Conversations")
+        self.setAccessibleName(tr("Chats"))
 
     def selected(self) -> list[int]:
         """The ids of the selected conversations, from top to bottom."""
@@ -99,11 +99,10 @@ class ConversationList(QListView):
         chosen = self.selected()
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        rename = QAction("Rename", menu)
+        rename = QAction(tr("Rename"), menu)
         rename.setEnabled(len(chosen) == 1)
         rename.triggered.connect(lambda: self.edit(index))
-        many = f"Delete {len(chosen)} conversations" if len(chosen) > 1 else "Delete"
-        delete = QAction(many, menu)
+        delete = QAction(trn("Delete", "Delete {count} chats", len(chosen)), menu)
         delete.triggered.connect(lambda: self.delete_requested.emit(chosen))
         menu.addActions([rename, delete])
         menu.popup(self.viewport().mapToGlobal(place))
@@ -130,7 +129,7 @@ class UndoLine(QFrame):
         """Show what was deleted; None hides the line."""
         if deletion is not None:
             count = len(deletion.conversations)
-            many = trn("Conversation deleted", "{count} conversations deleted", count)
+            many = trn("Chat deleted", "{count} chats deleted", count)
             self.words.setText(many if deletion.message is None else tr("Message deleted"))
         if (deletion is not None) == self.isHidden():
             self.setVisible(deletion is not None)
@@ -143,6 +142,7 @@ class Sidebar(QWidget):
 
     new_requested = Signal()
     opened = Signal(int)
+    hit_opened = Signal(int, int, str)  # conversation, message and query of a search result
     renamed = Signal(int, str)
     delete_requested = Signal(list)
     undo_requested = Signal()
@@ -155,14 +155,14 @@ class Sidebar(QWidget):
         self.setFixedWidth(SIDEBAR_WIDTH)
         self._state = state
         self._palette = LIGHT
-        self.new_button = TextButton("New chat", "outlined", "plus")
-        self.hide_button = IconButton("sidebar", "Hide the sidebar (Ctrl+B)")
-        self.search = QLineEdit(placeholderText="Search", clearButtonEnabled=False)
-        self.search.setAccessibleName("Search conversations")
+        self.new_button = TextButton(tr("New chat"), "outlined", "plus")
+        self.hide_button = IconButton("sidebar", tr("Hide the sidebar (Ctrl+B)"))
+        self.search = QLineEdit(placeholderText=tr("Search all chats"), clearButtonEnabled=False)
+        self.search.setAccessibleName(tr("Search all chats"))
         self._search_action = self.search.addAction(
             icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
         )
-        self._search_action.setText("Search")  # the accessible name of its button
+        self._search_action.setText(tr("Search"))  # the accessible name of its button
         self.model = Conversations(self)
         self.painter = RowPainter(self)
         # Created without a parent: the layout adds it in visual order, which sets the Tab order.
@@ -204,7 +204,7 @@ class Sidebar(QWidget):
     def _connect(self) -> None:
         state = self._state
         self.new_button.clicked.connect(self.new_requested)
-        self.list.opened.connect(self.opened)
+        self.list.opened.connect(self._open)
         self.list.delete_requested.connect(self.delete_requested)
         self.painter.delete_requested.connect(self._delete_one)
         self.model.renamed.connect(self.renamed)
@@ -234,6 +234,10 @@ class Sidebar(QWidget):
         place = self.list.verticalScrollBar().value()
         conversations = state.shown_conversations
         moved = self.model.set_conversations(conversations, grouped=not state.query)
+        self.model.set_hits(state.hits)
+        if bool(self.painter.query) != bool(state.query):
+            self.list.scheduleDelayedItemsLayout()  # the rows have another height
+        self.painter.query = state.query
         self.model.set_busy(state.busy_conversations)
         if moved:
             self._select(selected)
@@ -241,7 +245,7 @@ class Sidebar(QWidget):
         tab = Qt.FocusPolicy.StrongFocus if conversations else Qt.FocusPolicy.NoFocus
         self.list.setFocusPolicy(tab)  # an empty list cannot show the focus
         self.nothing.setVisible(not conversations and bool(state.query))
-        self.nothing.setText(f"Nothing found for “{state.query[:60]}”")
+        self.nothing.setText(tr("Nothing found for “{query}”", query=state.query[:60]))
         self._show_current()
 
     @property
@@ -293,7 +297,15 @@ class Sidebar(QWidget):
             self.searched.emit(self.search.text())
         conversation = self.model.conversation(self.model.first())
         if conversation is not None:
-            self.opened.emit(conversation.id)
+            self._open(conversation.id)
+
+    def _open(self, conversation_id: int) -> None:
+        state = self._state
+        hit = state.hits.get(conversation_id) if state.query else None
+        if hit is None:
+            self.opened.emit(conversation_id)
+        else:
+            self.hit_opened.emit(conversation_id, hit.message, state.query)
 
     def _show_undo(self) -> None:
         state = self._state

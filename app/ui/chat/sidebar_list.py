@@ -7,7 +7,8 @@ measure each of thousands of rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -27,7 +28,16 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QMouseEvent, QPainter, QPen
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QMouseEvent,
+    QPainter,
+    QPen,
+    QTextCharFormat,
+    QTextLayout,
+)
 from PySide6.QtWidgets import (
     QLineEdit,
     QStyle,
@@ -36,16 +46,23 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.store.store import Conversation
+from app.store.store import Conversation, Hit
+from app.system.text_search import fold_query, occurrences
+from app.system.translation import tr
+from app.ui.blocks.text import runs_right_to_left
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette, mix
 from app.ui.theme.theme import BODY, SMALL, font
 
 ROW_HEIGHT = 34
+RESULT_HEIGHT = 54  # of a search result: the title and the words found
 _SIDE = 12  # pixels between a row's fill and the sidebar's edge
 _PADDING = 12  # pixels between the fill's edge and the title
 ID_ROLE = Qt.ItemDataRole.UserRole + 1
 BUSY_ROLE = Qt.ItemDataRole.UserRole + 2
+SNIPPET_ROLE = Qt.ItemDataRole.UserRole + 3  # the words found
+WHEN_ROLE = Qt.ItemDataRole.UserRole + 4  # time or day, where the title does not tell it apart
+_ALIKE = 24  # characters: titles that begin with the same ones look alike in the sidebar
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -58,10 +75,16 @@ class Conversations(QAbstractListModel):
         super().__init__(parent)
         self._rows: list[Conversation | str] = []
         self._busy: frozenset[int] = frozenset()
+        self._hits: Mapping[int, Hit] = {}
+        self._results = False  # the rows are search results
+        self._alike: frozenset[str] = frozenset()  # beginnings that several titles share
 
     def set_conversations(self, conversations: Sequence[Conversation], *, grouped: bool) -> bool:
         """Replace the rows; True if rows were added, removed or moved (the model was reset)."""
         rows = list(_grouped(conversations)) if grouped else list(conversations)
+        self._results = not grouped
+        begins = Counter(_begin(conversation.title) for conversation in conversations)
+        self._alike = frozenset(begin for begin, count in begins.items() if count > 1)
         if _keys(rows) == _keys(self._rows):
             self._rows = list(rows)
             if rows:
@@ -71,6 +94,13 @@ class Conversations(QAbstractListModel):
         self._rows = list(rows)
         self.endResetModel()
         return True
+
+    def set_hits(self, hits: Mapping[int, Hit]) -> None:
+        """Set what was found in each conversation."""
+        if hits != self._hits:
+            self._hits = hits
+            if self._rows:
+                self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
 
     def set_busy(self, busy: frozenset[int]) -> None:
         """Mark the conversations for which an answer is being generated."""
@@ -111,6 +141,15 @@ class Conversations(QAbstractListModel):
             return row.id
         if role == BUSY_ROLE:
             return row.id in self._busy
+        if role == SNIPPET_ROLE:
+            hit = self._hits.get(row.id) if self._results else None
+            return hit.snippet if hit else ""
+        if role == WHEN_ROLE:
+            alike = self._results or _begin(row.title) in self._alike
+            return day_or_time(row.updated, time.time()) if alike else ""
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            more = (row.title, index.data(WHEN_ROLE), index.data(SNIPPET_ROLE))
+            return ", ".join(part for part in more if part)
         if role == Qt.ItemDataRole.ToolTipRole:
             moment = QDateTime.fromSecsSinceEpoch(int(row.updated))
             when = QLocale().toString(moment, QLocale.FormatType.ShortFormat)
@@ -140,6 +179,7 @@ class RowPainter(QStyledItemDelegate):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._palette = LIGHT
+        self.query = ""  # of the search whose results are shown
         self.current: int | None = None  # id of the conversation on the chat page
         self.keyboard = False  # the focus ring shows only if the list was focused by keyboard
 
@@ -148,7 +188,7 @@ class RowPainter(QStyledItemDelegate):
         self._palette = palette
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
-        return QSize(120, ROW_HEIGHT)
+        return QSize(120, RESULT_HEIGHT if self.query else ROW_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         painter.save()
@@ -198,7 +238,45 @@ class RowPainter(QStyledItemDelegate):
             x = text.left() + 4 if right else text.right() - 3
             painter.drawEllipse(QPointF(x, rect.center().y() + 0.5), 3, 3)
             text = text.adjusted(16, 0, 0, 0) if right else text.adjusted(0, 0, -16, 0)
+        if self.query:
+            line = text.adjusted(0, text.height() // 2, 0, -6)
+            self._paint_snippet(painter, line, str(index.data(SNIPPET_ROLE)))
+            text = text.adjusted(0, 6, 0, 2 - text.height() // 2)
+        elif hovered:
+            self._paint_title(painter, text, str(index.data()), shown)
+            return
+        moment = str(index.data(WHEN_ROLE))
+        if moment:
+            text = self._paint_when(painter, text, moment)
         self._paint_title(painter, text, str(index.data()), shown)
+
+    def _paint_when(self, painter: QPainter, rect: QRect, moment: str) -> QRect:
+        """Paint the time at the end of a title; returns the rectangle left for the title."""
+        face = font(SMALL)
+        painter.setFont(face)
+        painter.setPen(QColor(self._palette.secondary))
+        align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignTrailing
+        painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, moment)
+        width = QFontMetrics(face).horizontalAdvance(moment) + 8
+        right = painter.layoutDirection() is Qt.LayoutDirection.RightToLeft
+        return rect.adjusted(width, 0, 0, 0) if right else rect.adjusted(0, 0, -width, 0)
+
+    def _paint_snippet(self, painter: QPainter, rect: QRect, snippet: str) -> None:
+        """Paint what was found on one line, with the words of the query emphasised."""
+        face = font(SMALL)
+        mode = Qt.TextElideMode.ElideRight
+        shown = QFontMetrics(face).elidedText(snippet, mode, rect.width() - 4)
+        layout = QTextLayout(shown, face)
+        layout.setFormats(_emphasis(shown, self.query, self._palette))
+        layout.beginLayout()
+        line = layout.createLine()
+        line.setLineWidth(1e6 if not runs_right_to_left(shown) else rect.width())
+        layout.endLayout()
+        painter.save()
+        painter.setClipRect(rect, Qt.ClipOperation.IntersectClip)
+        painter.setPen(QColor(self._palette.secondary))
+        layout.draw(painter, QPointF(rect.topLeft()))
+        painter.restore()
 
     def _paint_title(self, painter: QPainter, rect: QRect, title: str, shown: bool) -> None:
         face = font(BODY, QFont.Weight.Medium if shown else QFont.Weight.Normal)
@@ -250,6 +328,35 @@ def bin_rect(row: QRect) -> QRect:
     return QRect(row.right() - _SIDE - 29, row.top() + 3, 28, row.height() - 6)
 
 
+def _emphasis(shown: str, query: str, palette: Palette) -> list[QTextLayout.FormatRange]:
+    """Formats for the words of a query in a text."""
+    look = QTextCharFormat()
+    look.setForeground(QColor(palette.text))
+    look.setFontWeight(QFont.Weight.DemiBold)
+    ranges: list[QTextLayout.FormatRange] = []
+    for word in set(fold_query(query).split()):
+        for start, end in occurrences(shown, word):
+            part = QTextLayout.FormatRange()
+            part.start, part.length, part.format = start, end - start, look
+            ranges.append(part)
+    return ranges
+
+
+def _begin(title: str) -> str:
+    """The beginning of a title that is visible in the sidebar, for comparison."""
+    return title[:_ALIKE].casefold()
+
+
+def day_or_time(moment: float, now: float) -> str:
+    """A time of today, or a day of another: "14:05", "3 Nov", "3 Nov 2025"."""
+    then = QDateTime.fromSecsSinceEpoch(int(moment))
+    today = QDateTime.fromSecsSinceEpoch(int(now)).date()
+    if then.date() == today:
+        return QLocale().toString(then.time(), QLocale.FormatType.ShortFormat)
+    pattern = "d MMM" if then.date().year() == today.year() else "d MMM yyyy"
+    return QLocale().toString(then.date(), pattern)
+
+
 def _keys(rows: Sequence[Conversation | str]) -> list[int | str]:
     return [row if isinstance(row, str) else row.id for row in rows]
 
@@ -269,7 +376,7 @@ def _grouped(conversations: Sequence[Conversation]) -> Iterator[Conversation | s
 def heading_for(day: date, today: date) -> str:
     """The heading of the group that a day belongs to."""
     if day >= today:
-        return "Today"
+        return tr("Today")
     if day == today - timedelta(days=1):
-        return "Yesterday"
-    return "Previous 7 days" if day >= today - timedelta(days=7) else "Older"
+        return tr("Yesterday")
+    return tr("Previous 7 days") if day >= today - timedelta(days=7) else tr("Older")

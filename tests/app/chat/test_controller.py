@@ -189,12 +189,12 @@ def test_regenerate_keeps_the_old_answer_as_a_sibling(stage: Stage) -> None:
     second = answer(stage, "Another way.")
     assert (second.sibling, second.siblings) == (2, 2)
     assert len(stage.state.messages) == 2
-    stage.controller.show_sibling(second.id, -1)
+    stage.controller.navigation.show_sibling(second.id, -1)
     stage.wait_until_idle()
     shown = stage.state.messages[-1]
     assert (shown.text, shown.sibling, shown.siblings) == ("One way.", 1, 2)
     assert shown.id == first.id
-    stage.controller.show_sibling(shown.id, 1)
+    stage.controller.navigation.show_sibling(shown.id, 1)
     stage.wait_until_idle()
     assert stage.state.messages[-1].text == "Another way."
 
@@ -216,7 +216,7 @@ def test_editing_begins_a_branch_and_keeps_the_old_one(stage: Stage) -> None:
     answer(stage, "Iron.")
     edited = stage.state.messages[2]
     assert (edited.sibling, edited.siblings) == (2, 2)
-    stage.controller.show_sibling(edited.id, -1)
+    stage.controller.navigation.show_sibling(edited.id, -1)
     stage.wait_until_idle()
     assert [message.text for message in stage.state.messages][2:] == [
         "Why is grass green?",

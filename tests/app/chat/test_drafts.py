@@ -89,7 +89,7 @@ def test_cleared_draft_stays_cleared_on_another_branch(
     shown = stage.state.current
     until(lambda: stage.state.drafts.get(shown) == "Half a thought")
     composer.editor.clear()
-    stage.controller.show_sibling(stage.state.messages[-1].id, -1)
+    stage.controller.navigation.show_sibling(stage.state.messages[-1].id, -1)
     until(lambda: stage.state.messages[-1].text == "one")
     assert composer.text() == ""
     assert stage.state.drafts[shown] == ""

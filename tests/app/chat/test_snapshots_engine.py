@@ -104,7 +104,7 @@ def test_conversation_continues_identically_after_a_restart(runs: Runs) -> None:
     assert resume.refused == ""
     assert stage.window.chat.resume_line.text.startswith("Ready")
     assert stage.state.messages[1].text == first
-    stage.controller.show_sibling(stage.state.messages[2].id, -1)
+    stage.controller.navigation.show_sibling(stage.state.messages[2].id, -1)
     until(lambda: stage.state.messages[3].text == second)
     stage.controller.regenerate(stage.state.messages[3].id)
     until(lambda: not stage.state.busy)

@@ -14,7 +14,7 @@ from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
-from app.store.store import Conversation, Message, MessageState, TrashedConversation
+from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import AdapterUse, ModelLoaded, Role
 
 PATH = Path("/models/a.gguf")
@@ -107,7 +107,7 @@ def assert_frozen(value: object) -> None:
 CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
-    ("found", lambda s: s.set_found("blue", []), {"query", "found"}),
+    ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
     ("cut", lambda s: s.cut(1, 0), {"branches"}),
     ("change", lambda s: s.change(replace(MESSAGE, text="No")), {"branches"}),

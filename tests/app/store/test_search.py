@@ -126,3 +126,56 @@ def test_only_finished_messages_are_indexed(store):
     assert found(store, "chrysanthemum") == []
     store.finish(answer, MessageState.COMPLETE)
     assert found(store, "chrysanthemum") == ["A title"]
+
+
+def hit(store, query):
+    """The message and the snippet of the only result."""
+    (result,) = store.hits(query).values()
+    return result.message, result.snippet
+
+
+def test_hit_is_the_newest_message_with_the_most_words(store):
+    conversation, first = begin(store, text="green tea")
+    second = store.add_message(conversation, first, ASSISTANT, "tea is green").id
+    third = store.add_message(conversation, second, USER, "tea").id
+    assert hit(store, "tea") == (third, "tea")
+    assert hit(store, "tea GREEN") == (second, "tea is green")
+    assert hit(store, "tea title") == (third, "tea")
+
+
+def test_title_alone_has_no_hit(store):
+    begin(store, "About tea", "A question")
+    assert found(store, "tea") == ["About tea"]
+    assert store.hits("tea") == {}
+    assert store.hits("  ") == {}
+
+
+def test_snippet_begins_shortly_before_the_first_word(store):
+    filler = "word " * 100
+    begin(store, text=f"# Title\n\n{filler}\n\n- **Green** `tea` é \U0001f333 here {filler}")
+    _, snippet = hit(store, "tea")
+    assert snippet.startswith("…word Green tea é \U0001f333 here word")
+    assert len(snippet) <= 161
+
+
+def test_snippet_of_wide_characters_and_of_thoughts(store):
+    begin(store, text="\U0001f333" * 50 + " needle " + "<think>\nA plan.\n</think>")
+    _, snippet = hit(store, "needle")
+    assert snippet == "…needle A plan."
+
+
+def test_branch_with_a_message_is_shown(store):
+    conversation, question = begin(store, text="question")
+    one = store.add_message(conversation, question, ASSISTANT, "one").id
+    more = store.add_message(conversation, one, USER, "more").id
+    two = store.add_message(conversation, question, ASSISTANT, "two").id
+
+    def shown(message):
+        return [each.id for each in store.show_branch(conversation, message)]
+
+    assert shown(question) == [question, two]
+    assert shown(one) == [question, one, more]
+    assert shown(more) == [question, one, more]
+    assert shown(two) == [question, two]
+    store.delete_message(two)
+    assert shown(two) == [question, one, more]

@@ -271,13 +271,13 @@ def test_showing_a_sibling_during_an_answer_loses_no_text(stage: Stage) -> None:
     stage.engine.write("1 2 ")
     stage.drain()
     growing = stage.state.messages[-1].id
-    stage.controller.show_sibling(growing, -1)
+    stage.controller.navigation.show_sibling(growing, -1)
     stage.engine.write("3 ")
     stage.wait_until_idle()
     assert stage.state.messages[-1].text == "one"
     stage.engine.write("4 ")
     stage.drain()
-    stage.controller.show_sibling(stage.state.messages[-1].id, 1)
+    stage.controller.navigation.show_sibling(stage.state.messages[-1].id, 1)
     stage.engine.write("5 ")
     stage.drain()
     stage.engine.write("6")
@@ -309,7 +309,7 @@ def test_a_sibling_is_not_shown_while_changes_cannot_be_saved(
     stage.engine.finish()
     stage.wait_until_idle()
     shown = [m.text for m in stage.state.messages]
-    stage.controller.show_sibling(stage.state.messages[-1].id, 0)
+    stage.controller.navigation.show_sibling(stage.state.messages[-1].id, 0)
     stage.wait_until_idle()
     assert [m.text for m in stage.state.messages] == shown == ["Count", "two"]
     full[0] = False

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import date
+from datetime import date, datetime
 
 import pytest
-from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtCore import QItemSelectionModel, QLocale, Qt, QTime
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.store.store import Conversation, Store
 from app.ui.chat.sidebar import Sidebar
-from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, RowPainter, bin_rect, heading_for
+from app.ui.chat.sidebar_list import (
+    BUSY_ROLE,
+    ID_ROLE,
+    SNIPPET_ROLE,
+    WHEN_ROLE,
+    RowPainter,
+    bin_rect,
+    day_or_time,
+    heading_for,
+)
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -198,7 +207,7 @@ def test_undo_restores_deleted_conversations(qtbot: QtBot, stage: Stage) -> None
     assert sidebar.undo.isHidden()
     sidebar.delete_requested.emit([c.id for c in stage.state.conversations])
     assert not sidebar.undo.isHidden()
-    assert sidebar.undo.words.text() == "2 conversations deleted"
+    assert sidebar.undo.words.text() == "2 chats deleted"
     qtbot.mouseClick(sidebar.undo.button, Qt.MouseButton.LeftButton)
     stage.wait_until_idle()
     assert sidebar.undo.isHidden()
@@ -214,7 +223,7 @@ def test_undo_is_offered_for_some_seconds_and_its_key_works_later(
     window.activateWindow()
     for conversation in stage.state.conversations:
         sidebar.delete_requested.emit([conversation.id])
-    assert sidebar.undo.words.text() == "Conversation deleted"
+    assert sidebar.undo.words.text() == "Chat deleted"
     stage.controller.deletions._offer.timeout.emit()
     assert sidebar.undo.isHidden()
     window.composer.setFocus()
@@ -341,3 +350,56 @@ def test_tab_order_is_the_visual_order(stage: Stage, sidebar: Sidebar) -> None:
             found.append(widget)
         widget = widget.nextInFocusChain()
     assert found == order
+
+
+def test_results_show_the_words_found_and_their_day(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("What is tea?")
+    stage.engine.write("A drink of **leaves**.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    sidebar = stage.window.sidebar
+    low = sidebar.list.visualRect(sidebar.model.first()).height()
+    sidebar.search.setText("leaves")
+    stage.wait_until_idle()
+    index = sidebar.model.first()
+    assert index.data(SNIPPET_ROLE) == "A drink of leaves."
+    assert index.data(WHEN_ROLE)
+    assert sidebar.list.visualRect(index).height() > low
+    spoken = index.data(Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken.startswith("What is tea?, ")
+    assert spoken.endswith("A drink of leaves.")
+    sidebar.search.clear()
+    stage.wait_until_idle()
+    assert sidebar.list.visualRect(sidebar.model.first()).height() == low
+
+
+def test_chats_with_the_same_first_words_show_their_time(stage: Stage) -> None:
+    stage.ready(MODEL)
+    for title in ("Why is the sky blue at noon, and red in the evening?", "Other"):
+        stage.controller.new_conversation()
+        stage.controller.send(title)
+        stage.engine.finish()
+        stage.wait_until_idle()
+    sidebar = stage.window.sidebar
+
+    def times() -> list[bool]:
+        listed = [sidebar.model.find(each.id) for each in stage.state.conversations]
+        return [bool(index.data(WHEN_ROLE)) for index in listed]
+
+    assert times() == [False, False]
+    stage.controller.new_conversation()
+    stage.controller.send("Why is the sky blue at noon, but not on the moon?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert times() == [True, False, True]
+
+
+def test_day_or_time_of_a_chat() -> None:
+    now = datetime(2026, 11, 3, 15, 30).timestamp()
+    hour, day = 3600, 86400
+    assert day_or_time(now - hour, now) == QLocale().toString(
+        QTime(14, 30), QLocale.FormatType.ShortFormat
+    )
+    assert day_or_time(now - day, now) == "2 Nov"
+    assert day_or_time(now - 366 * day, now) == "2 Nov 2025"

@@ -1,0 +1,124 @@
+"""Which conversation and which branch of it is shown: open, search results, sibling answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.chat.answers import Answers
+from app.state.chat import State
+from app.store.store import Message, Store
+from app.store.writer import Archive
+
+
+class Navigation:
+    """Shows conversations; one not opened before is read from the store first."""
+
+    def __init__(self, state: State, archive: Archive, answers: Answers) -> None:
+        self._state = state
+        self._archive = archive
+        self._answers = answers
+        self._opening: int | None = None  # the conversation that was asked for last
+
+    def new(self) -> None:
+        """Show a new chat."""
+        self._opening = None
+        self._state.show(None)
+
+    def show(self, conversation_id: int | None) -> None:
+        """Show a conversation; None is the new chat."""
+        if conversation_id is None:
+            self.new()
+        else:
+            self.open(conversation_id)
+
+    def open(self, conversation_id: int, then: Callable[[], None] | None = None) -> None:
+        """Show a conversation; `then` is called when it is shown."""
+        self._opening = conversation_id
+        if conversation_id in self._state.branches:
+            if conversation_id != self._state.current:
+                self._state.show(conversation_id)
+            if then is not None:
+                then()
+            return
+        number = self._archive.conversations.stored
+
+        def read(store: Store) -> tuple[list[Message], str]:
+            stored = number(conversation_id)
+            return self._archive.local_messages(store.branch(stored)), store.draft(stored)
+
+        def shown(result: tuple[list[Message], str]) -> None:
+            if self._opening != conversation_id:
+                return
+            if conversation_id not in self._state.branches:
+                self._state.set_draft(conversation_id, result[1])
+                self._state.show(conversation_id, result[0])
+                if then is not None:
+                    then()
+            else:  # opened twice: the first read has filled it
+                self.open(conversation_id, then)
+
+        self._archive.read(read, shown)
+
+    def open_found(self, conversation_id: int, message_id: int, query: str) -> None:
+        """Open a search result: its message is shown, in its branch, with the words found."""
+
+        def reveal() -> None:
+            shown = [message.id for message in self._state.messages]
+            if shown:
+                found = message_id if message_id in shown else shown[0]
+                self._state.found_opened.emit(query, found)
+
+        def select(store: Store) -> list[Message]:
+            conversation = self._archive.conversations.stored(conversation_id)
+            message = self._archive.messages.stored(message_id)
+            return self._archive.local_messages(store.show_branch(conversation, message))
+
+        def opened() -> None:
+            shown = any(message.id == message_id for message in self._state.messages)
+            if shown or self._state.busy:  # an answer that is being written keeps its branch
+                reveal()
+            else:
+                self._show_branch(conversation_id, select, reveal)
+
+        self.open(conversation_id, opened)
+
+    def show_sibling(self, message_id: int, step: int) -> None:
+        """Show the previous or next sibling of this message, with the messages after it."""
+        shown = self._state.current
+        if shown is None:
+            return
+        self._answers.save()
+
+        def select(store: Store) -> list[Message]:
+            number = self._archive.messages.stored(message_id)
+            return self._archive.local_messages(store.select_sibling(number, step))
+
+        self._show_branch(shown, select)
+
+    def _show_branch(
+        self,
+        conversation_id: int,
+        select: Callable[[Store], list[Message]],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Show the branch that `select` returns, if the conversation is still shown then."""
+        before = [message.id for message in self._state.messages]
+
+        def read(store: Store) -> list[Message]:
+            number = self._archive.conversations.stored(conversation_id)
+            return self._archive.local_messages(store.branch(number))
+
+        def selected(branch: list[Message]) -> None:
+            nonlocal before
+            if self._state.current != conversation_id:
+                return
+            now = [message.id for message in self._state.messages]
+            if now != before or self._answers.is_outdated(branch):
+                before = now  # messages added since the read are in the store by now
+                self._archive.read(read, selected, only_if_saved=True)
+            else:
+                self._state.show(conversation_id, self._answers.with_newest_text(branch))
+                if then is not None:
+                    then()
+
+        self._archive.read(select, selected, only_if_saved=True)
