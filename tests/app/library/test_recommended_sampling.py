@@ -17,6 +17,12 @@ MODEL = next(model for model in catalog.load() if model.sampling.temperature == 
 PATH = Path("/models") / MODEL.file
 
 
+@pytest.fixture(autouse=True)
+def shipped_catalog() -> None:
+    """Other tests may have read a catalog of their own."""
+    recommended_sampling._by_file.cache_clear()
+
+
 def test_unchanged_settings_give_way_to_the_recommendation() -> None:
     found = with_recommended(Settings(), PATH)
     assert found.temperature == MODEL.sampling.temperature
