@@ -27,7 +27,6 @@ ARCHITECTURES = (
 ROPE_SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "su", "llama3")
 
 _VERSION = 1
-_REMEDY = "Install the program again."
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"main|[0-9a-f]{40}")
 _FILE = re.compile(r"[\w.-]+\.gguf", re.ASCII)
@@ -36,11 +35,7 @@ _ID = re.compile(r"[a-z0-9.-]+")
 
 
 class CatalogError(Exception):
-    """The catalog is invalid: `str(error)` names row and field, `remedy` is the advice."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.remedy = _REMEDY
+    """The catalog is invalid: `str(error)` names row and field."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def restore_from_trash(trashed: TrashedModel) -> None:
     """Undo `move_to_trash`. Raises OSError when a file cannot be renamed back."""
     for place, aside in trashed.moves:
         if place.exists():
-            raise FileExistsError(None, "there is another file of its name now", str(place))
+            raise FileExistsError(place)
         aside.rename(place)
 
 

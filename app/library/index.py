@@ -20,10 +20,20 @@ from app.library.folders import Places
 from app.library.offers import layout_of
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelFile, ModelPhase, State
-from app.state.library import FileState, FolderRow, InstalledRow, LibraryState, Line, Memory, Place
+from app.state.library import (
+    FileState,
+    FolderRow,
+    InstalledRow,
+    LibraryState,
+    Line,
+    LineAction,
+    Memory,
+    Place,
+)
 from app.system import json_file
 from app.system.byte_size import size
 from app.system.json_file import JsonFileError
+from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
 from engine import DEFAULT_CACHE, CacheType, ModelFacts, inspect_model, model_name, models_folder
 
@@ -204,7 +214,7 @@ class ModelIndex(QObject):
         """Add a folder to the scan."""
         folder = folder.absolute()
         if folder == models_folder() or folder in self.places.folders:
-            self._library.set_line(Line("That folder is in the list already."))
+            self._library.set_line(Line(tr("This folder is already in the list.")))
             return
         self._set_places(replace(self.places, folders=(*self.places.folders, folder)))
 
@@ -256,10 +266,12 @@ class ModelIndex(QObject):
             return
         name = model_name(path)
         if model.loaded is not None and model.loaded.path == path:
-            self._library.set_line(Line(f"{name} is in use.", "Unload it first.", "Unload"))
+            text = tr("{name} is in use.", name=name)
+            self._library.set_line(Line(text, tr("Unload it first."), LineAction.UNLOAD))
             return
         if model.phase is ModelPhase.LOADING and model.path == path:
-            self._library.set_line(Line(f"{name} is being loaded.", "Cancel that first."))
+            text = tr("{name} is loading.", name=name)
+            self._library.set_line(Line(text, tr("Cancel loading first.")))
             return
         linked = found.place is Place.FILE
 
@@ -275,8 +287,12 @@ class ModelIndex(QObject):
         if isinstance(result, OSError):
             self._library.set_line(
                 Line(
-                    f"{path.name} could not be deleted: {result.strerror or result}.",
-                    "Check that its folder can be written to.",
+                    tr(
+                        "{file} could not be deleted: {reason}.",
+                        file=path.name,
+                        reason=result.strerror or result,
+                    ),
+                    tr("Check that you may change its folder."),
                     trouble=True,
                 )
             )
@@ -295,12 +311,11 @@ class ModelIndex(QObject):
         trashed, self._deleted = tuple(self._deleted), []
         self._undo.stop()
 
-        def restore() -> list[str]:
-            return [str(error) for each in trashed if (error := _try_to_restore(each)) is not None]
+        def restore() -> list[Line]:
+            return [line for each in trashed if (line := _try_to_restore(each)) is not None]
 
-        def done(faults: list[str]) -> None:
+        def done(trouble: list[Line]) -> None:
             linked = [each.path for each in trashed if each.linked]
-            trouble = [Line(f"Not all came back: {fault}.", trouble=True) for fault in faults[:1]]
             self._library.set_line(trouble[0] if trouble else None)
             self._set_places(replace(self.places, files=(*self.places.files, *linked)))
             self.refresh()
@@ -310,7 +325,7 @@ class ModelIndex(QObject):
     def _empty_trash(self) -> None:
         trashed, self._deleted = tuple(self._deleted), []
         line = self._library.line
-        if line is not None and line.action == "Undo":
+        if line is not None and line.action is LineAction.UNDO:
             self._library.set_line(None)
 
         def done(_: None) -> None:
@@ -347,8 +362,16 @@ def memory_of(facts: ModelFacts) -> Memory | None:
 def deleted_line(deleted: Sequence[TrashedModel]) -> Line:
     """The status line after deleting."""
     freed = size(sum(each.size_bytes for each in deleted))
-    what = deleted[0].name if len(deleted) == 1 else f"{len(deleted)} models"
-    return Line(f"Deleted {what} ({freed}).", "", "Undo")
+    if len(deleted) == 1:
+        text = tr("Deleted {name} ({size}).", name=deleted[0].name, size=freed)
+    else:
+        text = trn(
+            "Deleted {count} model ({size}).",
+            "Deleted {count} models ({size}).",
+            len(deleted),
+            size=freed,
+        )
+    return Line(text, action=LineAction.UNDO)
 
 
 def tried(write: Callable[[], None]) -> JsonFileError | None:
@@ -360,12 +383,18 @@ def tried(write: Callable[[], None]) -> JsonFileError | None:
     return None
 
 
-def _try_to_restore(trashed: TrashedModel) -> OSError | None:
+def _try_to_restore(trashed: TrashedModel) -> Line | None:
+    """Restore a model; returns the line about its error, if any."""
     try:
         library_files.restore_from_trash(trashed)
+    except FileExistsError:
+        reason = tr("another file has its name now")
     except OSError as error:
-        return error
-    return None
+        reason = error.strerror or str(error)
+    else:
+        return None
+    text = tr("{name} could not be restored: {reason}.", name=trashed.name, reason=reason)
+    return Line(text, trouble=True)
 
 
 def _remove_all(deleted: Sequence[TrashedModel]) -> None:

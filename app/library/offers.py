@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.net.hub import HubFile, Source
 from app.state.library import Memory, Offer
+from app.system.translation import tr
 from engine import model_name
 
 # Layouts this version runs, as they appear in file names. RECOMMENDED has fast kernels, in order
@@ -32,11 +33,6 @@ _LAYOUT = re.compile(
     re.IGNORECASE,
 )
 _MEMORY_SHARE = 0.75  # share of the available memory that a recommended file may fill
-_KINDS = {
-    "projector": "For pictures only; this version reads text.",
-    "adapter": "An adapter, which changes a model; it is no model itself.",
-    "incomplete": "Some of its parts are missing there.",
-}
 
 
 def offers(
@@ -65,9 +61,9 @@ def layout_of(file: str) -> str:
 def in_words(layout: str) -> str:
     """A layout in words, derived from its name: "4-bit"."""
     if layout.startswith(("TQ", "PTQ")):
-        return "Ternary"
+        return tr("Ternary")
     bits = re.search(r"\d+", layout)
-    return f"{bits[0]}-bit" if bits else ""
+    return tr("{bits}-bit", bits=bits[0]) if bits else ""
 
 
 def _offer(
@@ -77,20 +73,32 @@ def _offer(
     coming: Callable[[Source], bool],
 ) -> Offer:
     layout = layout_of(file.file)
-    problem = _KINDS.get(file.kind, "")
-    if not problem and layout and layout not in RUNS:
-        problem = f"This version does not run the layout {layout} yet."
     memory = Memory(file.size_bytes, available_bytes, at_least=True) if file.size_bytes else None
     return Offer(
         file.source,
         model_name(Path(file.file)),
         in_words(layout),
         layout,
-        problem=problem,
+        problem=_problem(file.kind, layout),
         memory=memory,
         here=here(file.source),
         coming=coming(file.source),
     )
+
+
+def _problem(kind: str, layout: str) -> str:
+    """Why a file of this kind and layout cannot be used; empty if it can."""
+    match kind:
+        case "projector":
+            return tr("Adds image input to another model. Tokonoma only reads text.")
+        case "adapter":
+            return tr("An adapter (LoRA): it changes another model and cannot chat alone.")
+        case "incomplete":
+            return tr("Some parts of this model are missing on the server.")
+        case _ if layout and layout not in RUNS:
+            return tr("{format} is not supported yet.", format=layout)
+        case _:
+            return ""
 
 
 def _best(made: Sequence[Offer], available_bytes: int) -> str:

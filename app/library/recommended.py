@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from app.downloads.catalog import CatalogError, CatalogModel
 from app.library.offers import RUNS
 from app.net.hub import Source
 from app.state.library import CatalogRow, LibraryState, Line, Memory, Offer
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import MemoryPlan, predict_memory
+
+_log = logging.getLogger(__name__)
 
 
 class Recommendations(QObject):
@@ -40,7 +44,9 @@ class Recommendations(QObject):
 
     def _on_read(self, found: tuple[CatalogModel, ...] | CatalogError) -> None:
         if isinstance(found, CatalogError):
-            self._library.set_line(Line(str(found), found.remedy, trouble=True))
+            _log.error("%s", found)
+            text = tr("The list of recommended models is damaged.")
+            self._library.set_line(Line(text, tr("Install Tokonoma again."), trouble=True))
             return
         self._models = found
         self.refresh()

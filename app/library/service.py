@@ -26,8 +26,9 @@ from app.net.hub import HUB, HubError, Source
 from app.settings import model_settings as model_defaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
-from app.state.library import LibraryState, Line, Offer
+from app.state.library import LibraryState, Line, LineAction, Offer
 from app.system.byte_size import size
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import ModelFacts, inspect_model, model_name, models_folder
 
@@ -161,15 +162,16 @@ class Library(QObject):
         needed = source.size_bytes + self._limits.margin_bytes if source.size_bytes else 0
         available = self._free_bytes() - promised
         if needed > available:
-            others = " beside what is on its way" if promised else ""
-            self.state.set_line(
-                Line(
-                    f"{offer.name} needs {size(source.size_bytes)}, but the disk has room for "
-                    f"only {size(max(available - self._limits.margin_bytes, 0))}{others}.",
-                    "Delete models you no longer use, or choose a smaller one.",
-                    trouble=True,
-                )
-            )
+            space = size(max(available - self._limits.margin_bytes, 0))
+            text = (
+                tr("{name} needs {size}; only {space} is free besides your other downloads.",
+                   name=offer.name, size=size(source.size_bytes), space=space)
+                if promised
+                else tr("{name} needs {size}; the disk has only {space} free.",
+                        name=offer.name, size=size(source.size_bytes), space=space)
+            )  # fmt: skip
+            remedy = tr("Delete models you no longer use, or choose a smaller one.")
+            self.state.set_line(Line(text, remedy, trouble=True))
             return
         try:
             self.downloads.add(source)
@@ -194,11 +196,11 @@ class Library(QObject):
         self.state.set_line(None)
         if line is None:
             return
-        if line.action == "Undo":
+        if line.action is LineAction.UNDO:
             self.model_index.undo_delete()
-        elif line.action == "Unload":
+        elif line.action is LineAction.UNLOAD:
             self.unload_requested.emit()
-        elif line.action == "Use" and line.about is not None:
+        elif line.action is LineAction.USE and line.about is not None:
             self.use_requested.emit(line.about)
 
     def close_line(self) -> None:
@@ -238,10 +240,13 @@ class Library(QObject):
         def inspected(facts: ModelFacts) -> None:
             name = facts.name or model_name(path)
             if facts.problem:
-                sentence = f"{name} is here, but cannot be used. {facts.problem}"
+                text = tr("{name} is downloaded, but cannot be used.", name=name)
+                sentence = f"{text} {facts.problem}"
                 self.state.set_line(Line(sentence, facts.remedy, trouble=True))
             else:
-                self.state.set_line(Line(f"{name} is here.", "", "Use", about=path))
+                self.state.set_line(
+                    Line(tr("{name} is downloaded.", name=name), action=LineAction.USE, about=path)
+                )
 
         reclaimable = self.model_index.reclaimable()
         context = self.defaults.whole(path).context or 0
@@ -281,10 +286,13 @@ class Library(QObject):
         model = self._state.model
         self.defaults.reclaimable = self.model_index.reclaimable()
         if model.phase is ModelPhase.NONE and model.freed_bytes > 0:
-            self.state.set_line(Line(f"Unloaded, {size(model.freed_bytes)} given back."))
+            freed = size(model.freed_bytes)
+            self.state.set_line(
+                Line(tr("Model unloaded. {size} of memory is free again.", size=freed))
+            )
         elif model.phase is ModelPhase.LOADING:
             line = self.state.line
-            if line is not None and line.action in ("", "Use", "Unload") and not line.trouble:
+            if line is not None and line.action is not LineAction.UNDO and not line.trouble:
                 self.state.set_line(None)
         if model.phase is ModelPhase.READY:
             self.model_index.remember_used()

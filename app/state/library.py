@@ -37,6 +37,14 @@ class Place(Enum):
     BUNDLED = "bundled"  # shipped with the app, read-only
 
 
+class LineAction(Enum):
+    """What the link of a status line does; the page names it."""
+
+    UNDO = "undo"
+    UNLOAD = "unload"
+    USE = "use"
+
+
 class HubPhase(Enum):
     """Phase of a hub request."""
 
@@ -142,7 +150,7 @@ class Line:
 
     sentence: str
     remedy: str = ""
-    action: str = ""  # text of the link; empty: none
+    action: LineAction | None = None  # of the link
     trouble: bool = False
     about: Path | None = None  # model file the action is about
 

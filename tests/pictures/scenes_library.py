@@ -27,6 +27,7 @@ from app.state.library import (
     InstalledRow,
     LibraryState,
     Line,
+    LineAction,
     Memory,
     Offer,
     Place,
@@ -193,13 +194,13 @@ def library_failed(state: State, library: LibraryState, page: LibraryPage) -> No
 def library_deleted(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     library.set_installed([SMOL, QWEN])
-    library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", "", "Undo"))
+    library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", action=LineAction.UNDO))
 
 
 def library_unloaded(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     state.set_model(ModelStatus(freed_bytes=612_000_000))
-    library.set_line(Line("Unloaded, 612 MB given back."))
+    library.set_line(Line("Model unloaded. 612 MB of memory is free again."))
 
 
 def library_search(state: State, library: LibraryState, page: LibraryPage) -> None:
@@ -221,7 +222,7 @@ def hub_answer() -> Hub:
         ("Q4_K_M", "4-bit", 5_027_783_488, "", True),
         ("Q5_K_M", "5-bit", 5_851_112_224, "", False),
         ("Q8_0", "8-bit", 8_709_518_112, "", False),
-        ("Q4_0_8_8", "4-bit", 4_700_000_000, "This version does not run the layout Q4_0_8_8 yet.", False),
+        ("Q4_0_8_8", "4-bit", 4_700_000_000, "Q4_0_8_8 is not supported yet.", False),
     ]  # fmt: skip
     offers = tuple(
         Offer(

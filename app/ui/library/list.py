@@ -15,6 +15,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAccessible, QFocusEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
+from app.system.translation import tr
 from app.ui.library.row import LibraryHeading, LibraryRow
 from app.ui.library.row_values import DeferredView, HeadingView, RowView, View
 from app.ui.theme.palette import LIGHT, Palette
@@ -62,7 +63,7 @@ class LibraryList(QAbstractScrollArea):
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
         self.verticalScrollBar().setSingleStep(_STEP)
         self.viewport().setAutoFillBackground(False)
-        self.setAccessibleName("Models")
+        self.setAccessibleName(tr("Models"))
         roles = QAccessible.Role
         accessibility.register_role(LibraryList, roles.List)
         accessibility.register_role(LibraryRow, roles.ListItem)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, fits
 from app.settings.table import SETTINGS
 from app.state.library import DefaultsView, LibraryState
+from app.system.translation import tr
 from app.ui.library.rows import predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
@@ -28,17 +29,12 @@ from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, la
 from app.ui.widgets.units import number
 from engine import CacheType
 
-CARD_WIDTH = 372
+CARD_WIDTH = 412
 _DEBOUNCE_MILLISECONDS = 200
 _FIELD_WIDTH = 132
 _NUMBERS = tuple(field.name for field in fields(ModelDefaults) if field.name != "cache")
 _WHOLE = ("context", "top_k")
-_PRECISIONS = (
-    (None, "As in settings", ""),
-    (CacheType.F32, "32-bit", "Exact, and the largest"),
-    (CacheType.F16, "16-bit", "As good, in half the memory"),
-    (CacheType.Q8_0, "8-bit", "Nearly as good, in a quarter of the memory"),
-)
+_PRECISIONS = (None, CacheType.Q8_0, CacheType.F16, CacheType.F32)
 
 
 class ModelDefaultsCard(QWidget):
@@ -57,7 +53,7 @@ class ModelDefaultsCard(QWidget):
         self.title = ElidedLabel(
             "", font(BODY, QFont.Weight.DemiBold), Qt.TextElideMode.ElideMiddle
         )
-        self.close_button = IconButton("close", "Close")
+        self.close_button = IconButton("close", tr("Close"))
         self.close_button.clicked.connect(self.closed)
         self.fields: dict[str, QLineEdit] = {name: self._field(name) for name in _NUMBERS}
         self.precisions = self._precision_buttons()
@@ -67,12 +63,10 @@ class ModelDefaultsCard(QWidget):
         self.bar = Bar()
         self.problem = label("", "warning", SMALL)
         self.problem.setWordWrap(True)
-        self.hint = label(
-            "Context and cache hold from the next time it is loaded.", "secondary", SMALL
-        )
+        self.hint = label(tr("Context changes apply when the model is loaded."), "secondary", SMALL)
         self.hint.setWordWrap(True)
-        self.reset = TextButton("All as in settings", "link")
-        self.reset.setToolTip("Forget what is set for this model alone")
+        self.reset = TextButton(tr("Reset to defaults"), "link")
+        self.reset.setToolTip(tr("Use the app's settings for this model"))
         self.reset.clicked.connect(self._reset)
         self.setFocusProxy(self.fields["context"])
         self._lay_out()
@@ -84,9 +78,9 @@ class ModelDefaultsCard(QWidget):
         field = QLineEdit()
         field.setFixedWidth(_FIELD_WIDTH)
         field.setFont(figures(BODY))
-        field.setAccessibleName(row.label)
-        field.setAccessibleDescription(row.help)
-        field.setToolTip(row.help)
+        field.setAccessibleName(tr(row.label))
+        field.setAccessibleDescription(tr(row.help))
+        field.setToolTip(tr(row.help))
         field.textEdited.connect(lambda: self._debounce.start())
         field.editingFinished.connect(self._commit)
         return field
@@ -94,12 +88,15 @@ class ModelDefaultsCard(QWidget):
     def _precision_buttons(self) -> dict[CacheType | None, TextButton]:
         group = QButtonGroup(self)
         made: dict[CacheType | None, TextButton] = {}
-        for kind, words, tip in _PRECISIONS:
+        for kind in _PRECISIONS:
+            words, tip = _precision_words(kind)
             button = TextButton(words, "quiet")
             button.setFont(font(SMALL))
             button.setCheckable(True)
             button.setToolTip(tip)
-            button.setAccessibleName(f"Cache precision: {words}")
+            button.setAccessibleName(
+                tr("{setting}: {value}", setting=tr(SETTINGS["cache"].label), value=words)
+            )
             button.clicked.connect(lambda _checked=False, each=kind: self._choose(each))
             group.addButton(button)
             made[kind] = button
@@ -113,9 +110,9 @@ class ModelDefaultsCard(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
         for place, (name, field) in enumerate(self.fields.items()):
-            words = label(SETTINGS[name].label)
+            words = label(tr(SETTINGS[name].label))
             words.setBuddy(field)
-            words.setToolTip(SETTINGS[name].help)
+            words.setToolTip(tr(SETTINGS[name].help))
             grid.addWidget(words, place, 0)
             grid.addWidget(field, place, 1)
         precision = QHBoxLayout()
@@ -134,7 +131,9 @@ class ModelDefaultsCard(QWidget):
         layout.setSpacing(8)
         layout.addLayout(head)
         layout.addLayout(grid)
-        layout.addWidget(label("Precision of the cache"))
+        cache = label(tr(SETTINGS["cache"].label))
+        cache.setToolTip(tr(SETTINGS["cache"].help))
+        layout.addWidget(cache)
         layout.addLayout(precision)
         layout.addLayout(memory)
         layout.addWidget(self.bar)
@@ -167,8 +166,9 @@ class ModelDefaultsCard(QWidget):
 
     def _show_field(self, name: str, field: QLineEdit, view: DefaultsView) -> None:
         standard = getattr(view.settings, name)
-        if name == "context" and not standard:
-            field.setPlaceholderText("as much as fits")
+        named = SETTINGS[name].named
+        if named is not None and standard == named[0]:
+            field.setPlaceholderText(tr(named[1]))
         else:
             field.setPlaceholderText(_field_text(name, standard))
         text = _field_text(name, getattr(view.values, name))
@@ -181,8 +181,12 @@ class ModelDefaultsCard(QWidget):
         for part in (self.memory_words, self.fit_words, self.bar):
             part.setVisible(meter is not None)
         if meter is not None and view.memory is not None:
-            tokens = f", {number(view.memory.context)} tokens" if view.memory.context else ""
-            self.memory_words.setText(f"{meter.words}{tokens}")
+            tokens = number(view.memory.context) if view.memory.context else ""
+            self.memory_words.setText(
+                tr("{memory}, {count} tokens", memory=meter.words, count=tokens)
+                if tokens
+                else meter.words
+            )
             self.memory_words.setToolTip(meter.tip)
             self.fit_words.setText(meter.under)
             set_property(self.fit_words, "tone", meter.tone)
@@ -220,7 +224,8 @@ class ModelDefaultsCard(QWidget):
         good = not field.text().strip() or self._parsed(name) is not None
         set_property(field, "wrong", not good)
         low, high = _field_text(name, row.low), _field_text(name, row.high)
-        field.setToolTip(row.help if good else f"A number from {low} to {high}. {row.help}")
+        range_text = tr("Enter a number from {low} to {high}.", low=low, high=high)
+        field.setToolTip(tr(row.help) if good else f"{range_text} {tr(row.help)}")
         return good
 
     def _parsed(self, name: str) -> float | int | None:
@@ -234,6 +239,21 @@ class ModelDefaultsCard(QWidget):
         except ValueError:
             return None
         return value if fits(name, value) else None
+
+
+def _precision_words(kind: CacheType | None) -> tuple[str, str]:
+    """The text and the tooltip of a button for the KV cache type, as in the settings."""
+    setting = SETTINGS["cache"]
+    texts = dict(zip(setting.choices, setting.words, strict=True))
+    match kind:
+        case None:
+            return tr("Default"), tr("As in the app's settings")
+        case CacheType.F32:
+            return tr("Full (32-bit)"), tr("Exact, in twice the memory of 16-bit")
+        case CacheType.F16:
+            return tr(texts[kind.value]), tr("As good as 32-bit, in half its memory")
+        case CacheType.Q8_0:
+            return tr(texts[kind.value]), tr("Nearly as good as 16-bit, in half its memory")
 
 
 def _field_text(name: str, value: float | None) -> str:

@@ -23,8 +23,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.state.chat import State
-from app.state.library import LibraryState
+from app.state.library import LibraryState, LineAction
 from app.system.byte_size import size
+from app.system.translation import tr
 from app.ui.library import rows as library_rows
 from app.ui.library.list import COLUMN, LibraryList
 from app.ui.library.model_settings_card import CARD_WIDTH, ModelDefaultsCard
@@ -81,22 +82,22 @@ class LibraryPage(QWidget):
         self._lay_out()
         self.drop_area = DropArea(self)
         self.card = ModelDefaultsCard(library)
-        self.popover = Popover(self, self.card, CARD_WIDTH, "Settings of one model")
+        self.popover = Popover(self, self.card, CARD_WIDTH, tr("Settings for this model"))
         self._refresh_timer = QTimer(self, singleShot=True, interval=0)
         self.setFocusProxy(self.search)
         self._connect()
         self.refresh()
 
     def _make_parts(self) -> None:
-        self.title = label("Models", "", HEADING)
+        self.title = label(tr("Models"), "", HEADING)
         self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
         self.free_space = label("", "secondary", SMALL)
         self.free_space.setFont(figures(SMALL))
-        self.close_button = IconButton("close", "Back to the conversation")
+        self.close_button = IconButton("close", tr("Back to the chat"))
         self.search = QLineEdit()
-        self.search.setPlaceholderText("Find a model: name, link or repository")
-        self.search.setAccessibleName("Find a model")
-        self._clear = QAction("Clear", self.search)
+        self.search.setPlaceholderText(tr("Find a model by name, link or repository"))
+        self.search.setAccessibleName(tr("Find a model"))
+        self._clear = QAction(tr("Clear"), self.search)
         self._clear.triggered.connect(self.search.clear)
         self.search.addAction(self._clear, QLineEdit.ActionPosition.TrailingPosition)
         self._clear.setVisible(False)
@@ -106,7 +107,7 @@ class LibraryPage(QWidget):
         self.news_words = label("")
         self.news_words.setWordWrap(True)
         self.news_link = TextButton("", "link")
-        self.news_close = IconButton("close", "Close", 16)
+        self.news_close = IconButton("close", tr("Close"), 16)
         self.list = LibraryList()
 
     def _lay_out(self) -> None:
@@ -188,9 +189,10 @@ class LibraryPage(QWidget):
         query = self.search.text().strip()
         self.list.set_views(library_rows.views(library, self._state.model, query))
         known = library.free_bytes >= 0
-        self.free_space.setText(f"{size(library.free_bytes)} free" if known else "")
+        self.free_space.setText(tr("{size} free", size=size(library.free_bytes)) if known else "")
         if library.folders:
-            self.free_space.setToolTip(f"On the disk that holds {library.folders[0].path}")
+            place = library.folders[0].path
+            self.free_space.setToolTip(tr("On the disk that holds {path}", path=place))
         self._emit_seen()
 
     def _refresh_soon(self) -> None:
@@ -205,8 +207,8 @@ class LibraryPage(QWidget):
         words = f"{line.sentence} {line.remedy}".strip()
         self.news_words.setText(words)
         set_property(self.news_words, "tone", "danger" if line.trouble else "")
-        self.news_link.setText(line.action)
-        self.news_link.setVisible(bool(line.action))
+        self.news_link.setText(_action_text(line.action))
+        self.news_link.setVisible(line.action is not None)
         accessibility.announce(self, words)
 
     def _show_card(self) -> None:
@@ -334,6 +336,18 @@ class LibraryPage(QWidget):
         self.files_dropped.emit(paths)
         if len(paths) == 1 and paths[0].suffix.lower() == ".gguf" and paths[0].is_file():
             self.use_requested.emit(paths[0])
+
+
+def _action_text(action: LineAction | None) -> str:
+    match action:
+        case None:
+            return ""
+        case LineAction.UNDO:
+            return tr("Undo")
+        case LineAction.UNLOAD:
+            return tr("Unload")
+        case LineAction.USE:
+            return tr("Use")
 
 
 def _models_in(event: QDropEvent) -> tuple[Path, ...]:

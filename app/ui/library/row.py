@@ -19,6 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 
+from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
@@ -64,7 +65,7 @@ class LibraryRow(QWidget):
         self.link = self._button("link")
         self.links: list[TextButton] = []
         self.icons: list[_ActionIcon] = []
-        self.more = IconButton("more", "More", 18, self)
+        self.more = IconButton("more", tr("More"), 18, self)
         self.more.clicked.connect(self._open_menu)
         self.more.installEventFilter(self)
 
@@ -130,7 +131,7 @@ class LibraryRow(QWidget):
             if action is not None:
                 button.show_icon(action.icon)
         self.more.setVisible(bool(view.menu))
-        self.more.setAccessibleName(f"More for {view.name}")
+        self.more.setAccessibleName(tr("More for {name}", name=view.name))
 
     def _icon_button(self) -> _ActionIcon:
         button = _ActionIcon(self)
@@ -421,7 +422,9 @@ def _set_action(button: QAbstractButton, action: Action | None, about: str) -> N
         button.setToolTip(action.text)
     else:
         button.setText(action.text)
-    button.setAccessibleName(action.name or f"{action.text} {about}".strip())
+    button.setAccessibleName(
+        action.name or tr("{action} {name}", action=action.text, name=about).strip()
+    )
 
 
 def _size(part: QWidget) -> QSize:

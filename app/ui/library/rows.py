@@ -27,10 +27,10 @@ from app.state.library import (
     Place,
 )
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
-from app.ui.library.words import Fit, fit_of, memory_tip, memory_words
-from app.ui.widgets.units import count, number, parameters, progress, speed, time_left
+from app.ui.library.words import Fit, fit_of, fit_words, memory_tip, memory_words
+from app.ui.widgets.units import number, parameters, progress, speed, time_left
 from engine import model_name
 
 INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"
@@ -65,21 +65,23 @@ def on_this_machine(
 ) -> Iterator[View]:
     """The section of installed models, or a note that there are none."""
     jump = (
-        (Action(Verb.JUMP, "Get a model", GET),) if len(rows) > _JUMP_THRESHOLD and catalog else ()
+        (Action(Verb.JUMP, tr("Get a model"), GET),)
+        if len(rows) > _JUMP_THRESHOLD and catalog
+        else ()
     )
     total = sum(row.size_bytes for row in rows)
-    detail = f"{count(len(rows), 'model')}, {size(total)}" if rows else ""
-    yield HeadingView(INSTALLED, "On this machine", detail, jump)
+    detail = _joined(_models(len(rows)), size(total)) if rows else ""
+    yield HeadingView(INSTALLED, tr("On this computer"), detail, jump)
     busy = (model.path, model.loaded.path if model.loaded is not None else None)
     for row in rows:
         yield InstalledView(row, model if row.path in busy else None)
     if not rows:
         yield RowView(
             "none",
-            note="No model is here yet. Get one below, or open a file you have."
+            note=tr("No models yet. Get one below, or open a file you have.")
             if searched
-            else "Looking for models.",
-            links=(Action(Verb.OPEN_FILE, "Open a file…"),) if searched else (),
+            else tr("Looking for models…"),
+            links=(Action(Verb.OPEN_FILE, tr("Open a file…")),) if searched else (),
         )
 
 
@@ -105,7 +107,7 @@ def _idle_row(row: InstalledRow) -> RowView:
     note, tone = _problem(row, None)
     shared = _facts(row)
     if row.state is FileState.UNKNOWN:
-        shared.append("looking into the file")
+        shared.append(tr("reading the file…"))
     return RowView(
         key=f"file {row.path}",
         name=row.name,
@@ -115,7 +117,7 @@ def _idle_row(row: InstalledRow) -> RowView:
         note=note,
         note_tone=tone,
         meter=predicted(row.memory),
-        action=Action(Verb.USE, "Use", row.path) if row.state is FileState.GOOD else None,
+        action=Action(Verb.USE, tr("Use"), row.path) if row.state is FileState.GOOD else None,
         menu=_menu(row, in_use=False),
     )
 
@@ -127,9 +129,11 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         return replace(
             plain,
-            detail=_joined(f"loading, {round(share * 100)} %", *_facts(row)),
+            detail=_joined(tr("loading, {percent} %", percent=round(share * 100)), *_facts(row)),
             progress=share,
-            action=Action(Verb.CANCEL_LOAD, "Cancel", name=f"Cancel loading {row.name}"),
+            action=Action(
+                Verb.CANCEL_LOAD, tr("Cancel"), name=tr("Cancel loading {name}", name=row.name)
+            ),
         )
     if model.loaded is not None and model.loaded.path == row.path:
         return replace(
@@ -137,7 +141,7 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
             detail=_joined(*_facts(row)),
             meter=_resident(row, model),
             action=None,
-            status="In use",
+            status=tr("In use"),
             menu=_menu(row, in_use=True),
         )
     note, tone = _problem(row, model)
@@ -146,13 +150,13 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
 
 def _facts(row: InstalledRow) -> list[str]:
     facts = [row.format, size(row.size_bytes) if row.size_bytes else ""]
-    return [*facts, "own settings"] if row.own_settings else facts
+    return [*facts, tr("custom settings")] if row.own_settings else facts
 
 
 def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
     """The error text of a file or of its failed load, and its tone."""
     if row.state is FileState.MISSING:
-        return "The file is not there now. Its drive may be unplugged.", "warning"
+        return tr("File not found. Is its drive unplugged?"), "warning"
     if row.state is FileState.BAD:
         tone = "warning" if row.memory is not None else "danger"  # with `memory`: too large only
         return f"{row.problem} {row.remedy}".strip(), tone
@@ -165,24 +169,39 @@ def _exact_details(row: InstalledRow) -> str:
     facts = _joined(
         row.layout,
         row.architecture,
-        f"{parameters(row.parameters)} weights" if row.parameters else "",
-        f"context of up to {number(row.context_model)} tokens" if row.context_model else "",
-        f"{number(row.size_bytes)} bytes" if row.size_bytes else "",
+        *_exact_numbers(row.parameters, row.context_model, row.size_bytes),
     )
     return f"{facts}\n{row.path}"
 
 
+def _exact_numbers(weights: int, context: int, size_bytes: int) -> list[str]:
+    """Parameters, context and bytes of a model as tooltips give them; unknown ones are empty."""
+    return [
+        tr("{count} parameters", count=parameters(weights)) if weights else "",
+        tr("context up to {count} tokens", count=number(context)) if context else "",
+        tr("{count} bytes", count=number(size_bytes)) if size_bytes else "",
+    ]
+
+
+def _models(number_of: int) -> str:
+    return trn("{count} model", "{count} models", number_of)
+
+
 def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
-    entries = [Action(Verb.UNLOAD, "Unload")] if in_use else []
+    entries = [Action(Verb.UNLOAD, tr("Unload"))] if in_use else []
     if row.state is FileState.GOOD or row.memory is not None:
-        entries.append(Action(Verb.DEFAULTS, "Settings for this model…", row.path))
+        entries.append(Action(Verb.DEFAULTS, tr("Settings for this model…"), row.path))
     if row.state is not FileState.MISSING:
-        entries.append(Action(Verb.SHOW_FOLDER, "Show in folder", row.path))
+        entries.append(Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path))
     if row.place is Place.FILE:
-        entries.append(Action(Verb.UNLINK, "Remove from the list", row.path))
+        entries.append(Action(Verb.UNLINK, tr("Remove from list"), row.path))
     if row.state is not FileState.MISSING and row.place is not Place.BUNDLED:
-        what = "Delete" if row.place is Place.OWN else "Delete the file"
-        entries.append(Action(Verb.DELETE, f"{what} ({size(row.size_bytes)})", row.path))
+        amount = size(row.size_bytes)
+        own = row.place is Place.OWN
+        text = (
+            tr("Delete ({size})", size=amount) if own else tr("Delete file ({size})", size=amount)
+        )
+        entries.append(Action(Verb.DELETE, text, row.path))
     return tuple(entries)
 
 
@@ -191,9 +210,8 @@ def predicted(memory: Memory | None) -> Meter | None:
     if memory is None or memory.needed_bytes <= 0:
         return None
     fit = fit_of(memory)
-    under = fit.value
-    if memory.at_least and fit is not Fit.TOO_LARGE:
-        under = ""
+    certain = fit is Fit.TOO_LARGE or not memory.at_least
+    under = fit_words(fit) if certain else ""
     share = memory.needed_bytes / max(memory.available_bytes, 1)
     return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
 
@@ -206,13 +224,16 @@ def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
     if loaded.resident_bytes <= 0:
         return predicted(row.memory)
     whole = loaded.resident_bytes + (row.memory.available_bytes if row.memory else 0)
-    tip = (
-        f"Measured: the whole app holds {number(loaded.resident_bytes)} bytes\n"
-        f"Predicted for the model: {number(loaded.memory_bytes)} bytes, "
-        f"with a context of {number(loaded.context)} tokens"
+    measured = tr(
+        "Measured: {amount} bytes for the whole app", amount=number(loaded.resident_bytes)
+    )
+    expected = tr(
+        "Predicted: {amount} bytes for the model with a context of {context} tokens",
+        amount=number(loaded.memory_bytes),
+        context=number(loaded.context),
     )
     words = tr("Uses {amount}", amount=size(loaded.resident_bytes))
-    return Meter(loaded.resident_bytes / max(whole, 1), words, tip)
+    return Meter(loaded.resident_bytes / max(whole, 1), words, f"{measured}\n{expected}")
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -223,7 +244,7 @@ def downloading(rows: Sequence[Download]) -> list[View]:
     shown = [row for row in rows if row.phase not in (Phase.DONE, Phase.CANCELLED)]
     if not shown:
         return []
-    return [HeadingView(DOWNLOADING, "Downloading"), *map(download_row, shown)]
+    return [HeadingView(DOWNLOADING, tr("Downloading")), *map(download_row, shown)]
 
 
 def download_row(row: Download) -> RowView:
@@ -233,20 +254,24 @@ def download_row(row: Download) -> RowView:
     note, tone, links = "", "secondary", ()
     if row.phase is Phase.FAILED:
         note, tone = f"{row.error} {row.remedy}".strip(), "danger"
-        links = (Action(Verb.RETRY, "Try again", row.id),)
+        links = (Action(Verb.RETRY, tr("Try again"), row.id),)
     elif row.phase is Phase.WAITING:
         note, tone = row.note, "warning"
-    icons = [Action(Verb.CANCEL, f"Cancel the download of {name}", row.id, "close")]
+    icons = [Action(Verb.CANCEL, tr("Cancel downloading {name}", name=name), row.id, "close")]
     if row.phase is Phase.PAUSED:
-        icons.insert(0, Action(Verb.RESUME, f"Resume the download of {name}", row.id, "play"))
+        text = tr("Resume downloading {name}", name=name)
+        icons.insert(0, Action(Verb.RESUME, text, row.id, "play"))
     elif row.phase is not Phase.FAILED:
-        icons.insert(0, Action(Verb.PAUSE, f"Pause the download of {name}", row.id, "pause"))
+        text = tr("Pause downloading {name}", name=name)
+        icons.insert(0, Action(Verb.PAUSE, text, row.id, "pause"))
     return RowView(
         key=f"download {row.id}",
         name=name,
         name_tip=f"{row.file}\n{row.url}",
         detail=_download_words(row, amount),
-        detail_tip=f"{number(row.done_bytes)} of {number(row.size_bytes)} bytes"
+        detail_tip=tr(
+            "{done} of {whole} bytes", done=number(row.done_bytes), whole=number(row.size_bytes)
+        )
         if row.size_bytes
         else "",
         note=note,
@@ -260,20 +285,20 @@ def download_row(row: Download) -> RowView:
 def _download_words(row: Download, amount: str) -> str:
     match row.phase:
         case Phase.QUEUED:
-            return _joined("waits for its turn", amount if row.done_bytes else "")
+            return _joined(tr("queued"), amount if row.done_bytes else "")
         case Phase.CONNECTING:
-            return _joined("connecting", amount if row.done_bytes else "")
+            return _joined(tr("connecting…"), amount if row.done_bytes else "")
         case Phase.PAUSED:
-            return _joined("paused", amount)
+            return _joined(tr("paused"), amount)
         case Phase.WAITING:
-            return _joined("waits", amount)
+            return _joined(tr("waiting"), amount)
         case Phase.VERIFYING:
-            return _joined("checking the file", amount)
+            return _joined(tr("verifying…"), amount)
         case Phase.FAILED:
-            return _joined("stopped", amount)
+            return _joined(tr("failed"), amount)
         case _:
             fast = speed(row.bytes_per_second)
-            return _joined(amount, fast or "nothing arrives", time_left(row.seconds_left))
+            return _joined(amount, fast or tr("no data arriving"), time_left(row.seconds_left))
 
 
 # --- catalog ------------------------------------------------------------------------------------
@@ -281,17 +306,19 @@ def _download_words(row: Download, amount: str) -> str:
 
 def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
     """The catalog section, grouped by model family."""
-    yield HeadingView(GET, "Get a model", "Chosen to run well here; search above for any other")
+    yield HeadingView(
+        GET, tr("Get a model"), tr("A short selection. Search above for any other model.")
+    )
     for family, members in groupby(rows, key=lambda row: row.model.family):
         yield HeadingView(f"family {family}", family, small=True)
         yield from map(catalog_row, members)
     if not rows:
-        yield RowView("no catalog", note="The list of recommended models is missing.")
+        yield RowView("no catalog", note=tr("The list of recommended models is missing."))
 
 
 def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
     """The catalog models that match a query."""
-    yield HeadingView(GET, "Recommended")
+    yield HeadingView(GET, tr("Recommended"))
     yield from map(catalog_row, rows)
 
 
@@ -300,12 +327,13 @@ def catalog_row(row: CatalogRow) -> RowView:
     model, offer = row.model, row.offer
     exact = _joined(
         model.layout,
-        f"{parameters(model.parameters)} weights",
-        f"context of up to {number(model.context)} tokens",
-        f"{number(model.size_bytes)} bytes" if model.size_bytes else "",
+        *_exact_numbers(model.parameters, model.context, model.size_bytes),
     )
     licence = Action(
-        Verb.OPEN_LINK, model.licence, model.licence_url, name=f"Licence: {model.licence}"
+        Verb.OPEN_LINK,
+        model.licence,
+        model.licence_url,
+        name=tr("Licence: {name}", name=model.licence),
     )
     return RowView(
         key=f"catalog {model.id}",
@@ -324,20 +352,20 @@ def catalog_row(row: CatalogRow) -> RowView:
 
 
 def _page_of(address: str) -> Action:
-    return Action(Verb.OPEN_LINK, "Open its page in the browser", address)
+    return Action(Verb.OPEN_LINK, tr("Open web page"), address)
 
 
 def _download_action(offer: Offer) -> Action | None:
     """The Download action; None if the model is present, downloading or unusable."""
     if offer.problem or offer.here or offer.coming:
         return None
-    return Action(Verb.DOWNLOAD, "Download", offer)
+    return Action(Verb.DOWNLOAD, tr("Download"), offer)
 
 
 def _offer_status(offer: Offer) -> str:
     if offer.here:
-        return "Here"
-    return "On its way" if offer.coming else ""
+        return tr("Installed")
+    return tr("Downloading") if offer.coming else ""
 
 
 # --- Hugging Face -------------------------------------------------------------------------------
@@ -345,20 +373,22 @@ def _offer_status(offer: Offer) -> str:
 
 def on_the_hub(hub: Hub, query: str) -> Iterator[View]:
     """The section of Hugging Face results; a request is sent only when the user starts it."""
-    yield HeadingView(HUB, "On Hugging Face")
-    again = Action(Verb.SEARCH, "Try again", query, name="Ask Hugging Face again")
+    yield HeadingView(HUB, tr("On Hugging Face"))
+    again = Action(Verb.SEARCH, tr("Try again"), query, name=tr("Search Hugging Face again"))
     if hub.query != query or hub.phase is HubPhase.IDLE:
         short = query if len(query) <= 40 else query[:39] + "…"
-        words = "Open this link" if "/" in query else f"Search for “{short}”"
+        is_link = "/" in query
+        words = tr("Open this link") if is_link else tr("Search for “{query}”", query=short)
         ask = Action(Verb.SEARCH, words, query)
-        yield RowView("ask", note="Nothing is sent before you ask.", links=(ask,), ruled=False)
+        note = tr("Nothing is sent until you search.")
+        yield RowView("ask", note=note, links=(ask,), ruled=False)
     elif hub.phase is HubPhase.ASKING:
-        yield RowView("asking", note="Asking Hugging Face.", ruled=False)
+        yield RowView("asking", note=tr("Searching Hugging Face…"), ruled=False)
     elif hub.phase is HubPhase.FAILED:
         trouble = f"{hub.error} {hub.remedy}".strip()
         yield RowView("failed", note=trouble, note_tone="danger", links=(again,), ruled=False)
     elif not hub.results and not hub.files:
-        note = "Hugging Face knows no such model. Try fewer or other words."
+        note = tr("No models found. Try fewer or different words.")
         yield RowView("nothing", note=note, ruled=False)
     else:
         yield from _results(hub)
@@ -368,21 +398,23 @@ def _results(hub: Hub) -> Iterator[View]:
     for row in hub.results:
         opened = row.id == hub.open
         facts = _joined(
-            count(row.downloads, "download") if row.downloads else "",
+            trn("{count} download", "{count} downloads", row.downloads) if row.downloads else "",
             row.licence,
-            f"{count(row.files, 'file')}" if row.files else "",
+            trn("{count} file", "{count} files", row.files) if row.files else "",
         )
-        verb = "Close" if opened else "Files"
+        updated = tr("Updated {date}", date=row.updated) if row.updated else ""
         yield RowView(
             key=f"repository {row.id}",
             name=row.id.partition("/")[2],
             name_tip=row.id,
-            detail=_joined(f"by {row.id.partition('/')[0]}", facts),
-            detail_tip=f"{row.id}\nupdated {row.updated}" if row.updated else row.id,
-            note="Its owner asks people to sign in and agree first; this app cannot do that."
+            detail=_joined(tr("by {owner}", owner=row.id.partition("/")[0]), facts),
+            detail_tip=f"{row.id}\n{updated}".strip(),
+            note=tr("Its owner requires you to sign in on the website. Tokonoma cannot do that.")
             if row.gated
             else "",
-            action=Action(Verb.OPEN_REPOSITORY, verb, "" if opened else row.id),
+            action=Action(Verb.OPEN_REPOSITORY, tr("Close"), "")
+            if opened
+            else Action(Verb.OPEN_REPOSITORY, tr("Files"), row.id),
             menu=(_page_of(page_address(row.id)),),
             ruled=not opened,
         )
@@ -394,13 +426,13 @@ def _results(hub: Hub) -> Iterator[View]:
 
 def _files(hub: Hub) -> Iterator[View]:
     if hub.open_phase is HubPhase.ASKING:
-        yield RowView("opening", note="Asking for its files.", indent=1)
+        yield RowView("opening", note=tr("Loading the list of files…"), indent=1)
     elif hub.open_phase is HubPhase.FAILED:
-        again = Action(Verb.OPEN_REPOSITORY, "Try again", hub.open)
+        again = Action(Verb.OPEN_REPOSITORY, tr("Try again"), hub.open)
         trouble = f"{hub.open_error} {hub.open_remedy}".strip()
         yield RowView("not opened", note=trouble, note_tone="danger", links=(again,), indent=1)
     elif not hub.files:
-        yield RowView("no files", note="It holds no model files of the kind GGUF.", indent=1)
+        yield RowView("no files", note=tr("It has no GGUF files, which Tokonoma needs."), indent=1)
     for offer in hub.files:
         yield offer_row(offer, 1)
 
@@ -412,9 +444,9 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         key=f"offer {source.url or source.repository}/{source.file}",
         name=offer.format or offer.name,
         name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
-        badge="Recommended" if offer.recommended else "",
+        badge=tr("Recommended") if offer.recommended else "",
         detail=_joined(
-            size(source.size_bytes) if source.size_bytes else "size not known",
+            size(source.size_bytes) if source.size_bytes else tr("size unknown"),
             offer.layout,
             source.file.rpartition("/")[2],
         ),
@@ -434,19 +466,19 @@ def offer_row(offer: Offer, indent: int) -> RowView:
 
 def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
     """The section of folders that are scanned for models."""
-    yield HeadingView(FOLDERS, "Folders", links=(Action(Verb.ADD_FOLDER, "Add a folder…"),))
+    yield HeadingView(FOLDERS, tr("Folders"), links=(Action(Verb.ADD_FOLDER, tr("Add folder…")),))
     for row in rows:
-        name = "Downloaded models" if row.own else row.path.name or str(row.path)
-        menu = [Action(Verb.SHOW_FOLDER, "Show in folder", row.path)] if row.present else []
+        name = tr("Downloaded models") if row.own else row.path.name or str(row.path)
+        menu = [Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path)] if row.present else []
         if not row.own:
-            menu.append(Action(Verb.REMOVE_FOLDER, "Remove from the list", row.path))
+            menu.append(Action(Verb.REMOVE_FOLDER, tr("Remove from list"), row.path))
         missing = not row.present and not row.own
         yield RowView(
             key=f"folder {row.path}",
             name=name,
             name_tip=str(row.path),
-            detail=_joined(str(row.path), count(row.models, "model") if row.present else ""),
-            note="This folder is not there now. Its models come back with it." if missing else "",
+            detail=_joined(str(row.path), _models(row.models) if row.present else ""),
+            note=tr("Folder not found. Its models return when it is back.") if missing else "",
             note_tone="warning",
             menu=tuple(menu),
         )

@@ -6,6 +6,7 @@ from enum import Enum
 
 from app.state.library import Memory
 from app.system.byte_size import size
+from app.system.translation import tr
 from app.ui.widgets.units import number
 
 _TIGHT_SHARE = 0.75  # share of available memory above which other programs may be swapped out
@@ -13,11 +14,11 @@ _MAX_SHARE = 0.9  # share of available memory that the engine may use at most
 
 
 class Fit(Enum):
-    """Whether a model fits in memory; the value is the text shown to the user."""
+    """Whether a model fits in memory."""
 
-    FITS = "fits in memory"
+    FITS = "fits"
     TIGHT = "tight"
-    TOO_LARGE = "too large for this machine"
+    TOO_LARGE = "too large"
 
 
 def fit_of(memory: Memory) -> Fit:
@@ -28,24 +29,45 @@ def fit_of(memory: Memory) -> Fit:
     )
 
 
+def fit_words(fit: Fit) -> str:
+    """The label under the memory bar."""
+    match fit:
+        case Fit.FITS:
+            return tr("fits in memory")
+        case Fit.TIGHT:
+            return tr("just fits in memory")
+        case Fit.TOO_LARGE:
+            return tr("too large for this computer")
+
+
 def memory_words(memory: Memory) -> str:
     """The label over the memory bar: needed of available."""
-    least = "at least " if memory.at_least else ""
-    return f"{least}{size(memory.needed_bytes)} of {size(memory.available_bytes)}"
+    needed, available = size(memory.needed_bytes), size(memory.available_bytes)
+    if memory.at_least:
+        return tr("at least {needed} of {available}", needed=needed, available=available)
+    return tr("{needed} of {available}", needed=needed, available=available)
 
 
 def memory_tip(memory: Memory) -> str:
     """The exact figures, for the tooltip."""
-    kind = "At least" if memory.at_least else "Predicted:"
-    lines = [f"{kind} {number(memory.needed_bytes)} bytes of memory"]
-    if memory.context:
-        lines[0] += f" with a context of {number(memory.context)} tokens"
-    for name, value in (
-        ("weights", memory.weights_bytes),
-        ("cache", memory.cache_bytes),
-        ("working memory", memory.scratch_bytes),
-    ):
-        if value:
-            lines.append(f"{name}: {number(value)}")
-    lines.append(f"This machine has {number(memory.available_bytes)} bytes for it now")
-    return "\n".join(lines)
+    needed, context = number(memory.needed_bytes), number(memory.context)
+    if memory.at_least:
+        total = tr("Needs at least {amount} bytes", amount=needed)
+    elif memory.context:
+        total = tr(
+            "Needs {amount} bytes with a context of {context} tokens",
+            amount=needed,
+            context=context,
+        )
+    else:
+        total = tr("Needs {amount} bytes", amount=needed)
+    weights, cache, scratch = memory.weights_bytes, memory.cache_bytes, memory.scratch_bytes
+    available = number(memory.available_bytes)
+    lines = [
+        total,
+        tr("Model: {amount}", amount=number(weights)) if weights else "",
+        tr("Context memory: {amount}", amount=number(cache)) if cache else "",
+        tr("Working memory: {amount}", amount=number(scratch)) if scratch else "",
+        tr("Available now: {amount} bytes", amount=available),
+    ]
+    return "\n".join(line for line in lines if line)

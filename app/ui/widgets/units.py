@@ -55,8 +55,3 @@ def parameters(count: int) -> str:
     if count >= 995e6:
         return f"{count / 1e9:.1f}".removesuffix(".0") + "B"
     return f"{round(count / 1e6)}M"
-
-
-def count(many: int, one: str) -> str:
-    """`1 model`, `3 models`."""
-    return f"{number(many)} {one}" if many == 1 else f"{number(many)} {one}s"

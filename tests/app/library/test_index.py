@@ -12,7 +12,7 @@ import tiny
 from app.library import folders as library_places
 from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus
-from app.state.library import FileState, Place
+from app.state.library import FileState, LineAction, Place
 from app.system import json_file
 from engine import models_folder
 from hostile_hub import Hub, running
@@ -171,7 +171,7 @@ def test_deletion_can_be_undone_until_the_app_closes(fixture: LibraryFixture, ow
     fixture.library.model_index.delete(one)
     fixture.settle()
     assert fixture.names() == ["two.gguf"]
-    assert fixture.library_state.line.action == "Undo"
+    assert fixture.library_state.line.action is LineAction.UNDO
     fixture.library.act_on_line()
     fixture.settle()
     assert fixture.names() == ["one.gguf", "two.gguf"]
@@ -218,7 +218,7 @@ def test_loaded_model_is_not_deleted_and_unloading_is_offered(
     fixture.library.model_index.delete(path)
     fixture.settle()
     assert path.is_file()
-    assert fixture.library_state.line.action == "Unload"
+    assert fixture.library_state.line.action is LineAction.UNLOAD
     with qtbot.waitSignal(fixture.library.unload_requested):
         fixture.library.act_on_line()
     fixture.state.set_model(ModelStatus(ModelPhase.LOADING, path, "one"))

@@ -127,8 +127,6 @@ def test_installed_and_downloading_files_are_marked() -> None:
         (words.parameters(8_030_000_000), "8B"),
         (words.parameters(1_720_028_160), "1.7B"),
         (words.parameters(0), ""),
-        (words.count(1, "model"), "1 model"),
-        (words.count(1204, "file"), "1,204 files"),
     ],
 )
 def test_sizes_are_formatted(said: str, wanted: str) -> None:

@@ -13,7 +13,7 @@ from app.downloads.queue import Phase
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus
-from app.state.library import HubPhase
+from app.state.library import HubPhase, LineAction
 from app.system import json_file
 from engine import CacheType, models_folder
 from hostile_hub import Fault, Hub, running
@@ -59,8 +59,8 @@ def test_finished_download_is_announced_after_verification_and_inspection(
     online.library.download(offer("Tiny-F32.gguf", len(content), stored.sha256))
     assert online.library_state.downloads[0].phase is not Phase.DONE
     until(lambda: online.library_state.line is not None)
-    assert online.library_state.line.sentence == "Tiny is here."
-    assert online.library_state.line.action == "Use"
+    assert online.library_state.line.sentence == "Tiny is downloaded."
+    assert online.library_state.line.action is LineAction.USE
     assert online.names() == ["Tiny-F32.gguf"]
     used: list[Path] = []
     online.library.use_requested.connect(used.append)
@@ -90,7 +90,7 @@ def test_a_verified_file_this_version_cannot_run_is_not_offered(
     online.library.download(offer("odd.gguf", len(content), stored.sha256))
     until(lambda: online.library_state.line is not None)
     assert "cannot be used" in online.library_state.line.sentence
-    assert online.library_state.line.action == ""
+    assert online.library_state.line.action is None
 
 
 def test_download_larger_than_the_free_space_is_refused_with_sizes(
@@ -118,7 +118,7 @@ def test_disk_space_of_other_downloads_is_not_counted_as_free(
     online.library.download(offer("a.gguf", len(content)))
     online.library.download(offer("b.gguf", 6000))
     assert len(online.library_state.downloads) == 1
-    assert "on its way" in online.library_state.line.sentence
+    assert "other downloads" in online.library_state.line.sentence
     hub.released.set()
 
 
@@ -259,7 +259,7 @@ def test_per_model_settings_are_saved_and_override_the_settings(
 
 def test_unloading_shows_the_freed_memory(fixture: LibraryFixture) -> None:
     fixture.state.set_model(ModelStatus(freed_bytes=612_000_000))
-    assert fixture.library_state.line.sentence == "Unloaded, 612 MB given back."
+    assert fixture.library_state.line.sentence == "Model unloaded. 612 MB of memory is free again."
     fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
     assert fixture.library_state.line is None
 

@@ -48,7 +48,7 @@ def test_tab_visits_every_control_then_leaves_the_list(qtbot: QtBot, shown: Show
         assert widget.accessibleName() or widget.toolTip()
         seen.append(widget.accessibleName())
     assert QApplication.focusWidget() is after
-    named = [f"Use {BONSAI.name}", f"More for {SMOL.name}", "Add a folder…"]
+    named = [f"Use {BONSAI.name}", f"More for {SMOL.name}", "Add folder…"]
     assert [name for name in named if name not in seen] == []
     downloads = [f"Download {row.model.name}" for row in shown.library.catalog if not row.offer.problem and not row.offer.here]  # fmt: skip
     assert [name for name in downloads if name not in seen] == []
@@ -126,7 +126,7 @@ def test_accessible_text_of_a_row_is_complete(shown: Shown) -> None:
     assert action.text(QAccessible.Text.Name) == "Use Bonsai 8B"
     heading = QAccessible.queryAccessibleInterface(shown.page.list.row("installed"))
     assert heading.role() is QAccessible.Role.Heading
-    assert heading.text(QAccessible.Text.Name) == "On this machine"
+    assert heading.text(QAccessible.Text.Name) == "On this computer"
     page_list = QAccessible.queryAccessibleInterface(shown.page.list)
     assert page_list.role() is QAccessible.Role.List
 

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 import scenes_library as scenes
 from app.downloads.queue import Phase
 from app.state.chat import ModelPhase, ModelStatus
-from app.state.library import FileState, Line, Memory, Place
+from app.state.library import FileState, Line, LineAction, Memory, Place
 from app.ui.library.page import LibraryPage
 from app.ui.library.row import LibraryRow
 from app.ui.library.row_values import Verb
@@ -71,7 +71,11 @@ def test_memory_is_predicted_then_measured(shown: Shown) -> None:
 
 @pytest.mark.parametrize(
     ("needed", "words"),
-    [(3.0e9, "fits in memory"), (5.2e9, "tight"), (9.0e9, "too large for this machine")],
+    [
+        (3.0e9, "fits in memory"),
+        (5.2e9, "just fits in memory"),
+        (9.0e9, "too large for this computer"),
+    ],
 )
 def test_memory_fit_is_shown_in_words(shown: Shown, needed: float, words: str) -> None:
     row = replace(BONSAI, memory=Memory(int(needed), 6_200_000_000, 4096))
@@ -123,16 +127,16 @@ def test_delete_actions_depend_on_where_the_file_is(shown: Shown) -> None:
     }
     assert entries == {
         "Bonsai 8B": ["Delete (1.2 GB)"],
-        "Qwen3 8B": ["Delete the file (5.0 GB)"],
-        "Linked": ["Remove from the list", "Delete the file (1.2 GB)"],
+        "Qwen3 8B": ["Delete file (5.0 GB)"],
+        "Linked": ["Remove from list", "Delete file (1.2 GB)"],
         "Bundled": [],
     }
 
 
 def test_an_empty_library_says_so_and_offers_the_catalog(qtbot: QtBot, shown: Shown) -> None:
-    assert "Looking for models." in shown.texts()
+    assert "Looking for models…" in shown.texts()
     show(shown, scenes.library_empty)
-    note = next(text for text in shown.texts() if text.startswith("No model is here yet"))
+    note = next(text for text in shown.texts() if text.startswith("No models yet"))
     row = next(r for r in shown.page.findChildren(LibraryRow) if r.accessibleName() == note)
     with qtbot.waitSignal(shown.page.open_file_requested):
         qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
@@ -153,7 +157,7 @@ def test_a_stalled_download_shows_no_old_speed(shown: Shown) -> None:
     row = scenes.download(1, "a.gguf", Phase.RUNNING, 10_000_000, 20_000_000)
     shown.library.set_downloads([row])
     flush()
-    assert shown.row("a").detail.text() == "10 of 20 MB · nothing arrives"
+    assert shown.row("a").detail.text() == "10 of 20 MB · no data arriving"
 
 
 def test_downloads_are_paused_resumed_cancelled_and_tried_again(qtbot: QtBot, shown: Shown) -> None:
@@ -201,7 +205,7 @@ def test_typing_filters_local_rows_without_a_request(qtbot: QtBot, shown: Shown)
     flush()
     names = [text for text in shown.texts() if text in (SMOL.name, "Qwen3 8B", "Bonsai 8B")]
     assert names == ["Qwen3 8B", "Qwen3 8B"]  # installed, and in the catalog
-    assert "Nothing is sent before you ask." in shown.texts()
+    assert "Nothing is sent until you search." in shown.texts()
     assert sent == []
 
 
@@ -295,11 +299,11 @@ def test_a_dropped_folder_is_added_and_other_files_are_refused(
 
 
 def test_message_line_shows_its_action(qtbot: QtBot, shown: Shown) -> None:
-    shown.library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", "", "Undo"))
+    shown.library.set_line(Line("Deleted Bonsai 8B (1.2 GB).", action=LineAction.UNDO))
     assert shown.page.news.isVisible()
     with qtbot.waitSignal(shown.page.line_acted):
         qtbot.mouseClick(shown.page.news_link, Qt.MouseButton.LeftButton)
-    shown.library.set_line(Line("Unloaded, 612 MB given back."))
+    shown.library.set_line(Line("Model unloaded. 612 MB of memory is free again."))
     assert not shown.page.news_link.isVisible()
     shown.library.set_line(None)
     assert not shown.page.news.isVisible()
