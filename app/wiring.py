@@ -97,8 +97,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.new_requested.connect(controller.new_conversation)
     sidebar.opened.connect(controller.open_conversation)
     sidebar.opened.connect(window.close_page)  # also for the conversation already shown
-    sidebar.hit_opened.connect(controller.navigation.open_found)
-    sidebar.hit_opened.connect(window.close_page)
+    sidebar.result_opened.connect(controller.navigation.open_found)
+    sidebar.result_opened.connect(window.close_page)
     sidebar.renamed.connect(controller.conversations.rename)
     sidebar.delete_requested.connect(controller.deletions.delete)
     sidebar.undo_requested.connect(controller.deletions.undo)

@@ -13,6 +13,7 @@ from app.store.store import Conversation, Hit, Store
 from app.store.writer import Archive
 from engine import ContextPolicy
 
+_HITS = 200  # search results whose words are shown
 _TITLE_LENGTH = 60
 _TITLE_SOURCE = 4000  # characters of the first message that the title is taken from
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -86,8 +87,10 @@ class Conversations:
         def search(store: Store) -> tuple[list[Conversation], dict[int, Hit]] | None:
             if self._latest_query != query:  # a newer query is queued: skip this one
                 return None
-            conversations = self._archive.local_conversations(store.conversations(query))
-            return conversations, self._archive.local_hits(store.hits(query))
+            stored = store.conversations(query)
+            hits = store.hits(query, [conversation.id for conversation in stored[:_HITS]])
+            archive = self._archive
+            return archive.local_conversations(stored), archive.local_hits(hits)
 
         def found(results: tuple[list[Conversation], dict[int, Hit]] | None) -> None:
             if results is not None and self._latest_query == query:

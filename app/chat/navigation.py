@@ -59,28 +59,35 @@ class Navigation:
 
         self._archive.read(read, shown)
 
-    def open_found(self, conversation_id: int, message_id: int, query: str) -> None:
-        """Open a search result: its message is shown, in its branch, with the words found."""
+    def open_found(self, conversation_id: int, query: str) -> None:
+        """Open a search result at its best message, in its branch, with the words found."""
+        archive, state = self._archive, self._state
 
-        def reveal() -> None:
-            shown = [message.id for message in self._state.messages]
-            if shown:
-                found = message_id if message_id in shown else shown[0]
-                self._state.found_opened.emit(query, found)
+        def hit(store: Store) -> int | None:
+            stored = archive.conversations.stored(conversation_id)
+            found = archive.local_hits(store.hits(query, [stored])).get(conversation_id)
+            return found.message if found else None
 
-        def select(store: Store) -> list[Message]:
-            conversation = self._archive.conversations.stored(conversation_id)
-            message = self._archive.messages.stored(message_id)
-            return self._archive.local_messages(store.show_branch(conversation, message))
+        def reveal(message_id: int) -> None:
+            shown = [message.id for message in state.messages]
+            if shown and state.current == conversation_id:
+                state.found_opened.emit(query, message_id if message_id in shown else shown[0])
 
-        def opened() -> None:
-            shown = any(message.id == message_id for message in self._state.messages)
-            if shown or self._state.busy:  # an answer that is being written keeps its branch
-                reveal()
-            else:
-                self._show_branch(conversation_id, select, reveal)
+        def opened(message_id: int | None) -> None:
+            if message_id is None or state.current != conversation_id:
+                return  # only its title fits, or another one was opened meanwhile
+            if state.busy or any(message.id == message_id for message in state.messages):
+                reveal(message_id)  # an answer that is being written keeps its branch
+                return
 
-        self.open(conversation_id, opened)
+            def select(store: Store) -> list[Message]:
+                stored = archive.conversations.stored(conversation_id)
+                branch = store.show_branch(stored, archive.messages.stored(message_id))
+                return archive.local_messages(branch)
+
+            self._show_branch(conversation_id, select, lambda: reveal(message_id))
+
+        self.open(conversation_id, lambda: archive.read(hit, opened))
 
     def show_sibling(self, message_id: int, step: int) -> None:
         """Show the previous or next sibling of this message, with the messages after it."""

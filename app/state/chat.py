@@ -118,7 +118,9 @@ class State(QObject):
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
     found = ReadOnly[tuple[Conversation, ...]]()  # results of `query`
-    hits = ReadOnly[Mapping[int, Hit]]()  # the best message of each result that has one
+    hits = ReadOnly[
+        Mapping[int, Hit]
+    ]()  # the best message of the first results, unless only the title fits
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the

@@ -7,10 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.store.search import MAX_WORD_LENGTH, word_query
-from app.system.text_search import occurrences
+from app.system.text_search import first_occurrence
 
-SNIPPETS = 500  # results with a snippet; later ones have none
 _BEFORE, _LENGTH = 16, 160  # characters before the first word, and of the whole snippet
 _READ = 20_000  # characters of a message in which the words are looked for
 _BLOCK_MARKUP = re.compile(r"</?think>|^\s*(?:#{1,6}|>|[-*+])\s|\|", re.MULTILINE)
@@ -25,27 +23,23 @@ class Hit:
     snippet: str
 
 
-def best_hits(database: sqlite3.Connection, words: Sequence[str]) -> dict[int, Hit]:
+def best_hits(
+    database: sqlite3.Connection, words: Sequence[str], conversations: Sequence[int]
+) -> dict[int, Hit]:
     """By conversation, the newest of the messages that contain the most of these folded words."""
-    if not words:
+    if not words or not conversations:
         return {}
-    parts, values = list[str](), list[str]()
-    for word in words:
-        condition, bound = word_query(word[:MAX_WORD_LENGTH])
-        parts.append(condition)
-        values += bound
-    tables = ", ".join(f"w{n}(id) AS ({part})" for n, part in enumerate(parts))
-    score = " + ".join(f"(m.id IN w{n})" for n in range(len(parts)))
-    union = " UNION ".join(f"SELECT id FROM w{n}" for n in range(len(parts)))
+    contains = ["(instr(s.folded, ?) > 0)"] * len(words)
+    score, condition = " + ".join(contains), " OR ".join(contains)
+    places = ", ".join("?" * len(conversations))
     rows = database.execute(
-        f"WITH {tables} SELECT m.conversation, m.id, max(({score}) * 1000000000000 + m.id)"
-        f" FROM message AS m WHERE m.id IN ({union}) GROUP BY m.conversation",
-        values,
+        f"SELECT m.conversation, m.id, max(({score}) * 1000000000000 + m.id)"
+        " FROM message AS m CROSS JOIN search AS s ON s.rowid = m.id"
+        f" WHERE m.conversation IN ({places}) AND ({condition}) GROUP BY m.conversation",
+        [*words, *conversations, *words],
     ).fetchall()
-    newest = sorted((row[1] for row in rows), reverse=True)[:SNIPPETS]
-    shown = {number: _text(database, number) for number in newest}
     return {
-        conversation: Hit(number, snippet(shown.get(number, ""), words))
+        conversation: Hit(number, snippet(_text(database, number), words))
         for conversation, number, _ in rows
     }
 
@@ -60,9 +54,7 @@ def _text(database: sqlite3.Connection, message_id: int) -> str:
 def snippet(text: str, words: Sequence[str]) -> str:
     """One line of a text from shortly before the first of these folded words on."""
     plain = " ".join(_INLINE_MARKUP.sub("", _BLOCK_MARKUP.sub(" ", text)).split())
-    places = [occurrences(plain, word)[:1] for word in words]
-    units = min((place[0][0] for place in places if place), default=0)
-    first = len(plain.encode("utf-16-le", "replace")[: 2 * units].decode("utf-16-le", "replace"))
+    first = first_occurrence(plain, words)
     begin = max(first - _BEFORE, 0)
     if begin:
         space = plain.find(" ", begin, first)

@@ -250,11 +250,11 @@ class Store:
             )
             return [to_conversation(row) for row in rows]
 
-    def hits(self, query: str) -> dict[int, Hit]:
-        """The message that fits a query best, for the conversations of `conversations(query)`."""
-        words = fold(clean(query)).split()[:MAX_WORDS]
+    def hits(self, query: str, conversation_ids: Sequence[int]) -> dict[int, Hit]:
+        """By conversation, the message that fits a query best; none if only the title does."""
+        words = [word[:MAX_WORD_LENGTH] for word in fold(clean(query)).split()[:MAX_WORDS]]
         with self._reading() as database:
-            return best_hits(database, words)
+            return best_hits(database, words, conversation_ids)
 
     def create_conversation(self, title: str) -> Conversation:
         """Create an empty conversation."""

@@ -6,6 +6,7 @@ Used for the full-text index of the conversations, and to highlight what was fou
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 _PLAIN = str.maketrans("øłđħŧı\0", "oldhti ", "\u0640")  # \u0640: tatweel, an Arabic elongation
 _SPACES = str.maketrans("\n\t\r\u2028\u2029\u00a0\u202f", "       ")
@@ -62,6 +63,21 @@ def occurrences(text: str, query: str) -> list[tuple[int, int]]:
     return found
 
 
+def first_occurrence(text: str, queries: Iterable[str]) -> int:
+    """The index of the character where the first of these folded queries begins; 0: none does."""
+    plain = fold(text.translate(_SPACES))
+    at = min((place for place in map(plain.find, queries) if place >= 0), default=0)
+    if not at or text.isascii():
+        return at
+    index = folded = 0
+    for cluster in _clusters(text):
+        folded += len(fold(cluster))
+        if folded > at:
+            break
+        index += len(cluster)
+    return index
+
+
 def _folded_with_starts(text: str) -> tuple[str, list[int]]:
     """The folded text, and for each of its characters, and its end, the place in the text."""
     pieces: list[str] = []
@@ -78,15 +94,18 @@ def _folded_with_starts(text: str) -> tuple[str, list[int]]:
     return "".join(pieces), [*starts, at]
 
 
-def _clusters(text: str) -> list[str]:
-    """The text in pieces that can be folded one by one: letters with their marks."""
-    clusters: list[str] = []
+def _clusters(text: str) -> Iterator[str]:
+    """Yield the text in pieces that can be folded one by one: letters with their marks."""
+    cluster = ""
     for letter in text:
-        if clusters and letter > "\u02ff" and _continues(letter):
-            clusters[-1] += letter
-        else:
-            clusters.append(letter)
-    return clusters
+        if cluster and letter > "\u02ff" and _continues(letter):
+            cluster += letter
+            continue
+        if cluster:
+            yield cluster
+        cluster = letter
+    if cluster:
+        yield cluster
 
 
 def _continues(letter: str) -> bool:

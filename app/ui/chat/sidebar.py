@@ -142,7 +142,7 @@ class Sidebar(QWidget):
 
     new_requested = Signal()
     opened = Signal(int)
-    hit_opened = Signal(int, int, str)  # conversation, message and query of a search result
+    result_opened = Signal(int, str)  # a search result: the conversation and the query
     renamed = Signal(int, str)
     delete_requested = Signal(list)
     undo_requested = Signal()
@@ -301,11 +301,10 @@ class Sidebar(QWidget):
 
     def _open(self, conversation_id: int) -> None:
         state = self._state
-        hit = state.hits.get(conversation_id) if state.query else None
-        if hit is None:
-            self.opened.emit(conversation_id)
+        if state.query:
+            self.result_opened.emit(conversation_id, state.query)
         else:
-            self.hit_opened.emit(conversation_id, hit.message, state.query)
+            self.opened.emit(conversation_id)
 
     def _show_undo(self) -> None:
         state = self._state

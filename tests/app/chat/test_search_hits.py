@@ -20,7 +20,8 @@ def search(stage: Stage, query: str) -> None:
 
 def open_first(stage: Stage) -> None:
     stage.window.sidebar.search.returnPressed.emit()
-    stage.wait_until_idle()
+    for _ in range(4):  # the message is looked up, then its branch
+        stage.wait_until_idle()
 
 
 def count(stage: Stage) -> str:

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from app.system.text_search import fold, fold_query, occurrences
+from app.system.text_search import first_occurrence, fold, fold_query, occurrences
 
 
 def found(text: str, query: str) -> list[str]:
@@ -52,3 +52,17 @@ def test_random_text_contains_what_was_found() -> None:
             hits += 1
             assert wanted in fold(unicodedata.normalize("NFC", piece.replace("\n", " ")))
     assert hits > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "queries", "expected"),
+    [
+        ("one two", ["two", "one"], 0),
+        ("one two", ["two"], 4),
+        ("one", ["two"], 0),
+        ("\U0001f600 é cafe\u0301 tea", ["tea"], 10),
+        ("Straße tea", ["tea"], 7),
+    ],
+)
+def test_first_place_of_several_queries(text: str, queries: list[str], expected: int) -> None:
+    assert first_occurrence(text, queries) == expected
