@@ -80,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(model: Path | None, settings: Settings, *, smoke_test: bool) -> int:
     """Run the event loop until the app quits; returns the exit status."""
+    if settings.scale != 100:  # Qt reads the variable once, when the application is created
+        os.environ.setdefault("QT_SCALE_FACTOR", str(settings.scale / 100))
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Tokonoma")
     application.setApplicationVersion(__version__)

@@ -93,6 +93,18 @@ class Settings:
             step=10,
         ),
     ] = 100
+    scale: Annotated[
+        int,
+        Setting(
+            "Size of everything",
+            "Of lists, menus and buttons too. It changes at the next start.",
+            unit="%",
+            low=100,
+            high=200,
+            group="look",
+            step=25,
+        ),
+    ] = 100
     notify: Annotated[
         str,
         Setting(

@@ -118,3 +118,21 @@ def test_quitting_while_nothing_can_be_saved_touches_no_timer_of_another_thread(
         other.close()
     assert child.returncode == 0
     assert "Timers cannot be stopped" not in rest, rest
+
+
+def test_size_of_everything_is_set_before_the_window_is_made(tmp_path: Path) -> None:
+    code = (
+        "import sys; from app import __main__ as m; from app.settings.table import Settings;"
+        "m._session = lambda application, *rest: ratio(application);\n"
+        "async def ratio(application): print(application.devicePixelRatio()); return 0\n"
+        "sys.exit(m._run(None, Settings(scale=150), smoke_test=True))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "1.5", done.stderr

@@ -18,10 +18,10 @@ from app.ui.theme.theme import BODY, HEADING, READING, font
 from app.ui.widgets.controls import TextButton, label
 
 # Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these without
-# repeating itself, unlike stories and lists; details of photosynthesis are wrong at times.
+# repeating itself, unlike stories and lists, and most how-questions.
 SUGGESTIONS = (
     "What is the water cycle?",
-    "What is photosynthesis?",
+    "Why is exercise good for us?",
     "Why do we need to sleep?",
 )
 

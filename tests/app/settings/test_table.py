@@ -29,6 +29,7 @@ def _everything_changed():
         offer_better_model=False,
         notify="off",
         zoom=150,
+        scale=125,
         last_conversation=3,
         sidebar_open=False,
         window_geometry="AdnQywADAAA=",
