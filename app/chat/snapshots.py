@@ -23,6 +23,7 @@ from app.store.writer import Archive
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
+    ContextPolicy,
     Failed,
     Generate,
     LoadSnapshot,
@@ -170,7 +171,10 @@ class Sessions:
         if shown is not None and shown == loading.branch.conversation:
             branch = self._state.branches.get(shown, ())
             self._state.set_memory_start(shown, memory_start(branch, event.dropped_turns))
-            self._shown.set_resume(_resume(shown, event))
+            model = self._state.model.loaded
+            stops = self._state.policy(shown) is ContextPolicy.STOP
+            full = stops and model is not None and event.total_tokens >= model.context
+            self._shown.set_resume(_resume(shown, event, full=full))
         return True
 
     def on_snapshot_saved(self, event: SnapshotSaved) -> bool:
@@ -307,7 +311,7 @@ class Sessions:
         self._cancel_load()
 
 
-def _resume(conversation_id: int, event: SnapshotLoaded) -> Resume:
+def _resume(conversation_id: int, event: SnapshotLoaded, *, full: bool) -> Resume:
     return Resume(
         conversation_id,
         ResumePhase.DONE,
@@ -317,4 +321,5 @@ def _resume(conversation_id: int, event: SnapshotLoaded) -> Resume:
         event.seconds,
         event.remaining_prefill_seconds,
         event.refused,
+        full,
     )

@@ -32,6 +32,7 @@ class Resume:
     seconds: float = 0.0  # duration of the load
     remaining_prefill_seconds: float = 0.0  # estimate for the next message; 0: unknown
     refused: str = ""  # one sentence: why the snapshot could not be used
+    full: bool = False  # it fills the context, and its policy is to stop
 
     @property
     def unread_tokens(self) -> int:

@@ -60,7 +60,8 @@ class ResumeLine(QWidget):
         else:
             text = sentence(resume)
             self._show_text(text, exact(resume) if text else "")
-            if text and not resume.refused and resume.unread_tokens < SHORT_TOKENS:
+            lasting = resume.refused or resume.full
+            if text and not lasting and resume.unread_tokens < SHORT_TOKENS:
                 self._hide_timer.start()
 
     def _show_text(self, text: str, tip: str = "") -> None:
@@ -70,6 +71,8 @@ class ResumeLine(QWidget):
 
 def sentence(resume: Resume) -> str:
     """The text for a restored conversation: whether it is ready, or the time of the next prefill."""
+    if resume.full:
+        return tr("This chat is full: the model cannot read all of it")
     cost = _cost(resume)
     if resume.refused:
         return f"{resume.refused}\n{cost}".strip()

@@ -12,9 +12,11 @@ from pytestqt.qtbot import QtBot
 from app.chat.snapshots import QUIET_MILLISECONDS
 from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
+from app.store.store import Conversation
 from engine import (
     AdaptersSet,
     Cancel,
+    ContextPolicy,
     Failed,
     Generate,
     LoadSnapshot,
@@ -445,3 +447,20 @@ def test_hanging_disk_does_not_block_conversations(fixture: SnapshotFixture) -> 
         fixture.disk_answers.set()
     fixture.settle()
     assert fixture.shown.saved.size_bytes == 700
+
+
+def test_full_chat_whose_policy_is_to_stop_says_so(fixture: SnapshotFixture) -> None:
+    fixture.load_model()
+    for policy, full in ((ContextPolicy.STOP, True), (ContextPolicy.DROP_OLDEST, False)):
+        row = Conversation(fixture.ids[0], "A chat", 0.0, 0.0, None, policy)
+        fixture.state.set_conversations([row])
+        fixture.open(fixture.ids[0])
+        fixture.settle()
+        model = fixture.state.model.loaded
+        assert model is not None
+        fixture.engine.load_snapshot(0, 0, model.context + 1, reading=9.0)
+        fixture.settle()
+        assert fixture.shown.resume is not None
+        assert fixture.shown.resume.full is full
+        fixture.open(fixture.ids[1])
+        fixture.settle()

@@ -42,6 +42,10 @@ def timer(line: ResumeLine, interval: int) -> QTimer:
     ("resume", "words"),
     [
         (Resume(1, DONE, 4096, 4096, 4096, 0.2), "Ready to continue"),
+        (
+            Resume(1, DONE, 0, 0, 9000, 0.2, 31.0, full=True),
+            "This chat is full: the model cannot read all of it",
+        ),
         (Resume(1, DONE, 4096, 4100, 4120, 0.01), "Ready to continue"),
         (
             Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
