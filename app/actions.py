@@ -17,13 +17,13 @@ class Action:
     text: str
     keys: tuple[str, ...] = ()
     standard: str = ""  # a name of QKeySequence.StandardKey; its keys come first
-    group: str = "Conversation"
+    group: str = "Chat"
 
 
 ACTIONS = (
     Action("new", "New chat", standard="New"),
     Action("undo", "Undo the last deletion", standard="Undo"),
-    Action("search", "Search conversations", ("Ctrl+K",)),
+    Action("search", "Search chats", ("Ctrl+K",)),
     Action("find", "Find in this chat", standard="Find"),
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),
@@ -31,14 +31,14 @@ ACTIONS = (
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
     Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
     Action("open", "Open a model file", standard="Open", group="Model"),
-    Action("library", "Models on this machine, and more", ("Ctrl+M",), group="Model"),
-    Action("adapters", "Show or hide the adapters", ("Ctrl+J",), group="Model"),
+    Action("library", "Manage models", ("Ctrl+M",), group="Model"),
+    Action("adapters", "Show or hide adapters", ("Ctrl+J",), group="Model"),
     Action("sidebar", "Show or hide the sidebar", ("Ctrl+B",), group="Window"),
     Action("zoom_in", "Larger text", ("Ctrl+=",), standard="ZoomIn", group="Window"),
     Action("zoom_out", "Smaller text", standard="ZoomOut", group="Window"),
     Action("zoom_reset", "Normal text size", ("Ctrl+0",), group="Window"),
     Action("settings", "Settings", ("Ctrl+,",), group="Window"),
-    Action("theme", "Next theme", ("Ctrl+Shift+L",), group="Window"),
+    Action("theme", "Switch theme", ("Ctrl+Shift+L",), group="Window"),
     Action("shortcuts", "Keyboard shortcuts", ("Ctrl+/", "F1"), group="Window"),
     Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),
 )
@@ -46,9 +46,9 @@ ACTIONS = (
 # Keys that one widget handles itself; in the shortcut list, but not bound to an action.
 OTHER_KEYS = (
     ("Answer", "Stop the answer", "Esc"),
-    ("Conversation", "Send", "Return"),
-    ("Conversation", "New line", "Shift+Return"),
-    ("Conversation", "Edit your last message, when the field is empty", "Up"),
-    ("Conversation", "Rename in the sidebar", "F2"),
-    ("Conversation", "Delete in the sidebar", "Del"),
+    ("Chat", "Send", "Return"),
+    ("Chat", "New line", "Shift+Return"),
+    ("Chat", "Edit your last message (in an empty field)", "Up"),
+    ("Chat", "Rename the chat (in the sidebar)", "F2"),
+    ("Chat", "Delete the chat (in the sidebar)", "Del"),
 )

@@ -373,7 +373,7 @@ class Controller(QObject):
 
     def _on_load_failed(self, event: Failed) -> None:
         self.models.on_failed(event)
-        self.state.set_notice("model", Notice(event.message, event.remedy, "Choose a model"))
+        self.state.set_notice("model", Notice(event.message, event.remedy, tr("Choose a model")))
         if self.state.model.phase is ModelPhase.FAILED:
             self._answers.fail_waiting(f"{event.message} {event.remedy}".strip())
         self._answers.start_next()

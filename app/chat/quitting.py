@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.state.chat import Notice, State
 from app.store.store import StoreError
 from app.store.writer import Archive, RejectedChange
+from app.system.translation import tr
 
 FLUSH_MILLISECONDS = 5000  # time limit of the flush; after it the user is asked
 
@@ -34,7 +35,7 @@ class Quitting(QObject):
             self._limit.stop()
             if left:
                 self._ask_user(
-                    "Quitting now would lose the last changes, which could not be saved."
+                    tr("Your last changes could not be saved. If you quit now, they are lost.")
                 )
             else:
                 self.may_quit.emit()
@@ -55,12 +56,14 @@ class Quitting(QObject):
 
     def _on_slow(self) -> None:
         self._ask_user(
-            "Saving takes unusually long. The app closes when it is done; "
-            "quitting now would lose the last changes."
+            tr(
+                "Your last changes are still being saved. Tokonoma closes when that is done; if you "
+                "quit now, they are lost."
+            )
         )
 
     def _ask_user(self, sentence: str) -> None:
-        self._state.set_notice("quit", Notice(sentence, "", "Quit anyway"))
+        self._state.set_notice("quit", Notice(sentence, "", tr("Quit anyway")))
 
 
 class RejectedNotices:
@@ -75,12 +78,12 @@ class RejectedNotices:
         error = rejected.error
         why = str(error) if isinstance(error, StoreError) else f"({type(error).__name__})"
         if rejected.kept_in is not None:
-            remedy = f"Its text is kept in {rejected.kept_in}."
+            remedy = tr("Its text is kept in {file}.", file=rejected.kept_in)
         elif rejected.text:
-            remedy = "Its text is only in this window: copy it before you quit."
+            remedy = tr("Its text is only in this window. Copy it before you quit.")
         else:
-            remedy = "The log says where it happened."
-        notice = Notice(f"A change could not be saved and was left out: {why}", remedy)
+            remedy = tr("The log has the details.")
+        notice = Notice(tr("A change could not be saved: {reason}", reason=why), remedy)
         if notice not in self._shown:
             self._shown.add(notice)
             self._state.set_notice("unsaved", notice)

@@ -20,6 +20,7 @@ from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
 from app.store.writer import Archive
+from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
     AdaptersSet,
@@ -274,7 +275,7 @@ class Sessions:
             self._restore_timer.start()
 
     def _on_deleted(self, error: str) -> None:
-        remedy = "Check that its folder can be written to." if error else ""
+        remedy = tr("Check that you may change its folder.") if error else ""
         self._shown.set_saved(replace(self._shown.saved, error=error, remedy=remedy))
 
     # --- steps ----------------------------------------------------------------------------------
@@ -284,7 +285,8 @@ class Sessions:
         try:
             self._delete(names)
         except OSError as error:
-            return f"Saved reading could not be deleted: {error.strerror or error}."
+            reason = error.strerror or error
+            return tr("The cached context could not be deleted: {reason}.", reason=reason)
         return ""
 
     def _can_restore(self) -> bool:

@@ -349,7 +349,8 @@ def save(path: Path, settings: Settings) -> None:
     try:
         json_file.write(path, asdict(settings))
     except json_file.JsonFileError as error:
-        raise SettingsError(f"The settings could not be saved. {error}", error.remedy) from error
+        text = tr("The settings could not be saved. {reason}", reason=error)
+        raise SettingsError(text, error.remedy) from error
 
 
 def _fit(value: object, default: object, setting: Setting) -> object | None:

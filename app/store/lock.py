@@ -12,6 +12,7 @@ from pathlib import Path
 
 from app.store.schema import StoreError
 from app.system.file_lock import FileLock, FileLockHeld
+from app.system.translation import tr
 
 
 def lock_store(path: Path) -> FileLock:
@@ -20,8 +21,8 @@ def lock_store(path: Path) -> FileLock:
         return FileLock(path.with_name(path.name + ".lock"))
     except FileLockHeld as error:
         raise StoreError(
-            "Tokonoma is already open and uses these conversations.",
-            "Switch to its window, or close it and try again.",
+            tr("Tokonoma is already open and uses these chats."),
+            tr("Switch to its window, or close it and try again."),
             temporary=True,
         ) from error
 

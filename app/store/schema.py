@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.system.text_search import fold
+from app.system.translation import tr
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
 BUSY_SECONDS = 2.0  # for locks of other tools; the lock file keeps a second app out
@@ -140,8 +141,8 @@ class ReadOnlyStore(StoreError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"Nothing can be saved: {folder} cannot be written to.",
-            "Allow writing to that folder; until then, what is new is only in this window.",
+            tr("Nothing can be saved: {folder} cannot be written to.", folder=folder),
+            tr("Allow writing to that folder. Until then, new messages are only in this window."),
             temporary=True,
         )
 
@@ -151,30 +152,11 @@ class RowNotFound(StoreError):
 
     def __init__(self) -> None:
         super().__init__(
-            "That conversation or message no longer exists.",
-            "Open the conversation again from the list.",
+            tr("That chat or message no longer exists."),
+            tr("Open the chat again from the sidebar."),
         )
 
 
-SET_ASIDE = "Move the file aside: what can still be read is copied into a new one."
-_MESSAGES = {
-    sqlite3.SQLITE_BUSY: (
-        "The conversations are in use by another program.",
-        "Close the other window or program that has them open, then try again.",
-    ),
-    sqlite3.SQLITE_FULL: (
-        "The disk is full, so this could not be saved.",
-        "Free some space, then try again; what was saved before is safe.",
-    ),
-    sqlite3.SQLITE_IOERR: (
-        "The disk reported an error while saving or reading conversations.",
-        "Check the disk and its free space, then open the app again.",
-    ),
-    sqlite3.SQLITE_TOOBIG: (
-        "This text is too long to save.",
-        "Shorten it, or split it into several messages.",
-    ),
-}
 _TEMPORARY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR))
 _NO_PERMISSION = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _EQUIVALENT = {
@@ -196,10 +178,10 @@ def translate_errors(path: Path) -> Generator[None]:
     except OSError as error:
         if error.errno in _NO_PERMISSION:
             raise ReadOnlyStore(path.parent) from error
-        what = f"The conversations at {path} cannot be opened: {error.strerror or error}."
+        reason = error.strerror or error
         raise StoreError(
-            what,
-            "Check that the folder exists and can be written to, then try again.",
+            tr("Your chats at {path} cannot be opened: {reason}.", path=path, reason=reason),
+            tr("Check that the folder exists and can be written to, then try again."),
             temporary=True,
         ) from error
 
@@ -208,20 +190,52 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """The `StoreError` for a SQLite error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # primary result code
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+        return _damaged(path)
     if code == sqlite3.SQLITE_CONSTRAINT:  # a foreign key refers to a missing row
         return RowNotFound()
     code = _EQUIVALENT.get(code, code)
     if code == sqlite3.SQLITE_READONLY:
         return ReadOnlyStore(path.parent)
-    known = _MESSAGES.get(code)
-    if known is None:
-        return StoreError(
-            f"The conversations could not be read or saved: {error}.",
-            "Close the app and open it again.",
-        )
-    what, remedy = known
+    what, remedy = _sentences(code, error)
     return StoreError(what, remedy, temporary=code in _TEMPORARY)
+
+
+def _sentences(code: int, error: sqlite3.Error) -> tuple[str, str]:
+    """Reason and advice for a primary result code of SQLite."""
+    match code:
+        case sqlite3.SQLITE_BUSY:
+            return (
+                tr("Your chats are in use by another program."),
+                tr("Close it, then try again."),
+            )
+        case sqlite3.SQLITE_FULL:
+            return (
+                tr("The disk is full, so this could not be saved."),
+                tr("Free some space, then try again. What was saved before is safe."),
+            )
+        case sqlite3.SQLITE_IOERR:
+            return (
+                tr("The disk reported an error while saving or reading your chats."),
+                tr("Check the disk and its free space, then open Tokonoma again."),
+            )
+        case sqlite3.SQLITE_TOOBIG:
+            return (
+                tr("This text is too long to save."),
+                tr("Shorten it, or split it into several messages."),
+            )
+        case _:
+            return (
+                tr("Your chats could not be read or saved: {reason}.", reason=error),
+                tr("Close Tokonoma and open it again."),
+            )
+
+
+def _damaged(path: Path) -> DamagedStore:
+    return DamagedStore(tr("The file of your chats is damaged: {path}.", path=path), _advice())
+
+
+def _advice() -> str:
+    return tr("Move it aside: what can still be read is copied into a new file.")
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -307,15 +321,14 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
     """Raise StoreError for files of other programs, of newer versions, and damaged ones."""
     application, version = _pragma(database, "application_id"), _pragma(database, "user_version")
     if application != APPLICATION and _pragma(database, "schema_version"):
-        raise DamagedStore(f"The file {path} does not hold conversations of Tokonoma.", SET_ASIDE)
+        raise DamagedStore(tr("{path} is not a file of Tokonoma's chats.", path=path), _advice())
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"These conversations were saved by a newer Tokonoma (format {version}; "
-            f"this one reads up to {len(MIGRATIONS)}).",
-            "Update Tokonoma to open them.",
+            tr("Your chats were saved by a newer version of Tokonoma."),
+            tr("Update Tokonoma to open them."),
         )
     if _is_damaged(database, path):
-        raise DamagedStore(f"The file of conversations, {path}, is damaged.", SET_ASIDE)
+        raise _damaged(path)
 
 
 def _is_damaged(database: sqlite3.Connection, path: Path) -> bool:

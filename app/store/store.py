@@ -53,6 +53,7 @@ from app.store.schema import (
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
 from app.system.file_lock import FileLock
 from app.system.text_search import fold
+from app.system.translation import tr
 from engine import ContextPolicy, Role
 
 __all__ = [
@@ -116,7 +117,8 @@ class Store:
         with translate_errors(path_to):
             if path_to.exists():
                 raise StoreError(
-                    f"There is already a file at {path_to}.", "Move it aside first, then try again."
+                    tr("There is already a file at {path}.", path=path_to),
+                    tr("Move it aside first, then try again."),
                 )
             return salvage(path_from, path_to)
 

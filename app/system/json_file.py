@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from app.system.translation import tr
+
 _log = logging.getLogger(__name__)
 
 
@@ -58,8 +60,8 @@ def write(path: Path, values: dict[str, Any]) -> None:
         replace_file(path, text.encode("ascii"))
     except OSError as error:
         raise JsonFileError(
-            f"The file {path} could not be written: {error.strerror or error}.",
-            "Check that the folder can be written to and that the disk is not full.",
+            tr("{path} could not be written: {reason}.", path=path, reason=error.strerror or error),
+            tr("Check that the folder can be written to and that the disk is not full."),
         ) from error
 
 

@@ -14,6 +14,7 @@ from PySide6.QtGui import QPainter, QPen, QTextLayout, QTextOption
 
 from app.markdown.blocks import Block, Code
 from app.markdown.formulas import Tex
+from app.system.translation import tr
 from app.ui.blocks.blocks import Canvas
 from app.ui.blocks.highlight import Span, exact_spans, is_ready, lexer_for, line_spans
 from app.ui.blocks.scrolling import GRAB_HEIGHT, HorizontalScroll
@@ -251,7 +252,7 @@ class CodeView:
         painter.setFont(style.small)
         painter.setPen(style.secondary)
         middle = Qt.AlignmentFlag.AlignVCenter
-        label = self._code.language or "text"
+        label = self._code.language or tr("text")
         painter.drawText(header.adjusted(CODE_PADDING, 2, -100, 0), middle, label)
         area = self.copy_area()
         hovered = canvas.hover is not None and area.contains(canvas.hover)
@@ -262,7 +263,7 @@ class CodeView:
             painter.drawRoundedRect(area, RADIUS_CONTROL, RADIUS_CONTROL)
             painter.setBrush(Qt.BrushStyle.NoBrush)
         color = style.accent if self.copied else style.ink if hovered else style.secondary
-        self._paint_copy(painter, area, "Copied" if self.copied else "Copy", color.name())
+        self._paint_copy(painter, area, tr("Copied") if self.copied else tr("Copy"), color.name())
 
     def _paint_copy(self, painter: QPainter, area: QRectF, word: str, color: str) -> None:
         advance = painter.fontMetrics().horizontalAdvance(word)

@@ -62,7 +62,7 @@ class BetterModelLine(QWidget):
             if download is None
             else (_progress(shown.offer, download), _link(download))
         )
-        self._going = download is not None and link == tr("Cancel")
+        self._going = download is not None and _is_going(download)
         if self.words.text() != words:
             self.words.setText(words)
         if self.link.text() != link:
@@ -108,13 +108,14 @@ def _progress(offer: Offer, download: Download) -> str:
 
 
 def _link(download: Download) -> str:
-    match download.phase:
-        case Phase.FAILED:
-            return tr("Try again")
-        case Phase.PAUSED:
-            return tr("Resume")
-        case _:
-            return tr("Cancel")
+    if _is_going(download):
+        return tr("Cancel")
+    return tr("Try again") if download.phase is Phase.FAILED else tr("Resume")
+
+
+def _is_going(download: Download) -> bool:
+    """Whether the link cancels the download; else it resumes it."""
+    return download.phase not in (Phase.FAILED, Phase.PAUSED)
 
 
 def _about(seconds: float) -> str:

@@ -98,7 +98,7 @@ class FindBar(QWidget):
             words = tr("{place} of {total}", place=finder.place, total=total)
         self.count.setText(words)
         self.count.setToolTip(
-            tr("These words are nowhere together, so each is found by itself.")
+            tr("No exact match, so each word is found on its own.")
             if total and finder.separate_words
             else ""
         )

@@ -69,9 +69,7 @@ class ModelPicker(QWidget):
         self.failure.setWordWrap(True)
         self.browse_button = _action(tr("Browse models…"), "library", tr("Get models (Ctrl+M)"))
         self.open_button = _action(tr("Open a file…"), "folder", tr("Open a GGUF file (Ctrl+O)"))
-        self.unload_button = _action(
-            tr("Unload"), "close", tr("Free the memory that the model takes")
-        )
+        self.unload_button = _action(tr("Unload"), "close", tr("Free the memory the model uses"))
         self.setFocusProxy(self.search)
         self._lay_out()
         self._connect()
@@ -137,9 +135,7 @@ class ModelPicker(QWidget):
         self.list.viewport().update()
         self.search.setVisible(bool(files))
         self.nothing.setVisible(not found)
-        self.nothing.setText(
-            tr("None of your models is called that.") if files else tr("You have no models yet.")
-        )
+        self.nothing.setText(tr("No model found.") if files else tr("You have no models yet."))
         self.unload_button.setVisible(status.loaded is not None)
         self.progress.show_status(status)
         self.failure.setVisible(bool(status.error))

@@ -45,7 +45,7 @@ class StatusLine(QWidget):
         for line in (self.percent,):
             line.setFont(figures(SMALL))
             line.setAlignment(Qt.AlignmentFlag.AlignTrailing | Qt.AlignmentFlag.AlignVCenter)
-        self.cancel = TextButton("Cancel", "link")
+        self.cancel = TextButton(tr("Cancel"), "link")
         self.cancel.setFont(figures(SMALL))
         self.cancel.clicked.connect(self.cancel_requested)
         self._pages = QStackedLayout(self)
@@ -74,7 +74,7 @@ class StatusLine(QWidget):
         model = self._state.model
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         self._set(self.loading, tr("Loading {name}", name=model.name))
-        self._set(self.percent, f"{round(share * 100)} %")
+        self._set(self.percent, tr("{percent} %", percent=round(share * 100)))
         self.progress.set_share(share)
         self._pages.setCurrentWidget(self._busy)
 
@@ -157,7 +157,7 @@ def _details(loaded: ModelLoaded) -> list[str]:
     """Tooltip lines on a model: architecture, size, and substituted template or vocabulary."""
     lines = [
         tr(
-            "{architecture}, {layout}, {millions} million weights, {megabytes} MB of memory",
+            "{architecture}, {layout}, {millions} million parameters, {megabytes} MB of memory",
             architecture=loaded.architecture,
             layout=loaded.layout,
             millions=f"{loaded.parameters / 1e6:,.0f}",

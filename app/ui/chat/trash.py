@@ -35,7 +35,7 @@ class TrashList(QListWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName(tr("Deleted conversations"))
+        self.setAccessibleName(tr("Deleted chats"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFont(font(BODY))
         self.setUniformItemSizes(True)
@@ -80,9 +80,7 @@ class ConfirmLine(QFrame):
     def ask(self, ids: list[int]) -> None:
         """Show the question about these conversations; Keep has the focus."""
         self._ids = ids
-        self.remove_button.setText(
-            trn("Delete {count} conversation", "Delete {count} conversations", len(ids))
-        )
+        self.remove_button.setText(trn("Delete {count} chat", "Delete {count} chats", len(ids)))
         self.show()
         self.keep_button.setFocus(Qt.FocusReason.TabFocusReason)
 
@@ -125,7 +123,7 @@ class TrashPage(QWidget):
         title = label(tr("Trash"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
         days = KEEP_DELETED_SECONDS // _DAY
-        words = label(tr("Deleted conversations are kept for {days} days.", days=days), "secondary")
+        words = label(tr("Deleted chats are kept for {days} days.", days=days), "secondary")
         words.setWordWrap(True)
         head = QHBoxLayout()
         head.addWidget(title, 1)

@@ -23,7 +23,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
-from app.store.store import MessageState
+from app.store.store import Message, MessageState
+from app.system.translation import tr
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
@@ -33,13 +34,6 @@ from app.ui.transcript.tools import Tools
 from app.ui.widgets.accessibility import NO_INTERFACE
 from engine import Role
 
-_WRITERS = {Role.USER: "You", Role.ASSISTANT: "Answer", Role.SYSTEM: "Instructions"}
-_STATES = {
-    MessageState.STOPPED: ", stopped",
-    MessageState.INTERRUPTED: ", interrupted",
-    MessageState.FAILED: ", failed",
-    MessageState.STREAMING: ", being written",
-}
 _THOUGHTS = "thoughts"
 
 
@@ -106,7 +100,9 @@ class AccessibleMessages:
                 if isinstance(part.view, CodeView):
                     area = part.view.copy_area().translated(part.x, part.y)
                     use = partial(self._tools.copy_code, part.view)
-                    controls.append(Control(f"code {number}", roles.Button, "Copy code", area, use))
+                    controls.append(
+                        Control(f"code {number}", roles.Button, tr("Copy code"), area, use)
+                    )
         for tool, area in zip(*self._tools.all(index), strict=True):
             if tool.name == "word":
                 controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
@@ -241,7 +237,7 @@ class AccessibleMessage(_PaintedItem):
             return ""
         message = self._layout.stack.views[self.index].message
         if t is QAccessible.Text.Name:
-            return f"{_WRITERS[message.role]}{_STATES.get(message.state, '')}: {message.text}"
+            return tr("{writer}: {text}", writer=_writer(message), text=message.text)
         if t is QAccessible.Text.Description:
             begins = memory_line.words() if self._layout.stack.memory_line == self.index else ""
             parts = (begins, adapters_in_words(message.adapters), ending(message))
@@ -412,3 +408,25 @@ class AccessibleTranscript(_PaintedItem):
 
 def _send_event(item: QAccessibleInterface, event: QAccessible.Event) -> None:
     QAccessible.updateAccessibility(QAccessibleEvent(item, event))
+
+
+def _writer(message: Message) -> str:
+    """Who wrote a message and, for an answer that is not complete, why."""
+    match message.role:
+        case Role.USER:
+            return tr("You")
+        case Role.SYSTEM:
+            return tr("Instructions")
+        case _:
+            pass
+    match message.state:
+        case MessageState.STOPPED:
+            return tr("Answer, stopped")
+        case MessageState.INTERRUPTED:
+            return tr("Answer, interrupted")
+        case MessageState.FAILED:
+            return tr("Answer, failed")
+        case MessageState.STREAMING:
+            return tr("Answer, being written")
+        case _:
+            return tr("Answer")

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.widgets.controls import TextButton
@@ -28,7 +29,7 @@ class _Field(QPlainTextEdit):
         self._composing = False
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
-        self.setAccessibleName("Edit your message")
+        self.setAccessibleName(tr("Edit your message"))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
     def inputMethodEvent(self, arg__1: QInputMethodEvent) -> None:
@@ -60,8 +61,8 @@ class MessageEditor(QFrame):
         self._field = _Field(self)
         self._field.setPlainText(text)
         self.setFocusProxy(self._field)
-        self._cancel = TextButton("Cancel", "quiet", parent=self)
-        self._send = TextButton("Send", "outlined", parent=self)
+        self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
+        self._send = TextButton(tr("Send"), "outlined", parent=self)
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
         buttons.addStretch(1)

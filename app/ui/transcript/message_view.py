@@ -28,6 +28,7 @@ from app.markdown.blocks import (
 )
 from app.markdown.stream import OwnText, Reply, Stream
 from app.store.store import Message, MessageState
+from app.system.translation import tr
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
@@ -121,13 +122,14 @@ class MessageView:
     def thought_words(self) -> str:
         """The text of the line that folds the thoughts."""
         if self.thinking:
-            return "Thinking…"
+            return tr("Thinking…")
         seconds = self._thought_seconds
         if seconds < 0.5:
-            return "Thought"
+            return tr("Thought")
         if seconds < 60:
-            return f"Thought for {max(round(seconds), 1)} s"
-        return f"Thought for {int(seconds // 60)} min {round(seconds % 60)} s"
+            return tr("Thought for {seconds} s", seconds=max(round(seconds), 1))
+        minutes, rest = divmod(round(seconds), 60)
+        return tr("Thought for {minutes} min {seconds} s", minutes=minutes, seconds=rest)
 
     def source(self, first: int, last: int) -> str:
         """The Markdown source of the parts from `first` to `last`."""

@@ -92,4 +92,4 @@ def test_separate_words_are_explained(stage: Stage, qtbot: QtBot) -> None:
     stage.window.open_find()
     qtbot.keyClicks(bar.field, "drink green")
     assert count(stage) == "1 of 2"
-    assert "each is found by itself" in bar.count.toolTip()
+    assert "found on its own" in bar.count.toolTip()

@@ -48,7 +48,7 @@ def test_a_row_names_the_day_of_removal_and_enter_restores_it(qtbot: QtBot, stag
 def test_deleting_now_asks_first(qtbot: QtBot, stage: Stage) -> None:
     page = open_trash(qtbot, stage, "One", "Two")
     qtbot.keyClick(page.list, Qt.Key.Key_Delete)
-    assert page.confirm.remove_button.text() == "Delete 1 conversation"
+    assert page.confirm.remove_button.text() == "Delete 1 chat"
     assert page.confirm.keep_button.hasFocus()
     qtbot.keyClick(page.confirm.keep_button, Qt.Key.Key_Space)
     assert page.confirm.isHidden()
@@ -63,7 +63,7 @@ def test_deleting_now_asks_first(qtbot: QtBot, stage: Stage) -> None:
 def test_emptying_removes_all_after_a_question(qtbot: QtBot, stage: Stage) -> None:
     page = open_trash(qtbot, stage, "One", "Two")
     qtbot.mouseClick(page.empty_button, LEFT)
-    assert page.confirm.remove_button.text() == "Delete 2 conversations"
+    assert page.confirm.remove_button.text() == "Delete 2 chats"
     assert len(stage.state.trash) == 2
     qtbot.mouseClick(page.confirm.remove_button, LEFT)
     stage.wait_until_idle()
