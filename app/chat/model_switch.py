@@ -34,10 +34,19 @@ class ModelSwitch:
         self._models, self._answers, self._sessions = models, answers, sessions
         self._defaults = defaults
         self._waiting: Callable[[], None] | None = None
+        self._loaded: tuple[object, ...] | None = None  # what the last load depended on
         state.generation_changed.connect(self._on_generation)
 
     def load(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the current answer."""
+        """Load a model file in place of the loaded one, after the current answer.
+
+        The model in use is not loaded again, unless the settings it is loaded with have changed.
+        """
+        model = self._state.model
+        ready = model.phase is ModelPhase.READY and model.path == path
+        if ready and self._loaded == self._key(path):
+            self.drop()
+            return
         name = model_name(path)
         waits = tr("{name} loads after the current answer.", name=name)
         self._change(lambda: self._load(path), waits, tr("Load now"))
@@ -78,11 +87,18 @@ class ModelSwitch:
     def _load(self, path: Path) -> None:
         self._sessions.shut_down()
         self._state.set_notice("model", None)
+        self._loaded = self._key(path)
         own = self._defaults.whole(path)
         threads = self._defaults.settings.threads
         self._models.load(path, own.context or 0, threads, own.cache or DEFAULT_CACHE)
         self._answers.start_next()
 
+    def _key(self, path: Path) -> tuple[object, ...]:
+        """What a load depends on: the file, and the settings it is loaded with."""
+        own = self._defaults.whole(path)
+        return path, own.context, own.cache, self._defaults.settings.threads
+
     def _unload(self) -> None:
+        self._loaded = None
         self._sessions.shut_down()
         self._models.unload()

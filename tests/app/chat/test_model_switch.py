@@ -105,3 +105,41 @@ def test_quitting_makes_no_waiting_change(writing: Stage) -> None:
     writing.engine.finish(FinishReason.CANCELLED)
     writing.drain()
     assert writing.engine.count(LoadModel) == 1
+
+
+def test_model_in_use_is_not_loaded_again(stage: Stage) -> None:
+    stage.ready(MODEL)
+    loads = stage.engine.count(LoadModel)
+    stage.controller.load_model(MODEL)
+    stage.wait_until_idle()
+    assert stage.engine.count(LoadModel) == loads
+    assert stage.state.model.phase is ModelPhase.READY
+    stage.controller.change_settings(context=1024)
+    stage.controller.load_model(MODEL)
+    stage.wait_until_idle()
+    assert stage.engine.count(LoadModel) == loads + 1
+    stage.engine.finish_load()
+    stage.controller.unload_model()
+    stage.wait_until_idle()
+    stage.controller.load_model(MODEL)
+    assert stage.engine.count(LoadModel) == loads + 2
+
+
+def test_choosing_the_model_in_use_drops_the_waiting_change(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.load_model(MODEL)
+    assert not writing.state.notices
+    writing.engine.finish()
+    writing.wait_until_idle()
+    assert writing.engine.count(LoadModel) == 1
+
+
+def test_model_whose_load_was_cancelled_can_be_chosen_again(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.load_model(OTHER)
+    stage.controller.models.cancel()
+    stage.engine.cancel_load()
+    stage.wait_until_idle()
+    stage.controller.load_model(OTHER)
+    assert stage.engine.load.path == OTHER
+    assert stage.engine.count(LoadModel) == 3
