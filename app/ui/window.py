@@ -220,9 +220,14 @@ class Window(QWidget):
         return bytes(self.saveGeometry().toBase64().data()).decode("ascii")
 
     def restore_geometry(self, text: str) -> None:
-        """Restore the geometry saved by `geometry_text`; does nothing for an empty text."""
+        """Restore the geometry saved by `geometry_text`, or the usual size for an empty text.
+
+        A window that is larger than its screen is made to fit.
+        """
         if text:
             self.restoreGeometry(QByteArray.fromBase64(text.encode("ascii")))
+        if not self.isMaximized() and not self.isFullScreen():
+            self.resize(self.size().boundedTo(self.screen().availableSize()))
 
     def come_forward(self) -> None:
         """Raise and activate the window, when a second instance is started."""

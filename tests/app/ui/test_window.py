@@ -310,6 +310,17 @@ def test_window_geometry_is_restored(stage: Stage) -> None:
     assert (stage.window.width(), stage.window.height()) == (777, 555)
 
 
+def test_window_larger_than_its_screen_is_made_to_fit(stage: Stage) -> None:
+    stage.start()
+    screen = stage.window.screen().availableSize()
+    stage.window.resize(screen.width() + 300, screen.height() + 200)
+    text = stage.window.geometry_text()
+    for saved in (text, ""):
+        stage.window.resize(screen.width() + 300, screen.height() + 200)
+        stage.window.restore_geometry(saved)
+        assert stage.window.size() == screen
+
+
 def test_the_composer_grows_to_a_third_of_the_window(stage: Stage) -> None:
     stage.start()
     stage.window.resize(1000, 900)
