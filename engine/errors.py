@@ -11,19 +11,80 @@ EngineError
 ├── RequestError          the request is invalid (an option out of range, no model loaded)
 └── Cancelled             not a fault: the caller cancelled the request
 
-`str(error)` is one sentence that names the fault; `error.remedy` is one sentence that says what
-to do. The user reads both unchanged.
+`str(error)` is one sentence that names the fault exactly; `error.remedy` is one sentence that says
+what to do. The command line prints both. `error.fault` is the same as a code with parameters, from
+which the window makes a shorter sentence in the user's language.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FaultKind(StrEnum):
+    """Kind of a fault; the comments say what `Fault.about` is."""
+
+    OTHER = "other"
+    NO_FILE = "no file"
+    NOT_A_FILE = "not a file"
+    UNREADABLE = "unreadable"  # the reason the system gives
+    NOT_A_MODEL = "not a model"  # a FileLook
+    OTHER_TYPE = "other type"  # GGUF, but no model: "adapter", "mmproj", "imatrix", "vocabulary"
+    INCOMPLETE = "incomplete"
+    DAMAGED = "damaged"
+    PART_MISSING = "part missing"  # the name of the first missing file of a split model
+    ARCHITECTURE = "architecture"  # its name; not supported
+    FORMAT = "format"  # its name; not supported
+    UNSUPPORTED = "unsupported"  # another variant that is not supported
+    MEMORY = "memory"  # the model does not fit; `needed_bytes` is 0 when memory ran out later
+    CONTEXT = "context"  # the model fits, but not with so many tokens
+    CHAT_FULL = "chat full"
+    MESSAGE_TOO_LONG = "message too long"
+    TEMPLATE = "template"
+
+
+class FileLook(StrEnum):
+    """What a file that is not GGUF looks like, by its first bytes."""
+
+    EMPTY = "empty"
+    ZEROS = "zeros"
+    LFS_POINTER = "Git LFS pointer"
+    ZIP = "ZIP"
+    SAFETENSORS = "safetensors"
+    WEB_PAGE = "web page"
+    GGML = "GGML"
+    JPEG = "JPEG"
+    PNG = "PNG"
+    PDF = "PDF"
+    TEXT = "text"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error as a code with parameters."""
+
+    kind: FaultKind = FaultKind.OTHER
+    about: str = ""
+    needed_bytes: int = 0
+    available_bytes: int = 0
+    context: int = 0  # tokens wanted
+    most_context: int = 0  # tokens that fit
+
+
+OTHER_FAULT = Fault()
 
 
 class EngineError(Exception):
     """A fault the user can act on: `str(error)` names the fault, `remedy` says what to do."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    kind = FaultKind.OTHER  # of an error that gives no fault
+
+    def __init__(self, message: str, remedy: str = "", fault: Fault | None = None) -> None:
         super().__init__(message)
         self.remedy = remedy
+        self.fault = fault or Fault(self.kind)
 
     @property
     def sentence(self) -> str:
@@ -34,9 +95,13 @@ class EngineError(Exception):
 class ModelFileError(EngineError):
     """The file is not a readable model."""
 
+    kind = FaultKind.DAMAGED
+
 
 class UnsupportedModel(ModelFileError):
     """A valid file whose architecture, format or tokenizer this engine does not support."""
+
+    kind = FaultKind.UNSUPPORTED
 
 
 class AdapterError(EngineError):
@@ -50,13 +115,19 @@ class SnapshotError(EngineError):
 class OutOfMemory(EngineError):
     """The model or its KV cache is larger than the free memory."""
 
+    kind = FaultKind.MEMORY
+
 
 class PromptTooLong(EngineError):
     """The prompt fills the whole context."""
 
+    kind = FaultKind.CHAT_FULL
+
 
 class TemplateError(EngineError):
     """The model's chat template is missing, rejects the conversation, or exceeds a limit."""
+
+    kind = FaultKind.TEMPLATE
 
 
 class RequestError(EngineError):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from engine.errors import OTHER_FAULT, Fault
+
 # Tags around a model's reasoning, which comes at the beginning of its text.
 THOUGHT_OPENS, THOUGHT_ENDS = "<think>", "</think>"
 
@@ -327,6 +329,7 @@ class Failed:
     message: str  # one sentence: what is wrong
     remedy: str  # one sentence: what to do
     full: bool = False  # the conversation does not fit, and its policy is to stop
+    fault: Fault = OTHER_FAULT  # the same as a code with parameters
 
 
 Event = (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine.chat import context_window
 from engine.chat.template import answer_prefix, prompt_ids, split_thoughts
-from engine.errors import AdapterError, ModelFileError, PromptTooLong
+from engine.errors import AdapterError, Fault, FaultKind, ModelFileError, PromptTooLong
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
 from engine.inference.prompt import reuse_cached_ids, shared_prefix
@@ -160,6 +160,7 @@ class ModelHost:
                 f"This message is too long: with the instructions it has {len(ids):,} tokens, and "
                 f"the model can take in {context:,}.",
                 "Shorten it, or choose a longer context in the model's settings.",
+                Fault(FaultKind.MESSAGE_TOO_LONG, context=len(ids), most_context=context),
             )
         return text, ids, dropped
 

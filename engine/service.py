@@ -313,7 +313,7 @@ class Engine:
         full = isinstance(error, PromptTooLong) and (
             isinstance(command, Generate) and command.policy is ContextPolicy.STOP
         )
-        self._deliver(Failed(command.request, str(error), error.remedy, full))
+        self._deliver(Failed(command.request, str(error), error.remedy, full, error.fault))
 
 
 def _loaded(request: int, model: LoadedModel) -> ModelLoaded:

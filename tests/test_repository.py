@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 import app
 import file_map
-from engine import messages
+from engine import Fault, messages
 
 ROOT = Path(__file__).parent.parent
 LONGEST_FILE = 500  # lines
@@ -51,6 +51,7 @@ LIGHT_ENGINE = {
 HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels", "httpx", "httpcore", "http")
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (
+    Fault,
     messages.Turn,
     messages.Sampling,
     messages.AdapterUse,

@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, FileLook, ModelFileError, UnsupportedModel
 from engine.gguf.tensor_info import Marks, TensorInfo, format_of, marks_of, padded, place
 from engine.gguf.two_bit import LayoutEvidence, resolve_layout
 from engine.gguf.values import DAMAGED, Cursor, Kind, Metadata, Stored, shown
@@ -87,45 +87,79 @@ def _map(path: Path) -> mmap.mmap:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(
-                f"{shown(path.name or str(path))} is not a file.", "Choose a GGUF file."
+                f"{shown(path.name or str(path))} is not a file.",
+                "Choose a GGUF file.",
+                Fault(FaultKind.NOT_A_FILE),
             )
         with path.open("rb") as file:
             start = file.read(64)
             if start[:4] != b"GGUF":
+                look = look_of(start)
                 raise ModelFileError(
-                    f"{shown(path.name)} is not a GGUF file: {_looks_like(start)}.",
+                    f"{shown(path.name)} is not a GGUF file: {_described(look, start)}.",
                     "Choose a file that ends in .gguf, or download it again.",
+                    Fault(FaultKind.NOT_A_MODEL, look),
                 )
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise ModelFileError(
-            f"There is no file {str(path)!r}.", "Check the path, or download the model again."
+            f"There is no file {str(path)!r}.",
+            "Check the path, or download the model again.",
+            Fault(FaultKind.NO_FILE),
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelFileError(
             f"{shown(path.name)} cannot be read: {reason}.",
             "Check the file's permissions and the disk it lies on.",
+            Fault(FaultKind.UNREADABLE, str(reason)),
         ) from None
 
 
-def _looks_like(start: bytes) -> str:
-    """Describe a file that is not GGUF by its first bytes."""
+_LOOKS = (
+    (FileLook.LFS_POINTER, (b"version https://git-lfs",)),
+    (FileLook.ZIP, (b"PK\3\4",)),
+    (FileLook.GGML, (b"lmgg", b"fmgg", b"tjgg", b"algg")),
+    (FileLook.JPEG, (b"\xff\xd8\xff",)),
+    (FileLook.PNG, (b"\x89PNG",)),
+    (FileLook.PDF, (b"%PDF",)),
+)
+_DESCRIPTIONS = {
+    FileLook.EMPTY: "it is empty",
+    FileLook.ZEROS: "it holds only zeros, like a download that has not started",
+    FileLook.LFS_POINTER: "it is a Git LFS pointer instead of the file itself",
+    FileLook.ZIP: "it looks like a ZIP archive or a PyTorch checkpoint",
+    FileLook.SAFETENSORS: "it looks like a safetensors file",
+    FileLook.WEB_PAGE: "it looks like a web page, perhaps from a failed download",
+    FileLook.GGML: "it is in the GGML format that GGUF replaced in 2023",
+    FileLook.JPEG: "it looks like a JPEG image",
+    FileLook.PNG: "it looks like a PNG image",
+    FileLook.PDF: "it looks like a PDF document",
+}
+
+
+def look_of(start: bytes) -> FileLook:
+    """What a file that is not GGUF looks like by its first 64 bytes."""
     if not start:
-        return "it is empty"
+        return FileLook.EMPTY
     if not start.strip(b"\0"):
-        return "it holds only zeros, like a download that has not started"
-    if start.startswith(b"version https://git-lfs"):
-        return "it is a Git LFS pointer instead of the file itself"
-    if start.startswith(b"PK\3\4"):
-        return "it looks like a ZIP archive or a PyTorch checkpoint"
+        return FileLook.ZEROS
+    for look, beginnings in _LOOKS:
+        if start.startswith(beginnings):
+            return look
     if start[8:9] == b"{":
-        return "it looks like a safetensors file"
+        return FileLook.SAFETENSORS
     if start.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        return "it looks like a web page, perhaps from a failed download"
-    if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"algg"):
-        return "it is in the GGML format that GGUF replaced in 2023"
-    return f"it begins with {shown(start[:4].decode('latin-1'))} instead of 'GGUF'"
+        return FileLook.WEB_PAGE
+    text = start.decode("utf-8", "ignore")  # the last character may be cut
+    control = any(not one.isprintable() and not one.isspace() for one in text)
+    cut = len(start) - len(text.encode())
+    return FileLook.UNKNOWN if control or cut > 3 or len(text) < 8 else FileLook.TEXT
+
+
+def _described(look: FileLook, start: bytes) -> str:
+    beginning = f"it begins with {shown(start[:4].decode('latin-1'))} instead of 'GGUF'"
+    return _DESCRIPTIONS.get(look, beginning)
 
 
 def _read_version(cursor: Cursor) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.part import Part, read_part
 from engine.gguf.tensor_info import TensorInfo
 from engine.gguf.values import DAMAGED, Array, Metadata, Stored, Text, Value, describe, shown
@@ -235,6 +235,7 @@ def _part_paths(path: Path, count: int) -> list[Path]:
             f"The model is in {count:,} parts, and {shown(missing[0])} is missing"
             + (f", as are {len(missing) - 1:,} more." if len(missing) > 1 else "."),
             "Download every part into the same folder.",
+            Fault(FaultKind.PART_MISSING, missing[0]),
         )
     return paths
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
 from kernels import formats
 from kernels.formats import Format
@@ -71,7 +71,9 @@ def format_of(name: str, number: int, marks: Marks) -> Format:
         )
     layout = f"{known.name} ({known.words})" if known.words else known.name
     raise UnsupportedModel(
-        f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.", _ANOTHER
+        f"The tensor {shown(name)} is stored as {layout}, which this version cannot run.",
+        _ANOTHER,
+        Fault(FaultKind.FORMAT, known.name),
     )
 
 
@@ -102,6 +104,7 @@ def place(infos: Sequence[TensorInfo], start: int, end: int, alignment: int) -> 
                 f"The file ends at byte {end:,}, but the tensor {shown(info.name)} needs "
                 f"bytes up to {start + expected + info.size_bytes:,}.",
                 DOWNLOAD_AGAIN,
+                Fault(FaultKind.INCOMPLETE),
             )
         placed.append(_moved(info, start + info.offset))
         before = f"the tensor {shown(info.name)}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import OTHER_FAULT, ModelFileError, UnsupportedModel
 from engine.gguf.tensor_info import Marks, TensorInfo, extent, padded
 from engine.gguf.values import shown
 from kernels.formats import Format, by_name
@@ -92,6 +92,7 @@ def _override(
         raise UnsupportedModel(
             f"{OVERRIDE} is {shown(name)}, which is no 2-bit layout.",
             f"Set it to one of these, or unset it: {', '.join(LAYOUTS)}.",
+            OTHER_FAULT,
         )
     wanted = LAYOUTS[name]
     if wanted.format.block != block or order not in (None, wanted):
@@ -100,6 +101,7 @@ def _override(
             f"{OVERRIDE} selects {wanted.words}, but the 2-bit tensors of this file are in "
             f"{actual.words if actual else f'groups of {block}'}: it would answer with noise.",
             f"Unset {OVERRIDE}, or set it to the layout of the file.",
+            OTHER_FAULT,
         )
     return LayoutEvidence(wanted, OVERRIDE)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from mmap import mmap
 
-from engine.errors import ModelFileError
+from engine.errors import Fault, FaultKind, ModelFileError
 
 Value = bool | int | float | str | list["Value"]
 
@@ -159,6 +159,7 @@ class Cursor:
                 f"The file claims to hold {count:,} {what}, more than a model needs or its "
                 f"{self.end:,} bytes can contain.",
                 DOWNLOAD_AGAIN,
+                Fault(FaultKind.DAMAGED if count > most else FaultKind.INCOMPLETE),
             )
         return count
 
@@ -191,6 +192,7 @@ class Cursor:
                 f"The list in {self.subject} claims {length:,} elements, more than a model needs "
                 f"or the file's {self.end:,} bytes can contain.",
                 DOWNLOAD_AGAIN,
+                Fault(FaultKind.DAMAGED if length > self.elements_left else FaultKind.INCOMPLETE),
             )
         self.elements_left -= length
         found = Array(self.buffer, self.position, kind, length)
@@ -251,6 +253,7 @@ class Cursor:
                 f"The file ends at byte {self.end:,}, but {self.subject} needs bytes up to "
                 f"{start + size:,}.",
                 DOWNLOAD_AGAIN,
+                Fault(FaultKind.INCOMPLETE),
             )
         self.position = start + size
         return start

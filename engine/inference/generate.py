@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 from torch import Tensor
 
-from engine.errors import Cancelled, PromptTooLong, RequestError
+from engine.errors import Cancelled, Fault, FaultKind, PromptTooLong, RequestError
 from engine.inference.decode import decode
 from engine.inference.sampling import Sampler
 from engine.inference.session import SamplerState, Session
@@ -228,4 +228,5 @@ def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:
             f"This chat is full: it has {len(prompt):,} tokens, and the model can take in "
             f"{session.context:,}.",
             "Start a new chat, or choose a longer context in the model's settings.",
+            Fault(FaultKind.CHAT_FULL, context=len(prompt), most_context=session.context),
         )

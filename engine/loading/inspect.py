@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import EngineError
+from engine.errors import EngineError, Fault
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan, ModelShape, refusal
 from engine.messages import DEFAULT_CACHE, CacheType
@@ -40,6 +40,7 @@ class ModelFacts:
     fits: bool = False
     problem: str = ""  # one sentence why the model cannot run; "" if it can
     remedy: str = ""
+    fault: Fault | None = None  # `problem` as a code with parameters
     has_template: bool = False
 
 
@@ -60,7 +61,7 @@ def inspect_model(
             facts = _with_metadata(facts, file)
             return _with_plan(facts, file, context, cache, reclaimable)
     except EngineError as error:
-        return replace(facts, problem=str(error), remedy=error.remedy)
+        return _with_error(facts, error)
 
 
 def predict_memory(
@@ -117,9 +118,13 @@ def _with_plan(
     try:
         check(file, config, build, find(file))
     except EngineError as error:  # takes precedence over a lack of memory
-        return replace(facts, problem=str(error), remedy=error.remedy)
+        return _with_error(facts, error)
     refused = refusal(plan, context)
-    return replace(facts, problem=str(refused), remedy=refused.remedy) if refused else facts
+    return _with_error(facts, refused) if refused else facts
+
+
+def _with_error(facts: ModelFacts, error: EngineError) -> ModelFacts:
+    return replace(facts, problem=str(error), remedy=error.remedy, fault=error.fault)
 
 
 def _size_bytes(path: Path) -> int:

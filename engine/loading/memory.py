@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.errors import OutOfMemory
+from engine.errors import Fault, FaultKind, OutOfMemory
 
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
 _MIN_CONTEXT = 512  # tokens: the least that is useful for a conversation
@@ -119,10 +119,22 @@ def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
         return OutOfMemory(
             f"A context of {plan.context:,} tokens needs {total} with this model; {available}",
             f"Ask for at most {plan.most_context:,} tokens, or close other programs.",
+            _fault(FaultKind.CONTEXT, plan),
         )
     return OutOfMemory(
         f"The model needs {total} with a context of {plan.context:,} tokens; {available}",
         "Close other programs, or choose a smaller model.",
+        _fault(FaultKind.MEMORY, plan),
+    )
+
+
+def _fault(kind: FaultKind, plan: MemoryPlan) -> Fault:
+    return Fault(
+        kind,
+        needed_bytes=plan.total_bytes,
+        available_bytes=plan.available_bytes,
+        context=plan.context,
+        most_context=plan.most_context,
     )
 
 

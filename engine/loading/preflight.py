@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from engine.errors import ModelFileError, RequestError
+from engine.errors import Fault, FaultKind, ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import available_memory
 from engine.inference.session import chunk_size
@@ -263,9 +263,10 @@ def _refuse_other_kinds(file: GGUFFile) -> None:
         kind = "mmproj"  # in files older than the key general.type
     if kind in _OTHER_KINDS:
         what, remedy = _OTHER_KINDS[kind]
-        raise ModelFileError(f"The file is {what}.", remedy)
+        raise ModelFileError(f"The file is {what}.", remedy, Fault(FaultKind.OTHER_TYPE, kind))
     if not file.tensors:
         raise ModelFileError(
             "The file holds a vocabulary and no model: it has no tensors.",
             "Choose the file of a complete model.",
+            Fault(FaultKind.OTHER_TYPE, "vocabulary"),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.errors import UnsupportedModel
+from engine.errors import Fault, FaultKind, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models import cohere, gemma, granite, llama, olmo2, phi, qwen, starcoder
 from engine.models.layers import Decoder
@@ -40,6 +40,7 @@ def architecture(file: GGUFFile) -> Build:
         raise UnsupportedModel(
             f"The file is a {name!r} model, an architecture this version cannot run.",
             f"Choose a model of one of these kinds: {', '.join(sorted(ARCHITECTURES))}.",
+            Fault(FaultKind.ARCHITECTURE, name),
         )
     if key := next((key for key in file.metadata if key.startswith(_HADAMARD)), ""):
         raise UnsupportedModel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 
 _LAYER_NORM = ("cohere2", "command-r", "phi2", "starcoder", "starcoder2")  # the others: RMS norm
@@ -104,6 +104,7 @@ def _embedding_rows(file: GGUFFile) -> int:
         raise ModelFileError(
             "The tensor 'token_embd.weight' is missing or not a table: the file holds no model.",
             "A vocabulary-only file cannot answer; open a complete model.",
+            Fault(FaultKind.OTHER_TYPE, "vocabulary"),
         )
     return embedding.shape[0]
 

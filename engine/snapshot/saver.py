@@ -87,7 +87,7 @@ def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved 
     try:
         return write()
     except EngineError as error:
-        return Failed(request, str(error), error.remedy)
+        return Failed(request, str(error), error.remedy, fault=error.fault)
     except OSError as error:
         return Failed(
             request,
