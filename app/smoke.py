@@ -15,6 +15,7 @@ from app.state.chat import ModelPhase, State
 from app.state.library import FileState, LibraryState
 from app.store.store import Message, MessageState
 from app.ui.blocks.typesetting import Wrong, typeset
+from app.ui.transcript.endings import ending
 from app.ui.window import Window
 from engine import starter_path
 
@@ -59,7 +60,7 @@ async def _ask(controller: Controller) -> Message:
     while (answer := state.messages[-1]).state is MessageState.STREAMING:
         await _state_changed(state)
     if answer.error or not answer.text.strip():
-        raise SmokeError(answer.error or "The answer was empty.")
+        raise SmokeError(ending(answer) or "The answer was empty.")
     _check_notices(state)
     return answer
 

@@ -18,6 +18,7 @@ from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
+from app.state.faults import stored_text
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -240,7 +241,9 @@ class Answers:
         if self._of(event.request) is None:
             return False
         current = self._state.generation
-        self._end(MessageState.FAILED, error=f"{event.message} {event.remedy}".strip())
+        name = self._state.model.name
+        error = stored_text(event.fault, name, event.message, event.remedy)
+        self._end(MessageState.FAILED, error=error)
         if event.full and current is not None:
             self._full = current.conversation, current.message
             self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))

@@ -35,6 +35,7 @@ from app.engines.client import EngineMaker, EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, ModelPhase, Notice
+from app.state.faults import explain, stored_text
 from app.state.states import States
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
@@ -373,9 +374,13 @@ class Controller(QObject):
 
     def _on_load_failed(self, event: Failed) -> None:
         self.models.on_failed(event)
-        self.state.set_notice("model", Notice(event.message, event.remedy, tr("Choose a model")))
+        failed = self.state.model.failed
+        name = failed.name if failed is not None else ""
+        shown = explain(event.fault, name, event.message, event.remedy)
+        notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
+        self.state.set_notice("model", notice)
         if self.state.model.phase is ModelPhase.FAILED:
-            self._answers.fail_waiting(f"{event.message} {event.remedy}".strip())
+            self._answers.fail_waiting(stored_text(event.fault, name, event.message, event.remedy))
         self._answers.start_next()
 
     # --- steps ----------------------------------------------------------------------------------

@@ -128,6 +128,8 @@ class Models:
                 adapters_slow=status.adapters_slow,
                 error=event.message,
                 remedy=event.remedy,
+                fault=event.fault,
+                failed=status.path,
             )
         )
 

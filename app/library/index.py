@@ -165,6 +165,7 @@ class ModelIndex(QObject):
             memory=memory_of(facts),
             problem=facts.problem,
             remedy=facts.remedy,
+            fault=facts.fault,
         )
 
     # --- inspecting files -----------------------------------------------------------------------

@@ -26,6 +26,7 @@ from app.net.hub import HUB, HubError, Source
 from app.settings import model_settings as model_defaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
+from app.state.faults import explain
 from app.state.library import LibraryState, Line, LineAction, Offer
 from app.system.byte_size import size
 from app.system.translation import tr
@@ -241,8 +242,9 @@ class Library(QObject):
             name = facts.name or model_name(path)
             if facts.problem:
                 text = tr("{name} is downloaded, but cannot be used.", name=name)
-                sentence = f"{text} {facts.problem}"
-                self.state.set_line(Line(sentence, facts.remedy, trouble=True))
+                shown = explain(facts.fault, path.name, facts.problem, facts.remedy)
+                line = Line(f"{text} {shown.sentence}", shown.remedy, trouble=True)
+                self.state.set_line(line)
             else:
                 self.state.set_line(
                     Line(tr("{name} is downloaded.", name=name), action=LineAction.USE, about=path)

@@ -13,6 +13,7 @@ from app.library.recommended_sampling import with_recommended
 from app.settings import model_settings as model_defaults
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, applied, in_settings
 from app.settings.table import Settings
+from app.state.faults import explain
 from app.state.library import DefaultsView, LibraryState, Line
 from app.system.json_file import JsonFileError
 from app.system.worker import BackgroundWorker
@@ -122,7 +123,7 @@ class Defaults(QObject):
                     name=facts.name or view.name,
                     context_model=facts.context_model,
                     memory=memory_of(facts),
-                    problem=f"{facts.problem} {facts.remedy}".strip(),
+                    problem=explain(facts.fault, path.name, facts.problem, facts.remedy).text,
                 )
             )
         if self._outdated:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
-from engine import ContextPolicy, ModelLoaded, SlowPart
+from engine import ContextPolicy, Fault, ModelLoaded, SlowPart
 
 
 class ModelPhase(Enum):
@@ -42,6 +42,8 @@ class ModelStatus:
     freed_bytes: int = 0  # by the last unload; 0 once another model is chosen
     error: str = ""  # of the last load, even when the model before it is still loaded
     remedy: str = ""
+    fault: Fault | None = None  # `error` as a code
+    failed: Path | None = None  # the file of `error`
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Notice:
     sentence: str
     remedy: str = ""
     action: str = ""  # text of the button; empty: none
+    detail: str = ""  # the exact technical text, shown on request
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download
 from app.net.hub import Repository, Source
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
+from engine import Fault
 
 
 class FileState(Enum):
@@ -84,6 +85,7 @@ class InstalledRow:
     memory: Memory | None = None
     problem: str = ""
     remedy: str = ""
+    fault: Fault | None = None  # `problem` as a code
     own_settings: bool = False  # has settings for this model alone
 
 

@@ -33,7 +33,7 @@ from app.state.library import (
     Place,
 )
 from app.ui.library.page import LibraryPage
-from engine import ModelLoaded
+from engine import Fault, FaultKind, ModelLoaded
 from stage import Stage, flush, wait_for_workers
 
 OWN = Path("/home/ada/.local/share/Tokonoma/models")
@@ -177,8 +177,10 @@ def library_failed(state: State, library: LibraryState, page: LibraryPage) -> No
     )  # fmt: skip
     bad = InstalledRow(
         OWN / "half-Q4_0.gguf", "half", 40_000_000, Place.FILE, FileState.BAD, "", "", "", 0, 0, None,
-        "The file half-Q4_0.gguf ends in the middle of tensor blk.7.ffn_up.weight.",
-        "Download it again; the copy is not complete.",
+        "The file ends at byte 40,000,000, but the tensor 'blk.7.ffn_up.weight' needs bytes up to "
+        "49,043,008.",
+        "It is cut short or damaged; download it again.",
+        Fault(FaultKind.INCOMPLETE),
     )  # fmt: skip
     gone = InstalledRow(DRIVE / "Mistral-7B.gguf", "Mistral 7B", 0, Place.FILE, FileState.MISSING)
     library.set_installed([SMOL, bad, gone, BONSAI])

@@ -12,6 +12,7 @@ from engine import (
     Command,
     Event,
     Failed,
+    Fault,
     Finished,
     FinishReason,
     Generate,
@@ -103,10 +104,12 @@ class FakeEngine:
             )
         )
 
-    def fail_load(self, message: str, remedy: str, *, model_gone: bool = True) -> None:
+    def fail_load(
+        self, message: str, remedy: str, *, model_gone: bool = True, fault: Fault | None = None
+    ) -> None:
         if model_gone:
             self.deliver(ModelUnloaded(self.load.request))
-        self.deliver(Failed(self.load.request, message, remedy))
+        self.deliver(Failed(self.load.request, message, remedy, fault=fault or Fault()))
 
     def cancel_load(self) -> None:
         """End a cancelled load, with no model loaded before it."""

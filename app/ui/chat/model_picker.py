@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QFontMetrics, QHideEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
+from app.state.faults import explain
 from app.system.translation import tr
 from app.ui.chat.model_list import ROW_HEIGHT, ModelList
 from app.ui.theme.palette import Palette
@@ -139,7 +140,10 @@ class ModelPicker(QWidget):
         self.unload_button.setVisible(status.loaded is not None)
         self.progress.show_status(status)
         self.failure.setVisible(bool(status.error))
-        self.failure.setText(f"{status.error} {status.remedy}".strip())
+        name = status.failed.name if status.failed else ""
+        shown = explain(status.fault, name, status.error, status.remedy)
+        self.failure.setText(shown.text)
+        self.failure.setToolTip(shown.detail)
         self.resized.emit()
 
     def _files(self) -> list[ModelFile]:

@@ -22,7 +22,7 @@ from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults, fits
 from app.settings.table import SETTINGS
 from app.state.library import DefaultsView, LibraryState
 from app.system.translation import tr
-from app.ui.library.rows import predicted
+from app.ui.library.words import predicted
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import Bar, ElidedLabel, IconButton, TextButton, label, set_property

@@ -78,6 +78,7 @@ class LibraryPage(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAcceptDrops(True)
         self._state, self._library = state, library
+        self._detailed: set[Path] = set()  # files whose row shows the exact text of its problem
         self._make_parts()
         self._lay_out()
         self.drop_area = DropArea(self)
@@ -187,7 +188,7 @@ class LibraryPage(QWidget):
         """Rebuild the rows from the states and the query."""
         library = self._library
         query = self.search.text().strip()
-        self.list.set_views(library_rows.views(library, self._state.model, query))
+        self.list.set_views(library_rows.views(library, self._state.model, query, self._detailed))
         known = library.free_bytes >= 0
         self.free_space.setText(tr("{size} free", size=size(library.free_bytes)) if known else "")
         if library.folders:
@@ -279,6 +280,9 @@ class LibraryPage(QWidget):
             signal.emit(about)
         elif action.verb is Verb.SEARCH:
             self._search_hub(str(about))
+        elif action.verb is Verb.DETAILS and isinstance(about, Path):
+            self._detailed ^= {about}
+            self.refresh()
         elif action.verb is Verb.JUMP:
             self.list.scroll_to(str(about))
         elif action.verb is Verb.OPEN_LINK:

@@ -26,6 +26,7 @@ class Verb(Enum):
     UNLINK = "unlink"
     SHOW_FOLDER = "show folder"
     DEFAULTS = "defaults"
+    DETAILS = "details"
     OPEN_FILE = "open file"
     ADD_FOLDER = "add folder"
     REMOVE_FOLDER = "remove folder"

@@ -6,41 +6,39 @@ tooltips.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from app.downloads.queue import Download, Phase
 from app.net.hub import page_address
-from app.state.chat import ModelPhase, ModelStatus
+from app.state.chat import ModelStatus
 from app.state.library import (
     CatalogRow,
-    FileState,
     FolderRow,
     Hub,
     HubPhase,
-    InstalledRow,
     LibraryState,
-    Memory,
     Offer,
-    Place,
 )
 from app.system.byte_size import size
 from app.system.translation import tr, trn
-from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
-from app.ui.library.words import Fit, fit_of, fit_words, memory_tip, memory_words
-from app.ui.widgets.units import number, parameters, progress, speed, time_left
+from app.ui.library.installed_rows import GET, on_this_machine
+from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
+from app.ui.library.words import DOTS, exact_numbers, joined, model_count, predicted
+from app.ui.widgets.units import number, progress, speed, time_left
 from engine import model_name
 
-INSTALLED, DOWNLOADING, GET, HUB, FOLDERS = "installed", "downloading", "get", "hub", "folders"
-_JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
-_DOTS = " · "
-_UNDER = {Fit.FITS: "secondary", Fit.TIGHT: "warning", Fit.TOO_LARGE: "danger"}
+DOWNLOADING, HUB, FOLDERS = "downloading", "hub", "folders"
 
 
-def views(library: LibraryState, model: ModelStatus, query: str) -> list[View]:
-    """All rows of the page; with a query only the matches, local and on Hugging Face."""
+def views(
+    library: LibraryState, model: ModelStatus, query: str, detailed: Collection[Path] = ()
+) -> list[View]:
+    """All rows of the page; with a query only the matches, local and on Hugging Face.
+
+    The rows of the `detailed` files show the exact text of their problem too.
+    """
     words = query.casefold().split()
     installed = [row for row in library.installed if _matches(words, row.name, row.path.name)]
     offered = [
@@ -50,190 +48,13 @@ def views(library: LibraryState, model: ModelStatus, query: str) -> list[View]:
     ]
     shown = [*downloading(library.downloads)]
     if installed or not words:
-        shown += on_this_machine(installed, model, library.searched, bool(library.catalog))
+        shown += on_this_machine(
+            installed, model, library.searched, bool(library.catalog), detailed
+        )
     if words:
         shown += recommended(offered) if offered else []
         return [*shown, *on_the_hub(library.hub, query)]
     return [*shown, *get_a_model(offered), *folders(library.folders)]
-
-
-# --- on this machine ----------------------------------------------------------------------------
-
-
-def on_this_machine(
-    rows: Sequence[InstalledRow], model: ModelStatus, searched: bool, catalog: bool
-) -> Iterator[View]:
-    """The section of installed models, or a note that there are none."""
-    jump = (
-        (Action(Verb.JUMP, tr("Get a model"), GET),)
-        if len(rows) > _JUMP_THRESHOLD and catalog
-        else ()
-    )
-    total = sum(row.size_bytes for row in rows)
-    detail = _joined(_models(len(rows)), size(total)) if rows else ""
-    yield HeadingView(INSTALLED, tr("On this computer"), detail, jump)
-    busy = (model.path, model.loaded.path if model.loaded is not None else None)
-    for row in rows:
-        yield InstalledView(row, model if row.path in busy else None)
-    if not rows:
-        yield RowView(
-            "none",
-            note=tr("No models yet. Get one below, or open a file you have.")
-            if searched
-            else tr("Looking for models…"),
-            links=(Action(Verb.OPEN_FILE, tr("Open a file…")),) if searched else (),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InstalledView:
-    """Deferred view of one installed model file: there may be hundreds, a dozen are visible."""
-
-    row: InstalledRow
-    model: ModelStatus | None  # set if this file is loaded, loading or failed to load
-
-    @property
-    def key(self) -> str:
-        """The key of the built row."""
-        return f"file {self.row.path}"
-
-    def build(self) -> RowView:
-        """The view of the row."""
-        return _idle_row(self.row) if self.model is None else _active_row(self.row, self.model)
-
-
-def _idle_row(row: InstalledRow) -> RowView:
-    """The row of a file that is neither loaded nor being loaded."""
-    note, tone = _problem(row, None)
-    shared = _facts(row)
-    if row.state is FileState.UNKNOWN:
-        shared.append(tr("reading the file…"))
-    return RowView(
-        key=f"file {row.path}",
-        name=row.name,
-        name_tip=str(row.path),
-        detail=_joined(*shared),
-        detail_tip=_exact_details(row),
-        note=note,
-        note_tone=tone,
-        meter=predicted(row.memory),
-        action=Action(Verb.USE, tr("Use"), row.path) if row.state is FileState.GOOD else None,
-        menu=_menu(row, in_use=False),
-    )
-
-
-def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
-    """The row of a file that is loaded, is being loaded or failed to load."""
-    plain = _idle_row(row)
-    if model.phase is ModelPhase.LOADING and row.path == model.path:
-        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
-        return replace(
-            plain,
-            detail=_joined(tr("loading, {percent} %", percent=round(share * 100)), *_facts(row)),
-            progress=share,
-            action=Action(
-                Verb.CANCEL_LOAD, tr("Cancel"), name=tr("Cancel loading {name}", name=row.name)
-            ),
-        )
-    if model.loaded is not None and model.loaded.path == row.path:
-        return replace(
-            plain,
-            detail=_joined(*_facts(row)),
-            meter=_resident(row, model),
-            action=None,
-            status=tr("In use"),
-            menu=_menu(row, in_use=True),
-        )
-    note, tone = _problem(row, model)
-    return replace(plain, note=note, note_tone=tone)
-
-
-def _facts(row: InstalledRow) -> list[str]:
-    facts = [row.format, size(row.size_bytes) if row.size_bytes else ""]
-    return [*facts, tr("custom settings")] if row.own_settings else facts
-
-
-def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
-    """The error text of a file or of its failed load, and its tone."""
-    if row.state is FileState.MISSING:
-        return tr("File not found. Is its drive unplugged?"), "warning"
-    if row.state is FileState.BAD:
-        tone = "warning" if row.memory is not None else "danger"  # with `memory`: too large only
-        return f"{row.problem} {row.remedy}".strip(), tone
-    if model is not None and model.phase is ModelPhase.FAILED and model.error:
-        return f"{model.error} {model.remedy}".strip(), "danger"
-    return "", "secondary"
-
-
-def _exact_details(row: InstalledRow) -> str:
-    facts = _joined(
-        row.layout,
-        row.architecture,
-        *_exact_numbers(row.parameters, row.context_model, row.size_bytes),
-    )
-    return f"{facts}\n{row.path}"
-
-
-def _exact_numbers(weights: int, context: int, size_bytes: int) -> list[str]:
-    """Parameters, context and bytes of a model as tooltips give them; unknown ones are empty."""
-    return [
-        tr("{count} parameters", count=parameters(weights)) if weights else "",
-        tr("context up to {count} tokens", count=number(context)) if context else "",
-        tr("{count} bytes", count=number(size_bytes)) if size_bytes else "",
-    ]
-
-
-def _models(number_of: int) -> str:
-    return trn("{count} model", "{count} models", number_of)
-
-
-def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
-    entries = [Action(Verb.UNLOAD, tr("Unload"))] if in_use else []
-    if row.state is FileState.GOOD or row.memory is not None:
-        entries.append(Action(Verb.DEFAULTS, tr("Settings for this model…"), row.path))
-    if row.state is not FileState.MISSING:
-        entries.append(Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path))
-    if row.place is Place.FILE:
-        entries.append(Action(Verb.UNLINK, tr("Remove from list"), row.path))
-    if row.state is not FileState.MISSING and row.place is not Place.BUNDLED:
-        amount = size(row.size_bytes)
-        own = row.place is Place.OWN
-        text = (
-            tr("Delete ({size})", size=amount) if own else tr("Delete file ({size})", size=amount)
-        )
-        entries.append(Action(Verb.DELETE, text, row.path))
-    return tuple(entries)
-
-
-def predicted(memory: Memory | None) -> Meter | None:
-    """The memory bar of a model that is not loaded."""
-    if memory is None or memory.needed_bytes <= 0:
-        return None
-    fit = fit_of(memory)
-    certain = fit is Fit.TOO_LARGE or not memory.at_least
-    under = fit_words(fit) if certain else ""
-    share = memory.needed_bytes / max(memory.available_bytes, 1)
-    return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
-
-
-def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
-    """The memory bar of the loaded model: measured resident memory and the prediction."""
-    loaded = model.loaded
-    if loaded is None:
-        return None
-    if loaded.resident_bytes <= 0:
-        return predicted(row.memory)
-    whole = loaded.resident_bytes + (row.memory.available_bytes if row.memory else 0)
-    measured = tr(
-        "Measured: {amount} bytes for the whole app", amount=number(loaded.resident_bytes)
-    )
-    expected = tr(
-        "Predicted: {amount} bytes for the model with a context of {context} tokens",
-        amount=number(loaded.memory_bytes),
-        context=number(loaded.context),
-    )
-    words = tr("Uses {amount}", amount=size(loaded.resident_bytes))
-    return Meter(loaded.resident_bytes / max(whole, 1), words, f"{measured}\n{expected}")
 
 
 # --- downloading --------------------------------------------------------------------------------
@@ -285,20 +106,20 @@ def download_row(row: Download) -> RowView:
 def _download_words(row: Download, amount: str) -> str:
     match row.phase:
         case Phase.QUEUED:
-            return _joined(tr("queued"), amount if row.done_bytes else "")
+            return joined(tr("queued"), amount if row.done_bytes else "")
         case Phase.CONNECTING:
-            return _joined(tr("connecting…"), amount if row.done_bytes else "")
+            return joined(tr("connecting…"), amount if row.done_bytes else "")
         case Phase.PAUSED:
-            return _joined(tr("paused"), amount)
+            return joined(tr("paused"), amount)
         case Phase.WAITING:
-            return _joined(tr("waiting"), amount)
+            return joined(tr("waiting"), amount)
         case Phase.VERIFYING:
-            return _joined(tr("verifying…"), amount)
+            return joined(tr("verifying…"), amount)
         case Phase.FAILED:
-            return _joined(tr("failed"), amount)
+            return joined(tr("failed"), amount)
         case _:
             fast = speed(row.bytes_per_second)
-            return _joined(amount, fast or tr("no data arriving"), time_left(row.seconds_left))
+            return joined(amount, fast or tr("no data arriving"), time_left(row.seconds_left))
 
 
 # --- catalog ------------------------------------------------------------------------------------
@@ -325,9 +146,9 @@ def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
 def catalog_row(row: CatalogRow) -> RowView:
     """The row of one catalog model."""
     model, offer = row.model, row.offer
-    exact = _joined(
+    exact = joined(
         model.layout,
-        *_exact_numbers(model.parameters, model.context, model.size_bytes),
+        *exact_numbers(model.parameters, model.context, model.size_bytes),
     )
     licence = Action(
         Verb.OPEN_LINK,
@@ -339,7 +160,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         key=f"catalog {model.id}",
         name=model.name,
         name_tip=model.id,
-        detail=_joined(model.format, size(model.size_bytes) if model.size_bytes else "") + _DOTS,
+        detail=joined(model.format, size(model.size_bytes) if model.size_bytes else "") + DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
         note=offer.problem or model.description,
@@ -397,7 +218,7 @@ def on_the_hub(hub: Hub, query: str) -> Iterator[View]:
 def _results(hub: Hub) -> Iterator[View]:
     for row in hub.results:
         opened = row.id == hub.open
-        facts = _joined(
+        facts = joined(
             trn("{count} download", "{count} downloads", row.downloads) if row.downloads else "",
             row.licence,
             trn("{count} file", "{count} files", row.files) if row.files else "",
@@ -407,7 +228,7 @@ def _results(hub: Hub) -> Iterator[View]:
             key=f"repository {row.id}",
             name=row.id.partition("/")[2],
             name_tip=row.id,
-            detail=_joined(tr("by {owner}", owner=row.id.partition("/")[0]), facts),
+            detail=joined(tr("by {owner}", owner=row.id.partition("/")[0]), facts),
             detail_tip=f"{row.id}\n{updated}".strip(),
             note=tr("Its owner requires you to sign in on the website. Tokonoma cannot do that.")
             if row.gated
@@ -445,7 +266,7 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         name=offer.format or offer.name,
         name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
         badge=tr("Recommended") if offer.recommended else "",
-        detail=_joined(
+        detail=joined(
             size(source.size_bytes) if source.size_bytes else tr("size unknown"),
             offer.layout,
             source.file.rpartition("/")[2],
@@ -477,7 +298,7 @@ def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
             key=f"folder {row.path}",
             name=name,
             name_tip=str(row.path),
-            detail=_joined(str(row.path), _models(row.models) if row.present else ""),
+            detail=joined(str(row.path), model_count(row.models) if row.present else ""),
             note=tr("Folder not found. Its models return when it is back.") if missing else "",
             note_tone="warning",
             menu=tuple(menu),
@@ -488,7 +309,3 @@ def _matches(words: Sequence[str], *texts: str) -> bool:
     """Whether every word of a query occurs in the texts, ignoring case."""
     whole = " ".join(texts).casefold()
     return all(word in whole for word in words)
-
-
-def _joined(*parts: str) -> str:
-    return _DOTS.join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Memory a model needs, in words: whether it fits, and the exact figures."""
+"""Facts of a model in words: the memory it needs, whether it fits, and the exact figures."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from enum import Enum
 
 from app.state.library import Memory
 from app.system.byte_size import size
-from app.system.translation import tr
-from app.ui.widgets.units import number
+from app.system.translation import tr, trn
+from app.ui.library.row_values import Meter
+from app.ui.widgets.units import number, parameters
 
 _TIGHT_SHARE = 0.75  # share of available memory above which other programs may be swapped out
 _MAX_SHARE = 0.9  # share of available memory that the engine may use at most
+DOTS = " · "  # between the facts of a row
 
 
 class Fit(Enum):
@@ -19,6 +21,9 @@ class Fit(Enum):
     FITS = "fits"
     TIGHT = "tight"
     TOO_LARGE = "too large"
+
+
+_UNDER = {Fit.FITS: "secondary", Fit.TIGHT: "warning", Fit.TOO_LARGE: "danger"}
 
 
 def fit_of(memory: Memory) -> Fit:
@@ -71,3 +76,33 @@ def memory_tip(memory: Memory) -> str:
         tr("Available now: {amount} bytes", amount=available),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def predicted(memory: Memory | None) -> Meter | None:
+    """The memory bar of a model that is not loaded."""
+    if memory is None or memory.needed_bytes <= 0:
+        return None
+    fit = fit_of(memory)
+    certain = fit is Fit.TOO_LARGE or not memory.at_least
+    under = fit_words(fit) if certain else ""
+    share = memory.needed_bytes / max(memory.available_bytes, 1)
+    return Meter(share, memory_words(memory), memory_tip(memory), _UNDER[fit], under)
+
+
+def exact_numbers(weights: int, context: int, size_bytes: int) -> list[str]:
+    """Parameters, context and bytes of a model as tooltips give them; unknown ones are empty."""
+    return [
+        tr("{count} parameters", count=parameters(weights)) if weights else "",
+        tr("context up to {count} tokens", count=number(context)) if context else "",
+        tr("{count} bytes", count=number(size_bytes)) if size_bytes else "",
+    ]
+
+
+def model_count(number_of: int) -> str:
+    """`1 model`, `3 models`."""
+    return trn("{count} model", "{count} models", number_of)
+
+
+def joined(*parts: str) -> str:
+    """The parts that are not empty, with dots between them."""
+    return DOTS.join(part for part in parts if part)

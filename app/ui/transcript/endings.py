@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.state.faults import explain_stored
 from app.store.store import Message, MessageState, StopReason
 from app.system.translation import tr
 
@@ -9,7 +10,7 @@ from app.system.translation import tr
 def ending(message: Message) -> str:
     """One or two sentences; empty if there is no more to say than `short_ending`."""
     if message.state is MessageState.FAILED:
-        return message.error
+        return explain_stored(message.error).text
     if message.state is not MessageState.STOPPED:
         return ""
     match message.error:

@@ -1,4 +1,4 @@
-"""Notice banners above every page: an error, its remedy, an optional button, and Close."""
+"""Notice banners above every page: error, remedy, details, an optional button, and Close."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from app.state.chat import Notice, State
 from app.system.translation import tr
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label
 
 _NEWS = {"switch": "model"}  # icons of the notices that are about no problem, by kind
 
 
 class Banner(QFrame):
-    """One notice: error and remedy, an optional action button and a Close button."""
+    """One notice: error and remedy, details on request, an optional action button and Close."""
 
     def __init__(self, notice: Notice, palette: Palette, icon: str = "") -> None:
         """`icon` is the name of a quiet icon; "": the warning sign."""
@@ -26,6 +27,13 @@ class Banner(QFrame):
         self.words = label(f"{notice.sentence} {notice.remedy}".strip())
         self.words.setWordWrap(True)
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.detail = label(notice.detail, "secondary", SMALL)
+        self.detail.setWordWrap(True)
+        self.detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.detail.hide()
+        self.details_button = TextButton(tr("Details"), "link")
+        self.details_button.setVisible(bool(notice.detail))
+        self.details_button.clicked.connect(self._toggle_details)
         self.action = TextButton(notice.action, "link")
         self.action.setVisible(bool(notice.action))
         self.close_button = IconButton("close", tr("Close"), 16)
@@ -33,7 +41,12 @@ class Banner(QFrame):
         layout.setContentsMargins(12, 6, 6, 6)
         layout.setSpacing(8)
         layout.addWidget(self.picture)
-        layout.addWidget(self.words, 1)
+        texts = QVBoxLayout()
+        texts.setSpacing(2)
+        texts.addWidget(self.words)
+        texts.addWidget(self.detail)
+        layout.addLayout(texts, 1)
+        layout.addWidget(self.details_button)
         layout.addWidget(self.action)
         layout.addWidget(self.close_button)
         self.apply_palette(palette)
@@ -45,6 +58,11 @@ class Banner(QFrame):
         )
         self.picture.setPixmap(icons.icon(name, color, 18).pixmap(18, 18))
         self.close_button.apply_palette(palette)
+
+    def _toggle_details(self) -> None:
+        shown = self.detail.isHidden()
+        self.detail.setVisible(shown)
+        self.details_button.setText(tr("Hide details") if shown else tr("Details"))
 
 
 class Banners(QWidget):

@@ -7,7 +7,8 @@ from pathlib import Path
 from app.settings.table import Settings, load
 from app.state.chat import ModelPhase
 from app.store.store import Message, MessageState, StopReason, Store
-from engine import Cancel, FinishReason, Generate, LoadModel, Role, Turn
+from app.ui.transcript.endings import ending
+from engine import Cancel, Fault, FaultKind, FinishReason, Generate, LoadModel, Role, Turn
 from fakes import MODEL
 from stage import Stage, until
 
@@ -405,6 +406,24 @@ def test_failed_load_keeps_the_loaded_model(stage: Stage) -> None:
         "It is not a model.",
     )
     assert stage.state.notices["model"].remedy == "Choose a GGUF file."
+
+
+def test_failed_load_is_a_sentence_in_the_window_and_a_code_in_the_store(stage: Stage) -> None:
+    stage.start(Path("/models/half.gguf"))
+    stage.controller.send("Hello")
+    fault = Fault(FaultKind.INCOMPLETE)
+    stage.engine.fail_load("The file ends at byte 49.", "It is cut short.", fault=fault)
+    stage.drain()
+    notice = stage.state.notices["model"]
+    assert (notice.sentence, notice.remedy) == (
+        "half.gguf is incomplete.",
+        "Download it again.",
+    )
+    assert notice.detail == "The file ends at byte 49. It is cut short."
+    answer = stage.state.messages[-1]
+    assert answer.state is MessageState.FAILED
+    assert "Download" not in answer.error
+    assert ending(answer) == "half.gguf is incomplete. Download it again."
 
 
 def test_newer_load_cancels_the_one_before(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, LineAction, Place
 from app.system import json_file
-from engine import models_folder
+from engine import FaultKind, models_folder
 from hostile_hub import Hub, running
 from library_fixture import LibraryFixture, loaded
 from stage import until
@@ -86,6 +86,8 @@ def test_visible_file_is_inspected(fixture: LibraryFixture, own: Path) -> None:
     assert bad.state is FileState.BAD
     assert bad.problem.endswith(".")
     assert bad.remedy
+    assert bad.fault is not None
+    assert bad.fault.kind is FaultKind.DAMAGED
 
 
 def test_changed_file_is_inspected_again(fixture: LibraryFixture, own: Path) -> None:

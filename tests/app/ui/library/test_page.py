@@ -19,6 +19,7 @@ from app.state.library import FileState, Line, LineAction, Memory, Place
 from app.ui.library.page import LibraryPage
 from app.ui.library.row import LibraryRow
 from app.ui.library.row_values import Verb
+from engine import Fault, FaultKind
 from library_shown import Shown, press, show
 from scenes_library import BONSAI, QWEN, SMOL
 from stage import flush
@@ -52,11 +53,41 @@ def test_other_files_cannot_be_used(shown: Shown, state: FileState) -> None:
     assert all(entry.verb is not Verb.USE for entry in row.view.menu)
 
 
-def test_damaged_file_shows_error_and_remedy(shown: Shown) -> None:
+def test_incomplete_file_shows_a_sentence_and_details_on_request(
+    qtbot: QtBot, shown: Shown
+) -> None:
     show(shown, scenes.library_failed)
-    note = shown.row("half").note.text()
-    assert "blk.7.ffn_up.weight" in note
-    assert note.endswith("the copy is not complete.")
+    row = shown.row("half")
+    assert row.note.text() == "half-Q4_0.gguf is incomplete. Download it again."
+    assert row.links[0].text() == "Details"
+    qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
+    flush()
+    row = shown.row("half")
+    assert "blk.7.ffn_up.weight" in row.note.text()
+    assert row.links[0].text() == "Hide details"
+    qtbot.mouseClick(row.links[0], Qt.MouseButton.LeftButton)
+    flush()
+    assert "blk.7" not in shown.row("half").note.text()
+
+
+def test_failed_load_beside_a_loaded_model_is_shown_in_the_row_of_the_failed_file(
+    shown: Shown,
+) -> None:
+    show(shown, scenes.library_full)
+    shown.state.set_model(
+        replace(
+            shown.state.model,
+            error="It broke.",
+            failed=BONSAI.path,
+            fault=Fault(
+                FaultKind.MEMORY, needed_bytes=9_000_000_000, available_bytes=6_200_000_000
+            ),
+        )
+    )
+    flush()
+    note = shown.row("Bonsai 8B").note.text()
+    assert note.startswith(f"{BONSAI.path.name} needs 9.0 GB of memory; 6.2 GB is free.")
+    assert not shown.row(SMOL.name).note.text()
 
 
 def test_memory_is_predicted_then_measured(shown: Shown) -> None:

@@ -1,0 +1,187 @@
+"""Faults of models as sentences for the window, and as texts for the store.
+
+The engine reports a code with parameters and the exact technical text. The window shows a short
+sentence made of the code; the technical text is its detail. The store keeps the code.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from app.system.byte_size import size
+from app.system.translation import tr
+from engine import Fault, FaultKind, FileLook
+
+_STORED = "fault"  # the key by which a stored code is told from a sentence of an earlier version
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a fault means for the user, what to do, and the technical text if it says more."""
+
+    sentence: str
+    remedy: str = ""
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence and the remedy on one line."""
+        return f"{self.sentence} {self.remedy}".strip()
+
+
+def explain(fault: Fault | None, file: str, message: str, remedy: str = "") -> Explanation:
+    """Explain a fault of the model `file`; `message` and `remedy` are the engine's."""
+    found = _file_words(fault, file) or _run_words(fault, file) if fault else None
+    if found is None:
+        return Explanation(message, remedy)
+    return Explanation(*found, detail=f"{message} {remedy}".strip())
+
+
+def stored_text(fault: Fault, file: str, message: str, remedy: str) -> str:
+    """The text of a failed answer for the store: the code and its parameters."""
+    if fault.kind is FaultKind.OTHER:
+        return f"{message} {remedy}".strip()
+    return json.dumps({_STORED: asdict(fault), "file": file, "message": message, "remedy": remedy})
+
+
+def explain_stored(text: str) -> Explanation:
+    """Explain a text of `stored_text`; another text is a sentence itself."""
+    try:
+        stored = cast("dict[str, Any]", json.loads(text)) if text.startswith("{") else {}
+        values = {**stored[_STORED]}
+        fault = Fault(FaultKind(values.pop("kind")), **values)
+        return explain(fault, stored["file"], stored["message"], stored["remedy"])
+    except (ValueError, TypeError, KeyError):  # not of this version
+        return Explanation(text)
+
+
+def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:
+    """Sentence and remedy for a file that is no usable model."""
+    another = tr("Choose another version of this model, such as Q4_K_M or Q8_0.")
+    match fault.kind:
+        case FaultKind.NO_FILE:
+            return tr("{file} was not found.", file=file), tr("It may have been moved or deleted.")
+        case FaultKind.NOT_A_FILE:
+            return tr("{file} is not a file.", file=file), tr("Choose a GGUF file.")
+        case FaultKind.UNREADABLE:
+            text = tr("{file} cannot be read: {reason}.", file=file, reason=fault.about)
+            return text, tr("Check its permissions and its disk.")
+        case FaultKind.NOT_A_MODEL:
+            return _look_words(fault.about, file)
+        case FaultKind.OTHER_TYPE:
+            return _type_words(fault.about, file)
+        case FaultKind.INCOMPLETE:
+            return tr("{file} is incomplete.", file=file), tr("Download it again.")
+        case FaultKind.DAMAGED:
+            text = tr("{file} is damaged.", file=file)
+            return text, tr("Download it again, or choose another copy.")
+        case FaultKind.PART_MISSING:
+            text = tr("This model is in several files, and {part} is missing.", part=fault.about)
+            return text, tr("Download all of them into the same folder.")
+        case FaultKind.ARCHITECTURE:
+            text = tr("{file} is a {family} model, which is not supported yet.",
+                      file=file, family=fault.about)  # fmt: skip
+            return text, tr("Choose a model of another family, such as Llama, Qwen or Gemma.")
+        case FaultKind.FORMAT:
+            text = tr("{file} uses the format {format}, which is not supported.",
+                      file=file, format=fault.about)  # fmt: skip
+            return text, another
+        case FaultKind.UNSUPPORTED:
+            return tr("{file} is of a variant that is not supported yet.", file=file), another
+        case _:
+            return None
+
+
+def _look_words(look: str, file: str) -> tuple[str, str]:
+    again = tr("Download it again.")
+    match look:
+        case FileLook.EMPTY:
+            return tr("{file} is empty.", file=file), again
+        case FileLook.ZEROS:
+            return tr("{file} has no content yet.", file=file), again
+        case FileLook.LFS_POINTER:
+            text = tr("{file} only points to the model (Git LFS).", file=file)
+            return text, tr("Download the model itself.")
+        case FileLook.WEB_PAGE:
+            return tr("{file} is not a model file (it looks like a web page).", file=file), again
+        case FileLook.GGML:
+            text = tr("{file} is in the old GGML format, which is not supported.", file=file)
+            return text, tr("Choose a GGUF file of this model.")
+        case _:
+            pass
+    kind = _kind_words(look)
+    text = (
+        tr("{file} is not a model file (it looks like {kind}).", file=file, kind=kind)
+        if kind
+        else tr("{file} is not a model file.", file=file)
+    )
+    return text, tr("Choose a GGUF file.")
+
+
+def _kind_words(look: str) -> str:
+    match look:
+        case FileLook.ZIP:
+            return tr("a ZIP archive or a PyTorch checkpoint")
+        case FileLook.SAFETENSORS:
+            return tr("a safetensors file")
+        case FileLook.JPEG:
+            return tr("a JPEG image")
+        case FileLook.PNG:
+            return tr("a PNG image")
+        case FileLook.PDF:
+            return tr("a PDF document")
+        case FileLook.TEXT:
+            return tr("a text file")
+        case _:
+            return ""
+
+
+def _type_words(kind: str, file: str) -> tuple[str, str]:
+    match kind:
+        case "adapter":
+            text = tr("{file} is an adapter, not a model.", file=file)
+            return text, tr("Load its model, then add this file under Adapters.")
+        case "mmproj":
+            text = tr("{file} only adds image or audio input to a model.", file=file)
+            return text, tr("Choose the file of the model itself.")
+        case "vocabulary":
+            text = tr("{file} has only a vocabulary.", file=file)
+            return text, tr("Choose a complete model.")
+        case _:
+            return tr("{file} is not a model.", file=file), tr("Choose the file of a model.")
+
+
+def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
+    """Sentence and remedy for a model or a chat that does not fit."""
+    close = tr("Close other programs, or choose a smaller model.")
+    needed, available = size(fault.needed_bytes), size(fault.available_bytes)
+    wanted, most = f"{fault.context:,}", f"{fault.most_context:,}"
+    match fault.kind:
+        case FaultKind.MEMORY if fault.needed_bytes:
+            text = tr("{file} needs {needed} of memory; {available} is free.",
+                      file=file, needed=needed, available=available)  # fmt: skip
+            return text, close
+        case FaultKind.MEMORY:
+            return tr("This computer ran out of memory."), close
+        case FaultKind.CONTEXT:
+            text = tr("A context of {count} tokens needs {needed} of memory; {available} is free.",
+                      count=wanted, needed=needed, available=available)  # fmt: skip
+            return text, tr("Choose {count} tokens or fewer, or close other programs.", count=most)
+        case FaultKind.CHAT_FULL:
+            return (
+                tr("This chat is full ({count} tokens).", count=most),
+                tr("Start a new chat, or choose a longer context in the model's settings."),
+            )
+        case FaultKind.MESSAGE_TOO_LONG:
+            text = tr("This message is too long: {count} tokens, and the model can take in {most}.",
+                      count=wanted, most=most)  # fmt: skip
+            return text, tr("Shorten it, or choose a longer context in the model's settings.")
+        case FaultKind.TEMPLATE:
+            return (
+                tr("This model cannot read this chat."),
+                tr("Start a new chat, or choose another model."),
+            )
+        case _:
+            return None

@@ -1,0 +1,195 @@
+"""Builds the rows of the models on this computer: what each is, whether it can be used, its menu."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.state.chat import ModelPhase, ModelStatus
+from app.state.faults import Explanation, explain
+from app.state.library import FileState, InstalledRow, Place
+from app.system.byte_size import size
+from app.system.translation import tr
+from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
+from app.ui.library.words import exact_numbers, joined, model_count, predicted
+from app.ui.widgets.units import number
+
+INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog
+_JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
+
+
+def on_this_machine(
+    rows: Sequence[InstalledRow],
+    model: ModelStatus,
+    searched: bool,
+    catalog: bool,
+    detailed: Collection[Path] = (),
+) -> Iterator[View]:
+    """The section of installed models, or a note that there are none."""
+    jump = (
+        (Action(Verb.JUMP, tr("Get a model"), GET),)
+        if len(rows) > _JUMP_THRESHOLD and catalog
+        else ()
+    )
+    total = sum(row.size_bytes for row in rows)
+    detail = joined(model_count(len(rows)), size(total)) if rows else ""
+    yield HeadingView(INSTALLED, tr("On this computer"), detail, jump)
+    busy = (model.path, model.failed, model.loaded.path if model.loaded is not None else None)
+    for row in rows:
+        yield InstalledView(row, model if row.path in busy else None, row.path in detailed)
+    if not rows:
+        yield RowView(
+            "none",
+            note=tr("No models yet. Get one below, or open a file you have.")
+            if searched
+            else tr("Looking for models…"),
+            links=(Action(Verb.OPEN_FILE, tr("Open a file…")),) if searched else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledView:
+    """Deferred view of one installed model file: there may be hundreds, a dozen are visible."""
+
+    row: InstalledRow
+    model: ModelStatus | None  # set if this file is loaded, loading or failed to load
+    detailed: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of the built row."""
+        return f"file {self.row.path}"
+
+    def build(self) -> RowView:
+        """The view of the row."""
+        row = _idle_row(self.row) if self.model is None else _active_row(self.row, self.model)
+        return self._with_details(row)
+
+    def _with_details(self, row: RowView) -> RowView:
+        """The row with the link that shows or hides the exact text of its problem."""
+        shown = _explanation(self.row, self.model)
+        if shown is None or not shown.detail or not row.note:
+            return row
+        words = tr("Hide details") if self.detailed else tr("Details")
+        note = f"{row.note}\n{shown.detail}" if self.detailed else row.note
+        return replace(row, note=note, links=(Action(Verb.DETAILS, words, self.row.path),))
+
+
+def _idle_row(row: InstalledRow) -> RowView:
+    """The row of a file that is neither loaded nor being loaded."""
+    note, tone = _problem(row, None)
+    shared = _facts(row)
+    if row.state is FileState.UNKNOWN:
+        shared.append(tr("reading the file…"))
+    return RowView(
+        key=f"file {row.path}",
+        name=row.name,
+        name_tip=str(row.path),
+        detail=joined(*shared),
+        detail_tip=_exact_details(row),
+        note=note,
+        note_tone=tone,
+        meter=predicted(row.memory),
+        action=Action(Verb.USE, tr("Use"), row.path) if row.state is FileState.GOOD else None,
+        menu=_menu(row, in_use=False),
+    )
+
+
+def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
+    """The row of a file that is loaded, is being loaded or failed to load."""
+    plain = _idle_row(row)
+    if model.phase is ModelPhase.LOADING and row.path == model.path:
+        share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
+        return replace(
+            plain,
+            detail=joined(tr("loading, {percent} %", percent=round(share * 100)), *_facts(row)),
+            progress=share,
+            action=Action(
+                Verb.CANCEL_LOAD, tr("Cancel"), name=tr("Cancel loading {name}", name=row.name)
+            ),
+        )
+    if model.loaded is not None and model.loaded.path == row.path:
+        return replace(
+            plain,
+            detail=joined(*_facts(row)),
+            meter=_resident(row, model),
+            action=None,
+            status=tr("In use"),
+            menu=_menu(row, in_use=True),
+        )
+    note, tone = _problem(row, model)
+    return replace(plain, note=note, note_tone=tone)
+
+
+def _facts(row: InstalledRow) -> list[str]:
+    facts = [row.format, size(row.size_bytes) if row.size_bytes else ""]
+    return [*facts, tr("custom settings")] if row.own_settings else facts
+
+
+def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
+    """The error text of a file or of its failed load, and its tone."""
+    if row.state is FileState.MISSING:
+        return tr("File not found. Is its drive unplugged?"), "warning"
+    shown = _explanation(row, model)
+    if shown is None:
+        return "", "secondary"
+    # with `memory`: too large only
+    mild = row.state is FileState.BAD and row.memory is not None
+    return shown.text, "warning" if mild else "danger"
+
+
+def _explanation(row: InstalledRow, model: ModelStatus | None) -> Explanation | None:
+    """Why a file cannot be used; None if it can, or was not found."""
+    if row.state is FileState.BAD:
+        return explain(row.fault, row.path.name, row.problem, row.remedy)
+    if model is not None and model.error and row.path == (model.failed or model.path):
+        return explain(model.fault, row.path.name, model.error, model.remedy)
+    return None
+
+
+def _exact_details(row: InstalledRow) -> str:
+    facts = joined(
+        row.layout,
+        row.architecture,
+        *exact_numbers(row.parameters, row.context_model, row.size_bytes),
+    )
+    return f"{facts}\n{row.path}"
+
+
+def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
+    entries = [Action(Verb.UNLOAD, tr("Unload"))] if in_use else []
+    if row.state is FileState.GOOD or row.memory is not None:
+        entries.append(Action(Verb.DEFAULTS, tr("Settings for this model…"), row.path))
+    if row.state is not FileState.MISSING:
+        entries.append(Action(Verb.SHOW_FOLDER, tr("Show in folder"), row.path))
+    if row.place is Place.FILE:
+        entries.append(Action(Verb.UNLINK, tr("Remove from list"), row.path))
+    if row.state is not FileState.MISSING and row.place is not Place.BUNDLED:
+        amount = size(row.size_bytes)
+        own = row.place is Place.OWN
+        text = (
+            tr("Delete ({size})", size=amount) if own else tr("Delete file ({size})", size=amount)
+        )
+        entries.append(Action(Verb.DELETE, text, row.path))
+    return tuple(entries)
+
+
+def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
+    """The memory bar of the loaded model: measured resident memory and the prediction."""
+    loaded = model.loaded
+    if loaded is None:
+        return None
+    if loaded.resident_bytes <= 0:
+        return predicted(row.memory)
+    whole = loaded.resident_bytes + (row.memory.available_bytes if row.memory else 0)
+    measured = tr(
+        "Measured: {amount} bytes for the whole app", amount=number(loaded.resident_bytes)
+    )
+    expected = tr(
+        "Predicted: {amount} bytes for the model with a context of {context} tokens",
+        amount=number(loaded.memory_bytes),
+        context=number(loaded.context),
+    )
+    words = tr("Uses {amount}", amount=size(loaded.resident_bytes))
+    return Meter(loaded.resident_bytes / max(whole, 1), words, f"{measured}\n{expected}")

@@ -1,0 +1,108 @@
+"""Faults of models: the sentence of each code, its technical detail, and its text in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.state.faults import explain, explain_stored, stored_text
+from engine import Fault, FaultKind, FileLook
+
+EXACT, ADVICE = "The file ends at byte 49.", "It is cut short."
+GB = 1_000_000_000
+FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
+
+
+@pytest.mark.parametrize(
+    ("fault", "wanted"),
+    [
+        (Fault(FaultKind.INCOMPLETE), "m.gguf is incomplete. Download it again."),
+        (
+            Fault(FaultKind.NOT_A_MODEL, FileLook.JPEG),
+            "m.gguf is not a model file (it looks like a JPEG image). Choose a GGUF file.",
+        ),
+        (Fault(FaultKind.NOT_A_MODEL, FileLook.EMPTY), "m.gguf is empty. Download it again."),
+        (
+            Fault(FaultKind.NOT_A_MODEL, "of a later version"),
+            "m.gguf is not a model file. Choose a GGUF file.",
+        ),
+        (
+            Fault(FaultKind.ARCHITECTURE, "mamba"),
+            "m.gguf is a mamba model, which is not supported yet. Choose a model of another "
+            "family, such as Llama, Qwen or Gemma.",
+        ),
+        (
+            Fault(FaultKind.FORMAT, "Q4_0_4_4"),
+            "m.gguf uses the format Q4_0_4_4, which is not supported. Choose another version of "
+            "this model, such as Q4_K_M or Q8_0.",
+        ),
+        (
+            FIT,
+            "m.gguf needs 9.0 GB of memory; 6.0 GB is free. Close other programs, or choose a "
+            "smaller model.",
+        ),
+        (
+            replace(FIT, kind=FaultKind.CONTEXT),
+            "A context of 8,192 tokens needs 9.0 GB of memory; 6.0 GB is free. Choose 2,048 tokens "
+            "or fewer, or close other programs.",
+        ),
+        (
+            Fault(FaultKind.MEMORY),
+            "This computer ran out of memory. Close other programs, or choose a smaller model.",
+        ),
+    ],
+)
+def test_a_code_becomes_a_short_sentence_with_the_exact_text_as_detail(
+    fault: Fault, wanted: str
+) -> None:
+    shown = explain(fault, "m.gguf", EXACT, ADVICE)
+    assert shown.text == wanted
+    assert shown.detail == f"{EXACT} {ADVICE}"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind is not FaultKind.OTHER])
+def test_every_code_has_a_sentence(kind: FaultKind) -> None:
+    shown = explain(replace(FIT, kind=kind, about="x"), "m.gguf", EXACT, ADVICE)
+    assert EXACT not in shown.text
+    assert shown.sentence.endswith(".")
+    assert shown.remedy.endswith(".")
+
+
+@pytest.mark.parametrize("look", [look for look in FileLook if look is not FileLook.UNKNOWN])
+def test_every_look_of_a_file_has_words(look: FileLook) -> None:
+    unknown = explain(Fault(FaultKind.NOT_A_MODEL, FileLook.UNKNOWN), "m.gguf", EXACT)
+    shown = explain(Fault(FaultKind.NOT_A_MODEL, look), "m.gguf", EXACT)
+    assert shown.sentence != unknown.sentence
+
+
+@pytest.mark.parametrize("fault", [None, Fault()])
+def test_without_a_code_the_text_of_the_engine_is_shown(fault: Fault | None) -> None:
+    shown = explain(fault, "m.gguf", EXACT, ADVICE)
+    assert (shown.text, shown.detail) == (f"{EXACT} {ADVICE}", "")
+
+
+@pytest.mark.parametrize("fault", [FIT, Fault(FaultKind.NOT_A_MODEL, FileLook.PDF), Fault()])
+def test_stored_text_is_explained_as_the_fault_was(fault: Fault) -> None:
+    stored = stored_text(fault, "m.gguf", EXACT, ADVICE)
+    assert explain_stored(stored).text == explain(fault, "m.gguf", EXACT, ADVICE).text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The model broke.",
+        "",
+        "{not JSON",
+        "{}",
+        '{"fault": []}',
+        '{"fault": {"kind": "of a later version"}}',
+        '{"fault": {"kind": "memory", "color": 1}}',
+        json.dumps(
+            {"fault": {"kind": "context", "context": "x"}, "file": "", "message": "", "remedy": ""}
+        ),
+    ],
+)
+def test_other_stored_texts_are_shown_as_they_are(text: str) -> None:
+    assert explain_stored(text).text == text
