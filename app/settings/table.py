@@ -134,7 +134,8 @@ class Settings:
         float,
         Setting(
             "Temperature",
-            "Higher is more varied, lower more predictable; 0 always takes the likeliest word.",
+            "Higher is more varied, lower more predictable; 0 always takes the likeliest word. "
+            "A model with recommended values uses those until you change this one.",
             low=0,
             high=2,
             group="answers",

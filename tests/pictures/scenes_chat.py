@@ -17,7 +17,7 @@ from app.state.chat import ModelFile, Notice
 from app.store.store import MessageState, Store
 from engine import FinishReason, Role, SlowPart, SlowReason
 from fakes import MODEL
-from stage import Stage, flush
+from stage import Stage, flush, until
 
 NAME = "SmolLM2 135M Instruct"
 ANSWER = """\
@@ -46,6 +46,20 @@ print(f"{scattering(450):.1f} times as much blue as red")
 > At sunset the light crosses so much air that the blue is gone before it arrives.
 
 So `scattering(450)` explains the noon, and what is left explains the evening.
+"""
+FORMULAS = r"""\
+For $ax^2 + bx + c = 0$ with $a \ne 0$ the solutions are
+
+$$x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}$$
+
+The discriminant \(\Delta = b^2 - 4ac\) decides: with $\Delta < 0$ there is no real one.
+
+| Equation | $\Delta$ | Solutions |
+|:---------|--------:|:----------|
+| $x^2 - 5x + 6 = 0$ | $1$ | $2$ and $3$ |
+| $x^2 + 1 = 0$ | $-4$ | $\pm i$ |
+
+A book for $5 and one for $10 are prices, and \(\frac{1}{\) is no formula.
 """
 LONG_QUESTION = (
     "I am writing a short talk for children of about nine years, and I would like to explain why "
@@ -186,6 +200,13 @@ def long_answer(stage: Stage) -> None:
     ready(stage)
     ask(stage)
     answer(stage, ANSWER)
+
+
+def formulas(stage: Stage) -> None:
+    ready(stage)
+    ask(stage, "How do I solve a quadratic equation?")
+    answer(stage, FORMULAS)
+    until(lambda: not stage.window.transcript.formulas.waiting)
 
 
 def zoomed(stage: Stage) -> None:
@@ -446,6 +467,7 @@ SCENES: dict[str, Scene] = {
         long_answer,
         answer_details,
         memory_line,
+        formulas,
         zoomed,
         top_of_answer,
         long_question,

@@ -53,6 +53,7 @@ class Stage:
             self.states, lambda: Preferences(self.controller.settings, self.states.sessions)
         )
         connect(self.window, self.controller, self.theme)
+        self.window.resize(1080, 760)  # its usual size; the offscreen screen is smaller
 
     def _engine(self, deliver: Callable[..., None], answers: list[str] | None) -> FakeEngine:
         self.engines.append(FakeEngine(deliver, answers))
