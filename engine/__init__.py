@@ -4,6 +4,7 @@ Importing it loads neither torch nor the GGUF reader, so the window can open bef
 """
 
 from engine.errors import (
+    OTHER_FAULT,
     AdapterError,
     Cancelled,
     EngineError,
@@ -70,6 +71,7 @@ from engine.snapshot.folder import delete_snapshots, snapshots_folder, snapshots
 
 __all__ = [
     "DEFAULT_CACHE",
+    "OTHER_FAULT",
     "THOUGHT_ENDS",
     "THOUGHT_OPENS",
     "AdapterError",

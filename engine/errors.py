@@ -42,6 +42,13 @@ class FaultKind(StrEnum):
     CHAT_FULL = "chat full"
     MESSAGE_TOO_LONG = "message too long"
     TEMPLATE = "template"
+    # A saved session that cannot be used:
+    SAVED_MODEL = "saved model"  # of another model, its name
+    SAVED_ADAPTERS = "saved adapters"  # with another stack
+    SAVED_CACHE = "saved cache"  # with another type of cache
+    SAVED_LENGTH = "saved length"  # longer than the context
+    SAVED_VERSION = "saved version"  # of another version of the app
+    SAVED_DAMAGED = "saved damaged"
 
 
 class FileLook(StrEnum):
@@ -110,6 +117,8 @@ class AdapterError(EngineError):
 
 class SnapshotError(EngineError):
     """A saved session that is damaged or belongs to another model, adapter stack or version."""
+
+    kind = FaultKind.SAVED_DAMAGED
 
 
 class OutOfMemory(EngineError):

@@ -308,6 +308,7 @@ class SnapshotLoaded:
     remaining_prefill_seconds: float  # estimate for the tokens not cached; 0: too few
     refused: str  # one sentence: why the saved file was rejected; empty: none was
     dropped_turns: int = 0  # that do not fit: the first ones after the instructions
+    fault: Fault = OTHER_FAULT  # `refused` as a code
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine.chat import context_window
 from engine.chat.template import answer_prefix, prompt_ids, split_thoughts
-from engine.errors import AdapterError, Fault, FaultKind, ModelFileError, PromptTooLong
+from engine.errors import OTHER_FAULT, AdapterError, Fault, FaultKind, ModelFileError, PromptTooLong
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Answer
 from engine.inference.prompt import reuse_cached_ids, shared_prefix
@@ -240,8 +240,9 @@ class ModelHost:
             self._prefill.seconds(self.session, ready, total, checkpoint)
             if total <= self.session.context
             else 0.0,
-            found.refused,
+            str(found.refused or ""),
             dropped,
+            found.refused.fault if found.refused else OTHER_FAULT,
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:

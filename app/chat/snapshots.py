@@ -323,5 +323,6 @@ def _resume(conversation_id: int, event: SnapshotLoaded, *, full: bool) -> Resum
         event.seconds,
         event.remaining_prefill_seconds,
         event.refused,
+        event.fault,
         full,
     )

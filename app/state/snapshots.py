@@ -11,6 +11,7 @@ from enum import Enum
 from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly
+from engine import OTHER_FAULT, Fault
 
 
 class ResumePhase(Enum):
@@ -31,7 +32,8 @@ class Resume:
     total_tokens: int = 0  # of the conversation
     seconds: float = 0.0  # duration of the load
     remaining_prefill_seconds: float = 0.0  # estimate for the next message; 0: unknown
-    refused: str = ""  # one sentence: why the snapshot could not be used
+    refused: str = ""  # one sentence with all details: why the snapshot could not be used
+    fault: Fault = OTHER_FAULT  # `refused` as a code
     full: bool = False  # it fills the context, and its policy is to stop
 
     @property

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import torch
 from torch import Tensor
 
-from engine.errors import Cancelled, RequestError, SnapshotError
+from engine.errors import Cancelled, Fault, FaultKind, RequestError, SnapshotError
 from engine.host.background import BackgroundTask
 from engine.inference.sampling import Sampler
 from engine.inference.session import SamplerState, Session
@@ -192,23 +192,27 @@ def check_origin(metadata: Mapping[str, str], session: Session, model_sha256: st
         raise SnapshotError(
             f"The session was saved with another model{f', {name}' if name else ''}.",
             "Load that model, or process the conversation again.",
+            Fault(FaultKind.SAVED_MODEL, name),
         )
     if metadata.get("stack") != session.stack.key:
         raise SnapshotError(
             f"The session was saved {_adapters_clause(metadata)}.",
             "Set the same adapters and strengths, or process the conversation again.",
+            Fault(FaultKind.SAVED_ADAPTERS),
         )
     if metadata.get("cache") != session.cache.type.value:
         raise SnapshotError(
             f"The session was saved with a cache of type {_printable(metadata.get('cache', ''))}, "
             f"and the model is loaded with {session.cache.type.value}.",
             "Load the model with that cache type, or process the conversation again.",
+            Fault(FaultKind.SAVED_CACHE),
         )
     tokens = _parse_count(metadata.get("tokens", ""))
     if tokens > session.context:
         raise SnapshotError(
             f"The saved session holds {tokens:,} tokens, and the context only {session.context:,}.",
             "Load the model with a larger context, or process the conversation again.",
+            Fault(FaultKind.SAVED_LENGTH),
         )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
-from engine.errors import SnapshotError
+from engine.errors import Fault, FaultKind, SnapshotError
 
 FORMAT = "tokonoma session"
 VERSION = 2  # 1 had quantized keys and values without rotation
@@ -161,7 +161,8 @@ def check_version(metadata: Mapping[str, str]) -> None:
     if version != str(VERSION):
         newer = version.isdecimal() and len(version) < 10 and int(version) > VERSION
         age = "a newer" if newer else "an older"
-        raise SnapshotError(f"The session was saved by {age} version of the app.", REPROCESS)
+        fault = Fault(FaultKind.SAVED_VERSION)
+        raise SnapshotError(f"The session was saved by {age} version of the app.", REPROCESS, fault)
 
 
 def read_into(file: BinaryIO, entry: Entry, targets: Iterable[memoryview]) -> None:

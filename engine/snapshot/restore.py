@@ -35,7 +35,7 @@ class RestoreResult:
 
     tokens: int = 0  # of the prompt, restored from the file
     path: Path | None = None  # of the restored file
-    refused: str = ""  # one sentence: why the conversation's own snapshot was unusable
+    refused: SnapshotError | None = None  # why the conversation's own snapshot was unusable
 
 
 class SnapshotRestorer:
@@ -74,7 +74,7 @@ class SnapshotRestorer:
             if self._is_candidate(saved, fresh, cached, conversation)
         ]
         own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
-        refusals: dict[Path, str] = {}
+        refusals: dict[Path, SnapshotError] = {}
         usable = self._usable(files, session, refusals, checkpoint) if files else []
         found = self._restore(session, fresh, usable, own, refusals, checkpoint)
         refused = [saved for saved in own if saved.path in refusals]
@@ -90,7 +90,9 @@ class SnapshotRestorer:
             return True
         return self._shared_length(fresh, saved.tokens) >= cached + _MIN_GAIN
 
-    def _reason(self, saved: Saved, refusals: dict[Path, str], checkpoint: Checkpoint) -> str:
+    def _reason(
+        self, saved: Saved, refusals: dict[Path, SnapshotError], checkpoint: Checkpoint
+    ) -> SnapshotError:
         """Why a file was refused; verifies it, since damage can look like a mismatch."""
         try:
             if saved.path.exists():
@@ -105,7 +107,7 @@ class SnapshotRestorer:
         fresh: Sequence[int],
         usable: list[Saved],
         own: list[Saved],
-        refusals: dict[Path, str],
+        refusals: dict[Path, SnapshotError],
         checkpoint: Checkpoint,
     ) -> RestoreResult:
         """Restore the best valid file; files that fail are removed from `usable`."""
@@ -128,7 +130,7 @@ class SnapshotRestorer:
         self,
         files: list[Saved],
         session: Session,
-        refusals: dict[Path, str],
+        refusals: dict[Path, SnapshotError],
         checkpoint: Checkpoint,
     ) -> list[Saved]:
         """The files that match model, stack and cache; adds the reason for others to `refusals`."""
@@ -137,7 +139,7 @@ class SnapshotRestorer:
                 checkpoint
             )
         except SnapshotError as error:
-            refusals |= {saved.path: str(error) for saved in files}
+            refusals |= {saved.path: error for saved in files}
             return []
         usable: list[Saved] = []
         for saved in files:
@@ -148,13 +150,15 @@ class SnapshotRestorer:
                 else:
                     self._refuse(saved, saved.fault, refusals)
             except SnapshotError as error:
-                refusals[saved.path] = str(error)
+                refusals[saved.path] = error
         return usable
 
-    def _refuse(self, saved: Saved, error: SnapshotError, refusals: dict[Path, str]) -> None:
+    def _refuse(
+        self, saved: Saved, error: SnapshotError, refusals: dict[Path, SnapshotError]
+    ) -> None:
         """Record the reason; a damaged file is deleted."""
         log.info("%s: %s", saved.path.name, error)
-        refusals[saved.path] = str(error)
+        refusals[saved.path] = error
         if isinstance(error, Damaged):
             self._folder.delete(saved)
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.page import ABOUT, Preferences
-from engine import LoadSnapshot
+from engine import Fault, FaultKind, LoadSnapshot
 from fakes import MODEL
 from stage import Stage, flush, until
 
@@ -154,7 +154,8 @@ _REFUSED = Resume(
     4096,
     0.0,
     12.3,
-    "What was saved of this conversation was read by another model.",
+    "The session was saved with another model, Gemma 3 270M.",
+    Fault(FaultKind.SAVED_MODEL, "Gemma 3 270M"),
 )
 
 

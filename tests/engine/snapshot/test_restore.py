@@ -19,6 +19,8 @@ from engine import (
     CacheType,
     Cancel,
     Failed,
+    Fault,
+    FaultKind,
     Finished,
     Generate,
     LoadModel,
@@ -249,9 +251,9 @@ def test_snapshot_of_other_adapters_cache_or_model_is_refused_with_the_reason(
     bench.load(llama, request=7, cache=CacheType.F16)
     assert "type q8_0" in bench.load_snapshot(8, *texts).refused
     bench.load(tiny.write(tmp_path / "other.gguf", seed=5, context=2048), request=9)
-    assert (
-        bench.load_snapshot(10, *texts).refused == "The session was saved with another model, tiny."
-    )
+    loaded = bench.load_snapshot(10, *texts)
+    assert loaded.refused == "The session was saved with another model, tiny."
+    assert loaded.fault == Fault(FaultKind.SAVED_MODEL, "tiny")
     bench.load(llama, request=11, context=64)
     assert "context only 64" in bench.load_snapshot(12, *texts).refused
     bench.load(llama, request=13)

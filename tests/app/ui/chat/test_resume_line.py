@@ -16,10 +16,13 @@ from app.ui.chat.resume_line import (
     exact,
     sentence,
 )
+from engine import Fault, FaultKind
 from stage import flush, until
 
 DONE = ResumePhase.DONE
-REFUSED = "It was read by another model."
+REFUSED = "The session was saved with another model, Tiny."
+OTHER_MODEL = Fault(FaultKind.SAVED_MODEL, "Tiny")
+THEN = "This chat was last written with Tiny"
 
 
 @pytest.fixture
@@ -64,10 +67,10 @@ def timer(line: ResumeLine, interval: int) -> QTimer:
             "The model rereads this chat before your next reply",
         ),
         (
-            Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED),
-            f"{REFUSED}\nYour next reply starts after about 12 s (the model rereads this chat)",
+            Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED, OTHER_MODEL),
+            f"{THEN}\nYour next reply starts after about 12 s (the model rereads this chat)",
         ),
-        (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED), REFUSED),
+        (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED, OTHER_MODEL), ""),
         (Resume(1, DONE, 40, 40, 40, 0.1), ""),
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1), ""),
         (Resume(1, DONE, 0, 4096, 4096), ""),  # still cached in the engine
@@ -117,7 +120,7 @@ def test_complete_restore_is_hidden_after_some_seconds(
     "resume",
     [
         Resume(1, DONE, 0, 0, 4096, 0.0, 12.3),
-        Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED),
+        Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED, OTHER_MODEL),
         Resume(1, DONE, 3000, 3000, 4096, 0.2, 3.4),
     ],
 )
@@ -142,5 +145,15 @@ def test_height_is_constant_when_text_appears(line: tuple[ResumeLine, SessionSta
 
 def test_refusal_wraps_in_a_narrow_window(line: tuple[ResumeLine, SessionState]) -> None:
     widget, state = line
-    state.set_resume(Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED))
+    state.set_resume(Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED, OTHER_MODEL))
     assert widget.words.heightForWidth(340) > widget.words.heightForWidth(900)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind.value.startswith("saved")])
+def test_every_refusal_has_a_sentence_and_its_details(kind: FaultKind) -> None:
+    resume = Resume(1, DONE, 0, 0, 4096, 0.0, 12.3, REFUSED, Fault(kind))
+    why, cost = sentence(resume).split("\n")
+    assert why
+    assert "session" not in why
+    assert cost.startswith("Your next reply starts after")
+    assert REFUSED in exact(resume)
