@@ -33,7 +33,9 @@ class Explanation:
 
 def explain(fault: Fault | None, file: str, message: str, remedy: str = "") -> Explanation:
     """Explain a fault of the model `file`; `message` and `remedy` are the engine's."""
-    found = _file_words(fault, file) or _run_words(fault, file) if fault else None
+    found = None
+    if fault is not None:
+        found = _file_words(fault, file) or _run_words(fault, file) or _saved_words(fault)
     if found is None:
         return Explanation(message, remedy)
     return Explanation(*found, detail=f"{message} {remedy}".strip())
@@ -183,5 +185,27 @@ def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
                 tr("This model cannot read this chat."),
                 tr("Start a new chat, or choose another model."),
             )
+        case _:
+            return None
+
+
+def _saved_words(fault: Fault) -> tuple[str, str] | None:
+    """Sentence for a chat that must be reread, because nothing saved of it can be used."""
+    first = tr("The model rereads it first.")
+    match fault.kind:
+        case FaultKind.SAVED_MODEL if fault.about:
+            return tr("This chat was last written with {model}.", model=fault.about), first
+        case FaultKind.SAVED_MODEL:
+            return tr("This chat was last written with another model."), first
+        case FaultKind.SAVED_ADAPTERS:
+            return tr("The adapters have changed since this chat was written."), first
+        case FaultKind.SAVED_CACHE:
+            return tr("The context memory has been changed in the settings."), first
+        case FaultKind.SAVED_LENGTH:
+            return tr("This chat is longer than the model's context is now."), first
+        case FaultKind.SAVED_VERSION:
+            return tr("This chat was last written with another version of Tokonoma."), first
+        case FaultKind.SAVED_DAMAGED:
+            return tr("What was saved to resume this chat is damaged."), first
         case _:
             return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
+from app.state.faults import explain
 from app.state.snapshots import Resume, ResumePhase, SessionState
 from app.system.translation import tr
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import label
 from app.ui.widgets.units import number
-from engine import Fault, FaultKind
 
 SLOW_MILLISECONDS = 300  # a restore that takes less time shows no progress text
 SHOWN_MILLISECONDS = 6000
@@ -76,31 +76,13 @@ def sentence(resume: Resume) -> str:
         return tr("This chat is full: the model cannot read all of it")
     cost = _cost(resume)
     if resume.refused:
-        return f"{_why(resume.fault)}\n{cost}" if cost else ""
+        why = explain(resume.fault, "", resume.refused).sentence
+        return f"{why}\n{cost}" if cost else ""
     if resume.total_tokens < SHORT_TOKENS:
         return ""
     if not resume.restored_tokens:
         return cost
     return cost or tr("Ready to continue")
-
-
-def _why(fault: Fault) -> str:
-    """Why nothing saved of the chat could be used, as it matters to the user."""
-    match fault.kind:
-        case FaultKind.SAVED_MODEL if fault.about:
-            return tr("This chat was last written with {model}", model=fault.about)
-        case FaultKind.SAVED_MODEL:
-            return tr("This chat was last written with another model")
-        case FaultKind.SAVED_ADAPTERS:
-            return tr("The adapters have changed since this chat was written")
-        case FaultKind.SAVED_CACHE:
-            return tr("The context memory has been changed in the settings")
-        case FaultKind.SAVED_LENGTH:
-            return tr("This chat is longer than the model's context is now")
-        case FaultKind.SAVED_VERSION:
-            return tr("This chat was last written with another version of Tokonoma")
-        case _:
-            return tr("What was saved to resume this chat is damaged")
 
 
 def exact(resume: Resume) -> str:

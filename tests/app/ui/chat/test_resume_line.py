@@ -22,7 +22,7 @@ from stage import flush, until
 DONE = ResumePhase.DONE
 REFUSED = "The session was saved with another model, Tiny."
 OTHER_MODEL = Fault(FaultKind.SAVED_MODEL, "Tiny")
-THEN = "This chat was last written with Tiny"
+THEN = "This chat was last written with Tiny."
 
 
 @pytest.fixture
