@@ -11,6 +11,7 @@ import argparse
 import itertools
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -18,6 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from app.library.recommended_sampling import with_recommended
+from app.settings.table import Settings, sampling
 from app.ui.chat.empty_view import SUGGESTIONS
 from engine import Sampling, starter_path
 from engine_bench import Bench, answer_text
@@ -26,15 +29,37 @@ TABLE = Path(__file__).with_suffix(".md")
 MOST = 48  # tokens of an answer that are judged
 CONTEXT = 1_024
 SEEDS = (1, 2, 3, 4)
+CHOSEN = sampling(with_recommended(Settings(), starter_path()))  # what the app uses
 SAMPLINGS = (
-    Sampling(),
-    Sampling(temperature=0.5),
-    Sampling(temperature=0.3),
-    Sampling(temperature=0.2, top_k=0, top_p=0.9, min_p=0.0),
-    Sampling(temperature=0.2, min_p=0.1),
-    Sampling(temperature=0.0),
+    sampling(Settings()),
+    replace(CHOSEN, temperature=0.5),
+    CHOSEN,
+    replace(CHOSEN, repeat_penalty=1.0),
+    replace(CHOSEN, repeat_penalty=1.05),
+    replace(CHOSEN, temperature=0.2, top_k=0, top_p=0.9, min_p=0.0),
+    replace(CHOSEN, temperature=0.2, min_p=0.1),
+    replace(CHOSEN, temperature=0.0),
 )
-CHOSEN = SAMPLINGS[2]  # what the app uses with the starter
+OPEN_MOST, OPEN_SEEDS = 500, (1, 2)  # of the open questions
+REPEATED_WORDS, REPEATED = 8, 3  # an answer repeats itself: so many words in a row, so often
+OPEN_QUESTIONS = (
+    "Explain what a tree is.",
+    "Tell me about Paris.",
+    "How do I cook rice?",
+    "Write a short story about a cat.",
+    "Give me three tips for a job interview.",
+    "What is love?",
+    "How does a car engine work?",
+    "Write an email to my landlord about the heating.",
+    "What should I eat for breakfast?",
+    "Describe the ocean.",
+    "How can I save money?",
+    "Explain gravity to a child.",
+    "List five animals that live in the forest.",
+    "What is the difference between weather and climate?",
+    "Tell me a joke.",
+    "Plan a weekend in Rome.",
+)
 # Each question with the words of which one must be in the answer, in lower case.
 QUESTIONS = (
     ("What is the capital of France?", "paris"),
@@ -126,19 +151,37 @@ def is_right(answer: str, accepted: str) -> bool:
     return re.search(rf"(?<!\w)(?:{words})s?(?!\w)", answer.lower()) is not None
 
 
-def score(chat: Chat, sampling: Sampling) -> tuple[int, int, list[str]]:
+def score(chat: Chat, tried: Sampling) -> tuple[int, int, list[str]]:
     """Right answers, all answers, and the questions that were never answered right."""
-    seeds = SEEDS if sampling.temperature else SEEDS[:1]
+    seeds = SEEDS if tried.temperature else SEEDS[:1]
     right, missed = 0, list[str]()
     for question, accepted in QUESTIONS:
         found = [
-            is_right(chat.answer(question, replace(sampling, seed=seed), MOST), accepted)
+            is_right(chat.answer(question, replace(tried, seed=seed), MOST), accepted)
             for seed in seeds
         ]
         right += sum(found)
         if not any(found):
             missed.append(question)
     return right, len(seeds) * len(QUESTIONS), missed
+
+
+def repeats(answer: str) -> bool:
+    """Whether some words in a row are in the answer again and again."""
+    words = answer.split()
+    runs = Counter(
+        tuple(words[at : at + REPEATED_WORDS]) for at in range(len(words) - REPEATED_WORDS)
+    )
+    return max(runs.values(), default=0) >= REPEATED
+
+
+def repeating(chat: Chat, tried: Sampling) -> int:
+    """How many answers to the open questions repeat themselves."""
+    return sum(
+        repeats(chat.answer(question, replace(tried, seed=seed), OPEN_MOST))
+        for question in OPEN_QUESTIONS
+        for seed in OPEN_SEEDS
+    )
 
 
 def main() -> int:
@@ -159,16 +202,19 @@ def main() -> int:
         "",
         f"{date.today().isoformat()}, {starter_path().stem}. Written by `packaging/dev.py bench "
         f"starter_sampling`. Right: one of the accepted words is in the first {MOST} tokens; "
-        f"{len(SEEDS)} seeds, greedy asked once.",
+        f"{len(SEEDS)} seeds, greedy asked once. Repeating: of {len(OPEN_QUESTIONS)} open questions "
+        f"with {len(OPEN_SEEDS)} seeds, the answers of up to {OPEN_MOST} tokens in which "
+        f"{REPEATED_WORDS} words in a row occur {REPEATED} times. The app uses the third row.",
         "",
-        "| Temperature | top_k | top_p | min_p | Right | Share |",
-        "|---:|---:|---:|---:|---:|---:|",
+        "| Temperature | top_k | top_p | min_p | Repeat penalty | Right | Share | Repeating |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for sampling in SAMPLINGS:
-        right, asked, missed = score(chat, sampling)
+    for tried in SAMPLINGS:
+        right, asked, missed = score(chat, tried)
         lines.append(
-            f"| {sampling.temperature} | {sampling.top_k} | {sampling.top_p} | {sampling.min_p} "
-            f"| {right} of {asked} | {right / asked:.0%} |"
+            f"| {tried.temperature} | {tried.top_k} | {tried.top_p} | {tried.min_p} "
+            f"| {tried.repeat_penalty} | {right} of {asked} | {right / asked:.0%} "
+            f"| {repeating(chat, tried)} of {len(OPEN_QUESTIONS) * len(OPEN_SEEDS)} |"
         )
         print(lines[-1], flush=True)
         print("never:", *missed, sep="\n  ", flush=True)

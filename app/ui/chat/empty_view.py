@@ -17,12 +17,12 @@ from app.ui.theme.palette import LIGHT, Palette, recolored
 from app.ui.theme.theme import BODY, HEADING, READING, font
 from app.ui.widgets.controls import TextButton, label
 
-# Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these without
-# repeating itself, unlike stories and lists, and most how-questions.
+# Asked ten times each by tests/benchmarks/starter_sampling.py: the starter answers these to the point
+# without false facts; it repeats itself in stories and lists, and errs in how things work.
 SUGGESTIONS = (
-    "What is the water cycle?",
-    "Why is exercise good for us?",
     "Why do we need to sleep?",
+    "Why is exercise good for us?",
+    "Why are friends important?",
 )
 
 _DRAWING_FROM, _SUGGESTIONS_FROM = 480, 240  # pixels: minimum height of the view to show each
