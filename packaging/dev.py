@@ -1,4 +1,4 @@
-"""Developer command: run, test, check, bench, shots, fuzz, map, bundle. Creates .venv when needed.
+"""Developer command: run, test, check, bench, shots, fuzz, map, words, bundle. Creates .venv when needed.
 
 Standard library only, because it runs before anything is installed. A step that fails prints its
 last lines and one sentence, never a traceback.
@@ -28,6 +28,7 @@ import fetch
 import file_map
 import native
 import smoke_frozen
+import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
@@ -114,6 +115,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--seconds", type=int, default=60
     )
     add("map", print_map, "List every module with the first line of its docstring.")
+    add("words", print_words, "List every text of the window, to be re-read.")
     bundling = add("bundle", make_bundle, "Build the app as one folder and test it.")
     bundling.add_argument(
         "--out", type=Path, default=bundle.FOLDER, help="folder to write (default: build/bundle)"
@@ -233,6 +235,13 @@ def print_map(options: argparse.Namespace) -> int:
     """Print every module with the first line of its docstring."""
     del options
     print(file_map.file_map(ROOT))
+    return 0
+
+
+def print_words(options: argparse.Namespace) -> int:
+    """Print every text of the window with its file and line."""
+    del options
+    print(window_texts.listing(ROOT))
     return 0
 
 

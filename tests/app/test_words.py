@@ -1,0 +1,210 @@
+"""Texts of the window: all pass through tr where they are shown, and follow the rules of style."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+import window_texts
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
+# Strings that look like texts of the window, and are none.
+NO_TEXTS = {
+    "app/chat/controller.py": {"user files", "own files"},  # names of threads
+    "app/library/better_model.py": {"better model"},  # a kind of notice
+    "app/state/read_only.py": {"{…} is read-only: call the method that sets it"},  # a bug
+    "app/ui/adapters/panel.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
+    "app/ui/blocks/typesetting.py": {  # internal reasons; the formula's source is shown instead
+        r'viewBox="(\S+) (\S+) (\S+) (\S+)"',
+        "too long",
+        "unknown command",
+        "nested too deeply",
+    },
+    "app/ui/chat/sidebar_list.py": {"d MMM", "d MMM yyyy"},  # patterns of dates
+    "app/ui/settings/about.py": {"Tokonoma {…}"},  # its name
+    "app/ui/settings/shortcuts.py": {"Return", "Enter"},  # names of keys
+    "app/ui/theme/palette.py": {"high contrast"},  # a value of the settings
+    "app/ui/theme/stylesheet.py": {"high contrast"},
+    "app/ui/theme/theme.py": {  # names of fonts and of a style
+        *("Inter", "JetBrains Mono", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans"),
+        *("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono", "Fusion"),
+    },
+    "app/ui/transcript/access.py": {"link {…} {…}", "code {…}", "word {…}", "tool {…}"},  # keys
+    "app/ui/transcript/keys.py": {"tool {…}"},
+    "app/ui/window.py": {"{…} (*.gguf *.GGUF)", "{…} — Tokonoma", "Tokonoma"},
+}
+# Modules that pass texts of a table to tr: no literals can stand there.
+FROM_TABLES = {
+    "app/ui/chat/empty_view.py",
+    "app/ui/library/model_settings_card.py",
+    "app/ui/settings/fields.py",
+    "app/ui/settings/row.py",
+    "app/ui/settings/shortcuts.py",
+    "app/ui/window.py",
+}
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def literals(call: ast.Call) -> list[str]:
+    """The texts of a call of tr or trn."""
+    count = 2 if getattr(call.func, "id", "") == "trn" else 1
+    return [
+        part.value
+        for part in call.args[:count]
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+
+
+def shown_texts() -> list[tuple[str, str]]:
+    """Every text of the window with its place."""
+    rows = [row.split(": ", 1) for row in window_texts.listing(ROOT).splitlines()]
+    return [(place, ast.literal_eval(text)) for place, text in rows]
+
+
+def test_every_text_of_the_window_passes_through_tr() -> None:
+    missing = [
+        f"{name_of(path)}:{text.line}: {text.text!r}"
+        for path in modules(*FOLDERS)
+        for text in window_texts.texts(
+            path.read_text(encoding="utf-8"), window_texts.TABLES.get(name_of(path))
+        )
+        if not text.shown and text.text not in NO_TEXTS.get(name_of(path), ())
+    ]
+    assert missing == []
+
+
+def test_the_list_of_other_strings_has_none_that_is_gone() -> None:
+    gone = {
+        name: left
+        for name, others in NO_TEXTS.items()
+        if (
+            left := others
+            - {text.text for text in window_texts.texts((ROOT / name).read_text(encoding="utf-8"))}
+        )
+    }
+    assert gone == {}
+
+
+def test_no_text_is_looked_up_at_import() -> None:
+    early = {name_of(path): window_texts.calls_at_import(tree_of(path)) for path in modules("app")}
+    assert {name: lines for name, lines in early.items() if lines} == {}
+
+
+def test_tr_is_given_literals_so_that_a_catalog_can_be_made_of_them() -> None:
+    others = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in modules("app")
+        if name_of(path) not in FROM_TABLES
+        for call in window_texts.calls(tree_of(path))
+        if len(literals(call)) != (2 if getattr(call.func, "id", "") == "trn" else 1)
+    ]
+    assert others == []
+
+
+def test_every_name_in_a_text_has_a_value() -> None:
+    wrong: list[str] = []
+    for path in modules("app"):
+        for call in window_texts.calls(tree_of(path)):
+            given = {keyword.arg for keyword in call.keywords}
+            if None in given:  # **values
+                continue
+            plural = len(literals(call)) == 2
+            named = {
+                name for text in literals(call) for _, name, _, _ in string.Formatter().parse(text)
+            } - {None}
+            if (literals(call) and named - {"count"} != given - {"count"}) or (
+                not plural and ("count" in named) != ("count" in given)
+            ):
+                wrong.append(f"{name_of(path)}:{call.lineno}: {named ^ given}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "pattern"),
+    [
+        ("no exclamation marks", r"!"),
+        ("an ellipsis is one character", r"\.\.\."),
+        ("no spaces at the ends, and no two in a row", r"^ | $|  "),
+        ("a chat is called a chat", r"(?i)\bconversations?\b"),
+        ("the user is called you", r"(?i)\bthe user\b|\bplease\b"),
+        ("this computer, not this machine", r"(?i)\bmachines?\b"),
+    ],
+)
+def test_texts_follow_the_rules_of_style(rule: str, pattern: str) -> None:
+    wrong = [f"{place}: {text!r}" for place, text in shown_texts() if re.search(pattern, text)]
+    assert wrong == [], rule
+
+
+# --- the finder itself --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'button = Button("Delete all")',
+        'button.setText("Cancel")',
+        'label(f"{count} models")',
+        'words = {Role.USER: "You and me"}',
+        'label("Save now" if fresh else tr("Save"))',
+        'tr(name="Loading models")',
+    ],
+)
+def test_a_text_without_tr_is_found(source: str) -> None:
+    assert [text.shown for text in window_texts.texts(source)].count(False) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Opens a window."""',
+        'class Phase(Enum):\n    LOADING = "is being loaded"',
+        '_log.warning("the file %s is damaged", name)',
+        'assert ready, "the view is not ready"',
+        'value = cast("dict[str, object]", stored)',
+        'label.setStyleSheet("color: red; margin: 0;")',
+        'state: "Some Type" = make()',
+        'key = "picker_loading"',
+        'tr("Loading models")',
+        'trn("{count} model", "{count} models", many)',
+    ],
+)
+def test_other_strings_are_not_taken_for_texts(source: str) -> None:
+    assert [text for text in window_texts.texts(source) if not text.shown] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('WORDS = tr("Loading")', [1]),
+        ('class Row:\n    words = tr("Loading")', [2]),
+        ('def show(words=tr("Loading")):\n    return words', [1]),
+        ('class Row:\n    def show(self, *, words=trn("one", "many", 2)):\n        pass', [2]),
+        ('NAMES = [tr("Loading") for _ in range(2)]', [1]),
+        ('def show():\n    return tr("Loading")', []),
+        ('SHOW = lambda: tr("Loading")', []),
+    ],
+)
+def test_a_lookup_at_import_is_found(source: str, lines: list[int]) -> None:
+    assert window_texts.calls_at_import(ast.parse(source)) == lines
+
+
+def test_the_listing_has_texts_of_tables_too() -> None:
+    texts = {text for _, text in shown_texts()}
+    assert {"Theme", "Switch theme", "Auto", "What is the water cycle?", "Send"} <= texts
+    assert {"new", "Details"} & texts == {"Details"}
