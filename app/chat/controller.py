@@ -187,9 +187,9 @@ class Controller(QObject):
 
     def report(self, error: BaseException) -> None:
         """Show a notice about an unexpected exception in the app; the app keeps running."""
-        what = tr("Something went wrong in Tokonoma ({name}).", name=type(error).__name__)
+        what = tr("Something went wrong in Tokonoma.")
         remedy = tr("Nothing is lost. The log has the details.")
-        self.state.set_notice("fault", Notice(what, remedy))
+        self.state.set_notice("fault", Notice(what, remedy, detail=type(error).__name__))
 
     def close_notice(self, kind: str) -> None:
         """Close a notice; closing the question about quitting keeps the app open."""
@@ -323,7 +323,7 @@ class Controller(QObject):
         self._link.cancel(request)
         if self._answers.interrupt(request):
             return
-        what = tr("Something went wrong in Tokonoma ({name}).", name=type(error).__name__)
+        what = tr("Something went wrong in Tokonoma.")
         failed = Failed(request, what, "")
         if self.models.is_loading(request):
             self._on_load_failed(failed)

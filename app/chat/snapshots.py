@@ -275,7 +275,7 @@ class Sessions:
             self._restore_timer.start()
 
     def _on_deleted(self, error: str) -> None:
-        remedy = tr("Check that you may change its folder.") if error else ""
+        remedy = tr("Check that its folder can be written to.") if error else ""
         self._shown.set_saved(replace(self._shown.saved, error=error, remedy=remedy))
 
     # --- steps ----------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ class StoreFaults:
 
     def _on_repaired(self, aside: Path, found: Salvaged | None) -> None:
         if found is None:
-            sentence = tr("Nothing could be read of the damaged file; a new one was begun.")
+            sentence = tr("Nothing in the damaged file could be read. A new one was started.")
         else:
             sentence = tr(
-                "{conversations} with {messages} were recovered.",
-                conversations=trn("{count} chat", "{count} chats", found.conversations),
+                "{chats} with {messages} were recovered.",
+                chats=trn("{count} chat", "{count} chats", found.conversations),
                 messages=trn("{count} message", "{count} messages", found.messages),
             )
         self._answers.save()

@@ -136,11 +136,13 @@ def problem(model: CatalogModel, formats: Collection[str]) -> str:
     `formats` are the supported layouts and recipes.
     """
     if model.architecture not in ARCHITECTURES:
-        return tr("This version cannot run {family} models yet.", family=model.architecture)
+        return tr("{family} models are not supported yet.", family=model.architecture)
     if model.format not in formats:
-        return tr("This version cannot run {format} files yet.", format=model.format)
+        return tr("{format} is not supported yet.", format=model.format)
     if model.rope_scaling not in ROPE_SCALINGS:
-        return tr("This version cannot extend its context by {kind} yet.", kind=model.rope_scaling)
+        return tr(
+            "Its way to a long context ({kind}) is not supported yet.", kind=model.rope_scaling
+        )
     return ""
 
 

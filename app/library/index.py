@@ -293,7 +293,7 @@ class ModelIndex(QObject):
                         file=path.name,
                         reason=result.strerror or result,
                     ),
-                    tr("Check that you may change its folder."),
+                    tr("Check that its folder can be written to."),
                     trouble=True,
                 )
             )

@@ -91,7 +91,7 @@ def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:
                       file=file, format=fault.about)  # fmt: skip
             return text, another
         case FaultKind.UNSUPPORTED:
-            return tr("{file} is of a variant that is not supported yet.", file=file), another
+            return tr("{file} is a variant that is not supported yet.", file=file), another
         case _:
             return None
 

@@ -20,13 +20,13 @@ from app.store.queries import MessageState
 from app.store.schema import connect
 from app.store.search import index
 from app.system.text_search import fold
+from app.system.translation import tr
 from engine import Role
 
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # by serial type
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
-LOST = "(This message could not be recovered.)"
 
 Value = int | float | str | bytes | None
 Record = tuple[Value, ...]
@@ -257,7 +257,7 @@ def _fill_gaps(found: _Found) -> int:
     for message in sorted(found.messages):
         _, conversation, _, _, _, created, *_ = found.messages[message]
         if isinstance(conversation, int) and conversation not in found.conversations:
-            title = "Recovered conversation"
+            title = tr("Recovered chat")
             found.conversations[conversation] = (
                 None,
                 title,
@@ -276,7 +276,10 @@ def _placeholder(found: _Found, message: int, conversation: int, parent: int | N
     """A placeholder for a lost message, with the folded text of the search index."""
     above = found.messages.get(parent or 0)
     role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
-    state, text = MessageState.INTERRUPTED.value, found.folded.get(message, LOST)
+    state, text = (
+        MessageState.INTERRUPTED.value,
+        found.folded.get(message) or tr("(This message could not be recovered.)"),
+    )
     created = above[5] if above else 0.0
     return (
         None,

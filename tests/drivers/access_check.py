@@ -29,7 +29,7 @@ LAUNCHERS = [
 ]
 PROGRAMS = ("Xvfb", "dbus-daemon", "xdotool")
 TIMEOUT_SECONDS = 60.0  # for the window to appear, or the app to exit
-CONVERSATION = "Conversation"  # the list whose items are checked also when scrolled out of view
+CONVERSATION = "Chat"  # the list whose items are checked also when scrolled out of view
 
 QUESTION = "What is gravity?"
 ANSWER = (

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, 
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
+from app.system.translation import tr
 from app.ui.chat.composer import Composer
 from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
@@ -202,7 +203,7 @@ class ChatPage(QWidget):
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)
         if not busy:
-            accessibility.announce(self, "The answer has ended")
+            accessibility.announce(self, tr("The answer has ended"))
 
     def _show_model(self) -> None:
         model = self._state.model
@@ -240,8 +241,8 @@ def _jump_button(page: QWidget) -> QPushButton:
     button.setObjectName("jump")
     button.setFixedSize(36, 36)
     button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    button.setToolTip("Jump to the end")
-    button.setAccessibleName("Jump to the end")
+    button.setToolTip(tr("Jump to the end"))
+    button.setAccessibleName(tr("Jump to the end"))
     button.setCursor(Qt.CursorShape.PointingHandCursor)
     button.hide()
     return button

@@ -141,7 +141,7 @@ def _cost(resume: Resume) -> str:
 def _time(seconds: float) -> str:
     """A duration, rounded: `0.2 s`, `12 s`, `3 min`."""
     if seconds < 9.95:
-        return f"{max(seconds, 0.1):.1f} s"
+        return tr("{seconds} s", seconds=f"{max(seconds, 0.1):.1f}")
     if seconds < 99.5:
-        return f"{round(seconds)} s"
-    return f"{round(seconds / 60)} min"
+        return tr("{seconds} s", seconds=round(seconds))
+    return tr("{minutes} min", minutes=round(seconds / 60))

@@ -59,7 +59,7 @@ class InstalledView:
     @property
     def key(self) -> str:
         """The key of the built row."""
-        return f"file {self.row.path}"
+        return f"file:{self.row.path}"
 
     def build(self) -> RowView:
         """The view of the row."""
@@ -83,7 +83,7 @@ def _idle_row(row: InstalledRow) -> RowView:
     if row.state is FileState.UNKNOWN:
         shared.append(tr("reading the file…"))
     return RowView(
-        key=f"file {row.path}",
+        key=f"file:{row.path}",
         name=row.name,
         name_tip=str(row.path),
         detail=joined(*shared),

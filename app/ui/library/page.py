@@ -248,7 +248,7 @@ class LibraryPage(QWidget):
             return
         keys = set(self.list.seen)
         rows = self._library.installed
-        paths = tuple(row.path for row in rows if f"file {row.path}" in keys)
+        paths = tuple(row.path for row in rows if f"file:{row.path}" in keys)
         if paths:
             self.seen.emit(paths)
 

@@ -86,7 +86,7 @@ def download_row(row: Download) -> RowView:
         text = tr("Pause downloading {name}", name=name)
         icons.insert(0, Action(Verb.PAUSE, text, row.id, "pause"))
     return RowView(
-        key=f"download {row.id}",
+        key=f"download:{row.id}",
         name=name,
         name_tip=f"{row.file}\n{row.url}",
         detail=_download_words(row, amount),
@@ -131,10 +131,10 @@ def get_a_model(rows: Sequence[CatalogRow]) -> Iterator[View]:
         GET, tr("Get a model"), tr("A short selection. Search above for any other model.")
     )
     for family, members in groupby(rows, key=lambda row: row.model.family):
-        yield HeadingView(f"family {family}", family, small=True)
+        yield HeadingView(f"family:{family}", family, small=True)
         yield from map(catalog_row, members)
     if not rows:
-        yield RowView("no catalog", note=tr("The list of recommended models is missing."))
+        yield RowView("no-catalog", note=tr("The list of recommended models is missing."))
 
 
 def recommended(rows: Sequence[CatalogRow]) -> Iterator[View]:
@@ -157,7 +157,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         name=tr("Licence: {name}", name=model.licence),
     )
     return RowView(
-        key=f"catalog {model.id}",
+        key=f"catalog:{model.id}",
         name=model.name,
         name_tip=model.id,
         detail=joined(model.format, size(model.size_bytes) if model.size_bytes else "") + DOTS,
@@ -225,7 +225,7 @@ def _results(hub: Hub) -> Iterator[View]:
         )
         updated = tr("Updated {date}", date=row.updated) if row.updated else ""
         yield RowView(
-            key=f"repository {row.id}",
+            key=f"repository:{row.id}",
             name=row.id.partition("/")[2],
             name_tip=row.id,
             detail=joined(tr("by {owner}", owner=row.id.partition("/")[0]), facts),
@@ -251,9 +251,9 @@ def _files(hub: Hub) -> Iterator[View]:
     elif hub.open_phase is HubPhase.FAILED:
         again = Action(Verb.OPEN_REPOSITORY, tr("Try again"), hub.open)
         trouble = f"{hub.open_error} {hub.open_remedy}".strip()
-        yield RowView("not opened", note=trouble, note_tone="danger", links=(again,), indent=1)
+        yield RowView("not-opened", note=trouble, note_tone="danger", links=(again,), indent=1)
     elif not hub.files:
-        yield RowView("no files", note=tr("It has no GGUF files, which Tokonoma needs."), indent=1)
+        yield RowView("no-files", note=tr("It has no GGUF files, which Tokonoma needs."), indent=1)
     for offer in hub.files:
         yield offer_row(offer, 1)
 
@@ -262,7 +262,7 @@ def offer_row(offer: Offer, indent: int) -> RowView:
     """The row of one downloadable file, from Hugging Face or from a link."""
     source = offer.source
     return RowView(
-        key=f"offer {source.url or source.repository}/{source.file}",
+        key=f"offer:{source.url or source.repository}/{source.file}",
         name=offer.format or offer.name,
         name_tip=f"{source.repository}/{source.file}" if source.repository else source.url,
         badge=tr("Recommended") if offer.recommended else "",
@@ -295,7 +295,7 @@ def folders(rows: Sequence[FolderRow]) -> Iterator[View]:
             menu.append(Action(Verb.REMOVE_FOLDER, tr("Remove from list"), row.path))
         missing = not row.present and not row.own
         yield RowView(
-            key=f"folder {row.path}",
+            key=f"folder:{row.path}",
             name=name,
             name_tip=str(row.path),
             detail=joined(str(row.path), model_count(row.models) if row.present else ""),

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QWidget
 from shiboken6 import isValid
 
 from app.store.store import Message, MessageState
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from app.ui.blocks.code import CodeView
 from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
@@ -378,7 +378,7 @@ class AccessibleTranscript(_PaintedItem):
             return self._view.accessibleName()
         if t is QAccessible.Text.Description:
             count = len(self._layout.stack)
-            return "1 message" if count == 1 else f"{count} messages"
+            return trn("{count} message", "{count} messages", count)
         return ""
 
     def rect(self) -> QRect:

@@ -19,9 +19,7 @@ def ending(message: Message) -> str:
         case StopReason.LENGTH:
             return tr("Stopped at the answer length set in Settings")
         case StopReason.CONTEXT:
-            return tr(
-                "Stopped because the model can take in no more. Continue leaves out old messages."
-            )
+            return tr("Stopped because this chat is full. Continue leaves out the oldest messages.")
         case sentence:  # stored by an earlier version
             return sentence
 

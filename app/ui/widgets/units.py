@@ -22,8 +22,8 @@ def speed(bytes_per_second: float) -> str:
     if bytes_per_second <= 0:
         return ""
     if bytes_per_second < 10e6 and bytes_per_second >= 1e6:
-        return f"{bytes_per_second / 1e6:.1f} MB/s"
-    return f"{size(bytes_per_second)}/s"
+        return tr("{amount} MB/s", amount=f"{bytes_per_second / 1e6:.1f}")
+    return tr("{amount}/s", amount=size(bytes_per_second))
 
 
 def time_left(seconds: float | None) -> str:

@@ -58,7 +58,7 @@ def test_exception_in_a_text_event_interrupts_only_that_answer(
     message = stage.state.message(interrupted)
     assert message is not None
     assert (message.text, message.state) == ("Because of the air.", MessageState.INTERRUPTED)
-    assert "KeyError" in stage.state.notices["fault"].sentence
+    assert stage.state.notices["fault"].detail == "KeyError"
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
     # The next queued answer is generated, and the user can send again.

@@ -124,12 +124,12 @@ def test_unsupported_model_has_a_problem_sentence() -> None:
         assert bool(said[model.id]) != runs
     assert said["bonsai-1.7b"] == said["ternary-bonsai-4b"] == said["smollm2-135m"] == ""
     strange = replace(MODELS[0], format="I8")
-    assert catalog.problem(strange, RECIPES) == "This version cannot run I8 files yet."
+    assert catalog.problem(strange, RECIPES) == "I8 is not supported yet."
 
 
 def test_unknown_architecture_has_a_problem_sentence() -> None:
     strange = replace(MODELS[0], architecture="mamba")
-    assert catalog.problem(strange, RECIPES) == "This version cannot run mamba models yet."
+    assert catalog.problem(strange, RECIPES) == "mamba models are not supported yet."
 
 
 def test_architectures_match_the_engine() -> None:

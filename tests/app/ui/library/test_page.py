@@ -218,7 +218,7 @@ def test_catalog_offers_supported_models_and_explains_others(qtbot: QtBot, shown
         qtbot.mouseClick(runs.action, Qt.MouseButton.LeftButton)
     assert request.args[0].source.file == "Bonsai-1.7B-Q1_0.gguf"
     for row in shown.library.catalog:
-        shown.page.list.scroll_to(f"catalog {row.model.id}")
+        shown.page.list.scroll_to(f"catalog:{row.model.id}")
         flush()
         if row.offer.problem:
             assert shown.row(row.model.name).view.action is None

@@ -65,7 +65,7 @@ def test_stopped_answers_say_why() -> None:
     for reason, words in (
         (StopReason.USER, "Stopped by you"),
         (StopReason.LENGTH, "answer length"),
-        (StopReason.CONTEXT, "take in no more"),
+        (StopReason.CONTEXT, "this chat is full"),
     ):
         stopped = replace(ANSWER, state=MessageState.STOPPED, error=reason)
         assert words in shown(stopped)["Ended"]

@@ -26,7 +26,7 @@ ANSWER = Message(
         (
             MessageState.STOPPED,
             StopReason.CONTEXT,
-            "Stopped because the model can take in no more. Continue leaves out old messages.",
+            "Stopped because this chat is full. Continue leaves out the oldest messages.",
         ),
         (MessageState.STOPPED, "", ""),  # stored by an earlier version
         (MessageState.STOPPED, "An earlier sentence.", "An earlier sentence."),
