@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import window_texts
+from app.ui.chat.empty_view import SUGGESTIONS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
@@ -206,5 +207,5 @@ def test_a_lookup_at_import_is_found(source: str, lines: list[int]) -> None:
 
 def test_the_listing_has_texts_of_tables_too() -> None:
     texts = {text for _, text in shown_texts()}
-    assert {"Theme", "Switch theme", "Auto", "What is the water cycle?", "Send"} <= texts
+    assert {"Theme", "Switch theme", "Auto", "Send", *SUGGESTIONS} <= texts
     assert {"new", "Details"} & texts == {"Details"}
