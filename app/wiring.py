@@ -160,10 +160,10 @@ def connect_library(
     page.closed.connect(window.close_page)
     library.use_requested.connect(use)
     library.better_model.use_requested.connect(controller.load_model)
-    offer = window.chat.empty_view.better
-    offer.accepted.connect(library.better_model.accept)
-    offer.cancelled.connect(library.better_model.cancel)
-    offer.dismissed.connect(lambda: controller.change_settings(offer_better_model=False))
+    for offer in (window.chat.empty_view.better, window.chat.download_line):
+        offer.accepted.connect(library.better_model.accept)
+        offer.cancelled.connect(library.better_model.cancel)
+        offer.dismissed.connect(lambda: controller.change_settings(offer_better_model=False))
     library.unload_requested.connect(controller.unload_model)
 
     page.opened.connect(library.opened)

@@ -1,4 +1,4 @@
-"""One line on the empty page that offers a better model, and then shows its download."""
+"""One line that offers a better model on the empty page, and shows its download there and in chats."""
 
 from __future__ import annotations
 
@@ -25,8 +25,17 @@ class BetterModelLine(QWidget):
     cancelled = Signal()
     dismissed = Signal()
 
-    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        library: LibraryState,
+        parent: QWidget | None = None,
+        *,
+        only_download: bool = False,
+    ) -> None:
+        """With `only_download` it shows the download, but never the offer."""
         super().__init__(parent)
+        self._only_download = only_download
         self._state, self._library = state, library
         self._going = False  # a download runs: the link cancels it
         self.words = label("", "secondary", BODY)
@@ -53,8 +62,9 @@ class BetterModelLine(QWidget):
     def refresh(self) -> None:
         """Show the offer or the progress of its download; hidden without an offer."""
         shown = self._library.better
-        self.setVisible(shown is not None)
-        if shown is None:
+        hidden = shown is None or (self._only_download and shown.download is None)
+        self.setVisible(not hidden)
+        if shown is None or hidden:
             return
         download = shown.download
         words, link = (

@@ -15,6 +15,7 @@ from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
 from app.system.translation import tr
+from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
 from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
@@ -52,6 +53,7 @@ class ChatPage(QWidget):
         self.composer = Composer()
         self.status_line = StatusLine(state)
         self.resume_line = ResumeLine(sessions)
+        self.download_line = BetterModelLine(state, library, only_download=True)
         self._rule = QFrame()  # separator above the text, visible while scrolled
         self._rule.setFixedHeight(1)
         self._rule.setObjectName("rule")
@@ -73,6 +75,8 @@ class ChatPage(QWidget):
         page.addWidget(self._rule)
         page.addWidget(self._pages, 1)
         page.addSpacing(8)
+        self._download_row = Column(self.download_line)
+        page.addWidget(self._download_row)
         page.addWidget(Column(self.resume_line))
         page.addWidget(Column(self.composer))
         page.addSpacing(4)
@@ -107,6 +111,7 @@ class ChatPage(QWidget):
             self.empty_view,
             self.transcript,
             self.find_bar,
+            self.download_line,
             self.composer,
             self.status_line,
         ):
@@ -192,6 +197,7 @@ class ChatPage(QWidget):
     def _show_page(self) -> None:
         page = self.transcript if self._state.messages else self.empty_view
         self._pages.setCurrentWidget(page)
+        self._download_row.setVisible(page is self.transcript)
         if page is self.empty_view:
             self.jump_button.hide()
         self._show_rule()

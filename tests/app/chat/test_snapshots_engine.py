@@ -154,7 +154,9 @@ def test_damaged_snapshot_is_refused_and_the_chat_continues(runs: Runs) -> None:
     assert resume.restored_tokens == 0
     assert resume.refused.endswith(".")
     assert resume.unread_tokens == resume.total_tokens > 256
-    assert resume.refused in stage.window.chat.resume_line.text
+    line = stage.window.chat.resume_line
+    assert line.text.startswith("What was saved to resume this chat is damaged.")
+    assert resume.refused in line.words.toolTip()
     assert ask(stage, "and then")
     assert stage.window.chat.resume_line.text == ""
 

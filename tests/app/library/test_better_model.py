@@ -120,6 +120,24 @@ def test_one_click_downloads_verifies_and_loads(
     assert line.isHidden()
 
 
+def test_download_is_shown_in_a_chat_and_can_be_cancelled_there(
+    qtbot: QtBot, stage: Stage, hub: Hub
+) -> None:
+    line = stage.window.chat.download_line
+    stage.controller.send("Why?")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert line.isHidden()  # the offer is on the empty page only
+    hub.faults.append(Fault(stall_after=1))
+    stage.controller.library.better_model.accept()
+    until(line.isVisible)
+    assert line.words.text().startswith("Getting Better 1B")
+    assert line.link.text() == "Cancel"
+    qtbot.mouseClick(line.link, Qt.MouseButton.LeftButton)
+    until(line.isHidden)
+    hub.released.set()
+
+
 def test_failed_download_offers_to_try_again(
     qtbot: QtBot, stage: Stage, hub: Hub, model: CatalogModel
 ) -> None:
