@@ -3,7 +3,9 @@
 EngineError
 ├── ModelFileError        the file is not a model, is damaged, or declares absurd sizes
 │   └── UnsupportedModel  a valid file of an architecture, format or tokenizer we do not support
-├── AdapterError          not an adapter, a damaged one, or one for another model
+├── AdapterError          not an adapter, or of a kind we do not support
+│   ├── DamagedAdapter
+│   └── AdapterOfOtherModel
 ├── SnapshotError         a saved session that is damaged, or of another model, stack or version
 ├── OutOfMemory           the weights or the key/value cache do not fit this machine
 ├── PromptTooLong         the prompt fills the context, so no token can be generated
@@ -42,6 +44,9 @@ class FaultKind(StrEnum):
     CHAT_FULL = "chat full"
     MESSAGE_TOO_LONG = "message too long"
     TEMPLATE = "template"
+    ADAPTER = "adapter"  # of a kind that is not supported
+    NO_ADAPTER = "no adapter"
+    OTHER_MODEL = "other model"  # the adapter was made for another model
     # A saved session that cannot be used:
     SAVED_MODEL = "saved model"  # of another model, its name
     SAVED_ADAPTERS = "saved adapters"  # with another stack
@@ -113,6 +118,20 @@ class UnsupportedModel(ModelFileError):
 
 class AdapterError(EngineError):
     """The file is not an adapter, is damaged, or does not fit the loaded model."""
+
+    kind = FaultKind.ADAPTER
+
+
+class DamagedAdapter(AdapterError):
+    """The file is an adapter, but is damaged."""
+
+    kind = FaultKind.DAMAGED
+
+
+class AdapterOfOtherModel(AdapterError):
+    """The adapter was made for another model than the loaded one."""
+
+    kind = FaultKind.OTHER_MODEL
 
 
 class SnapshotError(EngineError):

@@ -206,7 +206,7 @@ class ModelHost:
             if path.name in str(error):
                 raise
             # The stack may have several adapters: name the faulty one.
-            raise AdapterError(f"{path.name}: {error}", error.remedy) from error
+            raise AdapterError(f"{path.name}: {error}", error.remedy, error.fault) from error
 
     def _cache_adapters(self, used: dict[Path, _CachedAdapter]) -> None:
         """Keep `used` as the most recent adapters; drop all but a few of the others."""

@@ -161,7 +161,7 @@ class Adapters:
 
     def set_on(self, index: int, on: bool) -> None:
         """Switch an adapter on or off; this clears its error, so a refused one is tried again."""
-        self._replace(index, on=on, error="", remedy="")
+        self._replace(index, on=on, error="", remedy="", fault=None)
 
     def set_strength(self, index: int, strength: float) -> None:
         """Set the strength of an adapter; sent every `SEND_MILLISECONDS` until `flush`."""
@@ -190,7 +190,7 @@ class Adapters:
         """Save the stack as a mix, replacing one of the same name."""
         name, stack = " ".join(name.split()), self._shown.stack
         if name and stack:
-            mix = tuple(replace(_without_error(entry), error="", remedy="") for entry in stack)
+            mix = tuple(_without_error(entry) for entry in stack)
             self._shown.set_mixes({**self._shown.mixes, name: mix})
             self._save_mix(name, mix)
 
@@ -320,7 +320,7 @@ class Adapters:
     def _switch_off(self, conversation_id: int | None, path: Path, event: Failed) -> None:
         self._infos.pop(path, None)
         self._stacks[conversation_id] = tuple(
-            replace(entry, on=False, error=event.message, remedy=event.remedy)
+            replace(entry, on=False, error=event.message, remedy=event.remedy, fault=event.fault)
             if entry.path == path and entry.on
             else entry
             for entry in self._stacks.get(conversation_id, ())
@@ -425,7 +425,7 @@ class Adapters:
 
 def _without_error(entry: AdapterEntry) -> AdapterEntry:
     """The entry as the user set it: on again, if an error switched it off."""
-    return replace(entry, on=True, error="", remedy="") if entry.error else entry
+    return replace(entry, on=True, error="", remedy="", fault=None) if entry.error else entry
 
 
 def _stored(entry: AdapterEntry) -> StoredUse:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly
-from engine import AdapterInfo, AdapterUse
+from engine import AdapterInfo, AdapterUse, Fault
 
 STRONGEST = 2.0  # largest absolute strength; a negative one subtracts the adapter
 
@@ -27,6 +27,7 @@ class AdapterEntry:
     strength: float = 1.0
     error: str = ""  # why the engine refused it, which switched it off
     remedy: str = ""
+    fault: Fault | None = None  # `error` as a code
 
     @property
     def name(self) -> str:

@@ -90,6 +90,15 @@ def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:
             text = tr("{file} uses the format {format}, which is not supported.",
                       file=file, format=fault.about)  # fmt: skip
             return text, another
+        case FaultKind.ADAPTER:
+            text = tr("{file} is an adapter of a kind that is not supported yet.", file=file)
+            return text, tr("Choose a plain LoRA adapter.")
+        case FaultKind.NO_ADAPTER:
+            text = tr("{file} is not an adapter.", file=file)
+            return text, tr("Choose a GGUF adapter or a PEFT folder.")
+        case FaultKind.OTHER_MODEL:
+            text = tr("{file} was made for another model.", file=file)
+            return text, tr("Choose an adapter made for the model in use.")
         case FaultKind.UNSUPPORTED:
             return tr("{file} is a variant that is not supported yet.", file=file), another
         case _:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.errors import AdapterError, OutOfMemory
+from engine.errors import AdapterOfOtherModel, DamagedAdapter, OutOfMemory
 from engine.gguf.values import shown
 from engine.host.device import available_memory
 
@@ -78,25 +78,25 @@ def check_halves(
     remedy = f"The adapter names {made_for!r} as its base. {OTHER_ADAPTER}" if made_for else ""
     wanted = base.shapes.get(name)
     if wanted is None:
-        raise AdapterError(
+        raise AdapterOfOtherModel(
             f"The adapter changes the tensor {shown(name)}, which this model does not have.",
             remedy or OTHER_ADAPTER,
         )
     if len(a) != 2 or len(b) != 2:
-        raise AdapterError(
+        raise DamagedAdapter(
             f"The halves for {shown(name)} have the shapes {list(a)} and {list(b)}; two dimensions "
             "each are wanted.",
             DAMAGED,
         )
     if not a[0] or not b[1]:
-        raise AdapterError(f"The adapter's change of {shown(name)} has rank 0.", DAMAGED)
+        raise DamagedAdapter(f"The adapter's change of {shown(name)} has rank 0.", DAMAGED)
     if a[0] != b[1]:
-        raise AdapterError(
+        raise DamagedAdapter(
             f"The halves for {shown(name)} have the ranks {a[0]:,} and {b[1]:,}; they must be equal.",
             DAMAGED,
         )
     if (b[0], a[1]) != wanted:
-        raise AdapterError(
+        raise AdapterOfOtherModel(
             f"The adapter's change of {shown(name)} has the shape {[b[0], a[1]]}, but the model's "
             f"tensor has {list(wanted)}.",
             remedy or OTHER_ADAPTER,
@@ -118,7 +118,7 @@ def finite_pair(name: str, a: Tensor, b: Tensor, scale: float) -> Pair:
     for half in (a, b):
         # A finite sum proves finite values; otherwise the sum may have overflowed: check each.
         if not torch.isfinite(half.sum()) and not bool(torch.isfinite(half).all()):
-            raise AdapterError(
+            raise DamagedAdapter(
                 f"The adapter's change of {shown(name)} holds values that are no finite numbers.",
                 DAMAGED,
             )

@@ -15,7 +15,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.errors import AdapterError, ModelFileError
+from engine.errors import (
+    AdapterError,
+    AdapterOfOtherModel,
+    DamagedAdapter,
+    Fault,
+    FaultKind,
+    ModelFileError,
+)
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.values import shown
 from engine.lora.delta import (
@@ -59,7 +66,12 @@ def read(path: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Content
             }
             return Contents(pairs, _notes(file, ranks))
     except ModelFileError as error:
-        raise AdapterError(str(error), _ANOTHER) from error
+        raise AdapterError(str(error), _ANOTHER, _fault(error.fault)) from error
+
+
+def _fault(fault: Fault) -> Fault:
+    """The fault of a file that should be an adapter: what is no GGUF file is no adapter."""
+    return Fault(FaultKind.NO_ADAPTER) if fault.kind is FaultKind.NOT_A_MODEL else fault
 
 
 def _refuse_other_kinds(file: GGUFFile) -> None:
@@ -71,6 +83,7 @@ def _refuse_other_kinds(file: GGUFFile) -> None:
         raise AdapterError(
             f"{shown(file.path.name)} is {what}, not an adapter.",
             "Open a model with Open model; choose a GGUF adapter or a PEFT folder here.",
+            Fault(FaultKind.NO_ADAPTER),
         )
     if len(file.paths) > 1:
         raise AdapterError(
@@ -95,7 +108,7 @@ def _refuse_other_bases(file: GGUFFile, base: BaseModel) -> None:
     """Raise for another architecture; a file that states none is checked by its shapes."""
     wanted = file.string("general.architecture", base.architecture)
     if wanted != base.architecture:
-        raise AdapterError(
+        raise AdapterOfOtherModel(
             f"The adapter is for {shown(wanted)} models; the one that is loaded is {base.architecture!r}.",
             OTHER_ADAPTER,
         )
@@ -109,19 +122,21 @@ def _halves(file: GGUFFile) -> Halves:
         if half not in _HALVES:
             if name.endswith(_NORM):
                 continue  # llama.cpp ignores them too; `_notes` reports it
-            raise AdapterError(
+            raise DamagedAdapter(
                 f"The file holds the tensor {shown(name)}, which is not part of a LoRA pair.",
                 DAMAGED,
             )
         other = stem + _HALVES[half == _HALVES[0]]
         if other not in file.tensors:
-            raise AdapterError(
+            raise DamagedAdapter(
                 f"The file holds {shown(name)} without its other half {shown(other)}.", DAMAGED
             )
         if half == _HALVES[0]:
             halves[stem] = (info, file.tensors[other])
     if not halves:
-        raise AdapterError(f"{shown(file.path.name)} holds no LoRA pairs.", _ANOTHER)
+        raise AdapterError(
+            f"{shown(file.path.name)} holds no LoRA pairs.", _ANOTHER, Fault(FaultKind.NO_ADAPTER)
+        )
     return halves
 
 

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine.errors import AdapterError
+from engine.errors import AdapterError, AdapterOfOtherModel, DamagedAdapter, Fault, FaultKind
 from engine.gguf.values import shown
 from engine.lora.delta import (
     DAMAGED,
@@ -101,6 +101,7 @@ def find_folder(path: Path) -> Path | None:
             raise AdapterError(
                 f"{shown(path.name)} is not called '{TENSORS}', as the weights of an adapter are.",
                 f"Choose a folder that holds {TENSORS} and {CONFIG}.",
+                Fault(FaultKind.NO_ADAPTER),
             )
         return None
     folder = path if path.is_dir() else path.parent
@@ -117,6 +118,7 @@ def _missing(folder: Path, name: str) -> AdapterError:
     return AdapterError(
         f"The folder {shown(folder.name)} is not an adapter: it holds no '{name}'.",
         f"Choose a folder that holds {TENSORS} and {CONFIG}, or a GGUF adapter.",
+        Fault(FaultKind.NO_ADAPTER),
     )
 
 
@@ -148,7 +150,7 @@ def read(folder: Path, base: BaseModel, checkpoint: Callable[[], None]) -> Conte
                 pairs[halves.name] = _read_pair(file, halves, base, family, config)
             return Contents(pairs, _notes(file, config, pairs))
     except SafetensorError as error:
-        raise AdapterError(f"'{TENSORS}' is not a valid safetensors file.", DAMAGED) from error
+        raise DamagedAdapter(f"'{TENSORS}' is not a valid safetensors file.", DAMAGED) from error
 
 
 class _Slice(Protocol):
@@ -185,16 +187,16 @@ def _find_halves(file: _File, family: Family) -> list[_Halves]:
         modules[name] = module
         other = found.setdefault(name, {}).setdefault(half, key)
         if other != key:
-            raise AdapterError(
+            raise DamagedAdapter(
                 f"{_short(other)} and {_short(key)} are the same half of a pair.", DAMAGED
             )
     if not found:
-        raise AdapterError(f"'{TENSORS}' holds no LoRA pairs.", DAMAGED)
+        raise DamagedAdapter(f"'{TENSORS}' holds no LoRA pairs.", DAMAGED)
     for halves in found.values():
         for half, key in halves.items():
             if len(halves) == 1:
                 other = "B" if half == "A" else "A"
-                raise AdapterError(
+                raise DamagedAdapter(
                     f"The adapter holds {_short(key)} without its half {other}.", DAMAGED
                 )
     return [_Halves(name, modules[name], both["A"], both["B"]) for name, both in found.items()]
@@ -218,7 +220,7 @@ def _gguf_name(module: str, family: Family) -> str:
     layer = _LAYER.fullmatch(inner)
     if layer and layer[2] in family.layer:
         return f"blk.{int(layer[1])}.{family.layer[layer[2]]}.weight"
-    raise AdapterError(
+    raise AdapterOfOtherModel(
         f"The adapter changes the module {_short(module)}, which this model does not have.",
         "Choose an adapter that was made for this model.",
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import AdapterError
+from engine.errors import AdapterError, DamagedAdapter
 
 CONFIG = "adapter_config.json"
 
@@ -80,7 +80,7 @@ def read_config(path: Path) -> PeftConfig:
         )
     _refuse_variants(keys)
     if "lora_alpha" not in keys:
-        raise AdapterError(f"The key 'lora_alpha' is missing from {CONFIG}.", _DAMAGED)
+        raise DamagedAdapter(f"The key 'lora_alpha' is missing from {CONFIG}.", _DAMAGED)
     alphas = _mapping(keys, "alpha_pattern")
     if sum(bool(_COMPLEX.search(text)) for text in alphas) > _MAX_COMPLEX_PATTERNS:
         raise AdapterError(
@@ -104,13 +104,13 @@ def _read_keys(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         stored = file.read(_MAX_BYTES + 1)
     if len(stored) > _MAX_BYTES:
-        raise AdapterError(f"'{CONFIG}' is larger than {_MAX_BYTES:,} bytes.", _DAMAGED)
+        raise DamagedAdapter(f"'{CONFIG}' is larger than {_MAX_BYTES:,} bytes.", _DAMAGED)
     try:
         keys = json.loads(stored)
     except (ValueError, RecursionError):
-        raise AdapterError(f"'{CONFIG}' is not JSON.", _DAMAGED) from None
+        raise DamagedAdapter(f"'{CONFIG}' is not JSON.", _DAMAGED) from None
     if not isinstance(keys, dict):
-        raise AdapterError(f"'{CONFIG}' holds {_shown(keys)} instead of a JSON object.", _DAMAGED)
+        raise DamagedAdapter(f"'{CONFIG}' holds {_shown(keys)} instead of a JSON object.", _DAMAGED)
     return keys
 
 
@@ -141,7 +141,7 @@ def _refuse_variants(keys: Mapping[str, Any]) -> None:
 def _mapping(keys: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = keys.get(key) or {}
     if not isinstance(found, dict) or len(found) > _MAX_PATTERNS:
-        raise AdapterError(
+        raise DamagedAdapter(
             f"The key '{key}' of {CONFIG} holds {_shown(found)}; up to {_MAX_PATTERNS:,} patterns "
             "are wanted.",
             _DAMAGED,
@@ -151,12 +151,12 @@ def _mapping(keys: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _number(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise AdapterError(
+        raise DamagedAdapter(
             f"The key '{key}' of {CONFIG} holds {_shown(value)}; a number is wanted.", _DAMAGED
         )
     # Not "> _LARGEST_ALPHA": a NaN must fail too.
     if not -_LARGEST_ALPHA <= value <= _LARGEST_ALPHA:
-        raise AdapterError(
+        raise DamagedAdapter(
             f"The key '{key}' of {CONFIG} holds {_shown(value)}; at most {_LARGEST_ALPHA:,.0f} is "
             "wanted.",
             _DAMAGED,

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.errors import AdapterError, RequestError
+from engine.errors import AdapterError, Fault, FaultKind, RequestError
 from engine.lora import gguf as lora_gguf
 from engine.lora import peft as lora_peft
 from engine.lora.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
@@ -94,6 +94,7 @@ def load_adapter(
         raise AdapterError(
             f"{path.name!r} cannot be read: {error.strerror or error}.",
             "Check the file's permissions and its disk.",
+            Fault(FaultKind.UNREADABLE, str(error.strerror or error)),
         ) from error
     name = path.stem if folder is None else folder.name
     for note in contents.notes:

@@ -22,6 +22,7 @@ from engine import (
     AdapterUse,
     Event,
     Failed,
+    Fault,
     Generate,
     LoadModel,
     ModelLoaded,
@@ -52,10 +53,15 @@ def accept(engine: FakeEngine, request: SetAdapters | None = None) -> None:
     engine.deliver(AdaptersSet(command.request, infos, True, 128))
 
 
-def refuse(engine: FakeEngine, request: SetAdapters | None = None, message: str = WRONG) -> None:
+def refuse(
+    engine: FakeEngine,
+    request: SetAdapters | None = None,
+    message: str = WRONG,
+    fault: Fault | None = None,
+) -> None:
     """Reply `Failed` to `request`, or to the newest `SetAdapters`; the stack stays as it was."""
     command = request or engine.last(SetAdapters)
-    engine.deliver(Failed(command.request, message, REMEDY))
+    engine.deliver(Failed(command.request, message, REMEDY, fault=fault or Fault()))
 
 
 class AdapterStage:
@@ -140,11 +146,11 @@ class AdapterStage:
         accept(self.engine, request)
         self.drain()
 
-    def refuse(self, message: str = WRONG) -> None:
+    def refuse(self, message: str = WRONG, fault: Fault | None = None) -> None:
         """Reply `Failed` to the one pending request."""
         (request,) = self._pending()
         self._answered = request.request
-        refuse(self.engine, request, message)
+        refuse(self.engine, request, message, fault)
         self.drain()
 
     def answer_requests(self, bad: Collection[Path] = ()) -> tuple[AdapterUse, ...]:

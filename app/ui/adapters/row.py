@@ -14,6 +14,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.adapters import AdapterEntry
+from app.state.faults import explain
 from app.system.byte_size import size
 from app.system.translation import tr, trn
 from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
@@ -144,12 +145,14 @@ class AdapterRow(QFrame):
         self.name.setToolTip(str(entry.path))
         set_property(self.name, "tone", "" if entry.acts else "secondary")
         self.handle.setEnabled(not alone)
-        problem = f"{entry.error} {entry.remedy}".strip()
+        shown = explain(entry.fault, entry.path.name, entry.error, entry.remedy)
+        problem = shown.text
         if problem and problem != self.problem.text():
             accessibility.announce(self, problem)
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
-        self.details.setText(tr("Reading the file…") if reading else details_of(info))
+        facts = tr("Reading the file…") if reading else details_of(info)
+        self.details.setText(shown.detail or facts)
         self._name_parts(entry, problem)
 
     def _name_parts(self, entry: AdapterEntry, problem: str) -> None:

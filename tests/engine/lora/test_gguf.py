@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tiny
 import tiny_lora
-from engine import AdapterError, EngineError, OutOfMemory
+from engine import AdapterError, EngineError, FaultKind, OutOfMemory
 from engine.gguf.reader import GGUFFile
 from engine.lora.stack import BaseModel, load_adapter
 from engine.models import architecture
@@ -318,3 +318,27 @@ def test_a_damaged_file_loads_or_is_refused(
     except EngineError as error:
         problem = error
     assert problem is None or (str(problem).isprintable() and problem.remedy)
+
+
+def test_errors_have_codes(path: Path, base: BaseModel, tmp_path: Path) -> None:
+    def kind(file: Path) -> FaultKind:
+        return refused(file, base).fault.kind
+
+    whole = tiny_lora.write(tmp_path / "whole.gguf", path)
+    cut, text = tmp_path / "cut.gguf", tmp_path / "text.gguf"
+    cut.write_bytes(whole.read_bytes()[:-100])
+    text.write_bytes(b"This is a letter, and no adapter.")
+    other = tiny_lora.write_gguf(
+        tmp_path / "other.gguf", halves(), metadata={"general.architecture": "qwen2"}
+    )
+    wide = tiny_lora.write_gguf(tmp_path / "wide.gguf", halves(columns=96))
+    half = {name: data for name, data in halves().items() if name.endswith("a")}
+    assert kind(cut) is FaultKind.INCOMPLETE
+    assert kind(text) is FaultKind.NO_ADAPTER
+    assert kind(path) is FaultKind.NO_ADAPTER  # a complete model
+    assert kind(tmp_path / "none.gguf") is FaultKind.NO_FILE
+    assert kind(other) is FaultKind.OTHER_MODEL
+    assert kind(wide) is FaultKind.OTHER_MODEL
+    assert kind(tiny_lora.write_gguf(tmp_path / "half.gguf", half)) is FaultKind.DAMAGED
+    dora = tiny_lora.write_gguf(tmp_path / "dora.gguf", halves(), metadata={"adapter.type": "dora"})
+    assert kind(dora) is FaultKind.ADAPTER

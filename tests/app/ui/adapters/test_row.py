@@ -17,7 +17,7 @@ from adapter_bench import Bench, names, trigger_menu_entry
 from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, WRONG
 from app.ui.adapters.panel import PANEL_WIDTH
 from app.ui.adapters.row import details_of
-from engine import AdapterInfo, AdapterUse, SetAdapters
+from engine import AdapterInfo, AdapterUse, Fault, FaultKind, SetAdapters
 from stage import flush
 
 # Qt's offscreen platform logs this for every opened menu.
@@ -144,6 +144,22 @@ def test_rejected_adapter_shows_the_error_on_its_row(bench: Bench) -> None:
     wrong.switch.click()
     bench.accept()
     assert not wrong.problem.isVisible()
+
+
+def test_rejected_adapter_shows_a_sentence_and_the_exact_text_in_the_details(
+    bench: Bench,
+) -> None:
+    bench.open(PIRATE)
+    bench.adapters.add(FORMAL)
+    bench.refuse(fault=Fault(FaultKind.OTHER_MODEL))
+    wrong = bench.panel.list.rows[1]
+    assert wrong.problem.text() == (
+        f"{FORMAL.name} was made for another model. Choose an adapter made for the model in use."
+    )
+    assert wrong.details.text().startswith(WRONG)
+    wrong.switch.click()
+    bench.accept()
+    assert wrong.details.text().startswith("GGUF")
 
 
 def test_details_show_kind_rank_matrices_size_and_file(bench: Bench) -> None:
