@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import (
     QGuiApplication,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
@@ -21,11 +21,10 @@ from app.ui.chat.empty_view import EmptyView
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.resume_line import ResumeLine
 from app.ui.chat.status_line import StatusLine
-from app.ui.theme import icons
 from app.ui.theme.palette import Palette
 from app.ui.transcript.view import Transcript
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, set_property
+from app.ui.widgets.controls import Column, TextButton, set_property
 from engine import Role
 
 
@@ -116,7 +115,7 @@ class ChatPage(QWidget):
             self.status_line,
         ):
             part.apply_palette(palette)
-        self.jump_button.setIcon(icons.icon("arrow_down", palette.secondary, 18))
+        self.jump_button.apply_palette(palette)
 
     def flush_draft(self) -> None:
         """Emit the unsent text now instead of after the debounce of `Composer.edited`."""
@@ -242,13 +241,11 @@ class ChatPage(QWidget):
         self._place_jump()
 
 
-def _jump_button(page: QWidget) -> QPushButton:
-    button = QPushButton(page)
+def _jump_button(page: QWidget) -> TextButton:
+    button = TextButton("", "jump", "arrow_down", page)
     button.setObjectName("jump")
     button.setFixedSize(36, 36)
-    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
     button.setToolTip(tr("Jump to the end"))
     button.setAccessibleName(tr("Jump to the end"))
-    button.setCursor(Qt.CursorShape.PointingHandCursor)
     button.hide()
     return button

@@ -10,7 +10,16 @@ from PySide6.QtCore import (
     QSize,
     Qt,
 )
-from PySide6.QtGui import QColor, QEnterEvent, QFont, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import (
+    QColor,
+    QEnterEvent,
+    QFont,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import (
     QAbstractButton,
     QGraphicsOpacityEffect,
@@ -47,6 +56,10 @@ class IconButton(QToolButton):
         """Recolour the icon."""
         self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
 
+    def keyPressEvent(self, arg__1: QKeyEvent) -> None:
+        if not click_by_enter(self, arg__1):
+            super().keyPressEvent(arg__1)
+
 
 class TextButton(QPushButton):
     """Text button with an optional icon; `look` selects a rule of the style sheet."""
@@ -64,6 +77,10 @@ class TextButton(QPushButton):
         """Recolour the icon, if any."""
         if self._name:
             self.setIcon(icons.icon(self._name, palette.secondary, 18))
+
+    def keyPressEvent(self, arg__1: QKeyEvent) -> None:
+        if not click_by_enter(self, arg__1):
+            super().keyPressEvent(arg__1)
 
 
 class RoundButton(QAbstractButton):
@@ -101,6 +118,10 @@ class RoundButton(QAbstractButton):
         self._hovered = False
         self.update()
         super().leaveEvent(event)
+
+    def keyPressEvent(self, e: QKeyEvent) -> None:
+        if not click_by_enter(self, e):
+            super().keyPressEvent(e)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         palette = self._palette
@@ -257,6 +278,15 @@ class ElidedLabel(QLabel):
         painter.setPen(self.palette().color(self.foregroundRole()))
         painter.drawText(rect, int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), text)
         painter.end()
+
+
+def click_by_enter(button: QAbstractButton, event: QKeyEvent) -> bool:
+    """Click a button for the Enter key, which Qt does in dialogs only; False for other keys."""
+    if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+        return False
+    if not event.isAutoRepeat():
+        button.click()
+    return True
 
 
 def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
