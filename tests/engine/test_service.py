@@ -14,6 +14,9 @@ from engine import (
     Cancel,
     Event,
     Failed,
+    Fault,
+    FaultKind,
+    FileLook,
     Finished,
     FinishReason,
     Generate,
@@ -139,6 +142,7 @@ def test_invalid_file_keeps_the_loaded_model(bench: Bench, model: Path, tmp_path
     assert failed.request == 2
     assert failed.message
     assert failed.remedy
+    assert failed.fault == Fault(FaultKind.NOT_A_MODEL, FileLook.TEXT)
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
@@ -196,6 +200,8 @@ def test_a_conversation_longer_than_the_context_fails_with_figures(
     failed = bench.generate(2, "hello " * 400)[-1]
     assert isinstance(failed, Failed)
     assert "256" in failed.message
+    assert failed.fault.kind in (FaultKind.CHAT_FULL, FaultKind.MESSAGE_TOO_LONG)
+    assert failed.fault.context > failed.fault.most_context == 256
     assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
 
 
