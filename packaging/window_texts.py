@@ -7,11 +7,14 @@ where it stands. What only looks like a text is listed in the test that uses thi
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+CATALOG = "resources/catalog.json"  # one of its lines holds one description
+_DESCRIPTION = re.compile(r'"description": (".*")')
 TRANSLATING = ("tr", "trn")
 # Tables of texts that are passed to tr where they are shown: by module, the names of constructors
 # of their rows, with the arguments that are texts, and of the variables that hold them.
@@ -53,6 +56,9 @@ def listing(root: Path, folders: tuple[str, ...] = ("app",)) -> str:
             for text in texts(path.read_text(encoding="utf-8"), TABLES.get(name))
             if text.shown
         ]
+    for number, line in enumerate((root / CATALOG).read_text(encoding="utf-8").splitlines(), 1):
+        if found := _DESCRIPTION.search(line):
+            rows.append(f"{CATALOG}:{number}: {json.loads(found[1])!r}")
     return "\n".join(rows)
 
 

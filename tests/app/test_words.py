@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import window_texts
+from app.downloads import catalog
 from app.ui.chat.empty_view import SUGGESTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,7 @@ NO_TEXTS = {
 FROM_TABLES = {
     "app/ui/chat/empty_view.py",
     "app/ui/library/model_settings_card.py",
+    "app/ui/library/rows.py",
     "app/ui/settings/fields.py",
     "app/ui/settings/row.py",
     "app/ui/settings/shortcuts.py",
@@ -208,4 +210,5 @@ def test_a_lookup_at_import_is_found(source: str, lines: list[int]) -> None:
 def test_the_listing_has_texts_of_tables_too() -> None:
     texts = {text for _, text in shown_texts()}
     assert {"Theme", "Switch theme", "Auto", "Send", *SUGGESTIONS} <= texts
+    assert catalog.load()[0].description in texts
     assert {"new", "Details"} & texts == {"Details"}

@@ -163,7 +163,7 @@ def catalog_row(row: CatalogRow) -> RowView:
         detail=joined(model.format, size(model.size_bytes) if model.size_bytes else "") + DOTS,
         detail_tip=f"{exact}\n{model.repository}/{model.file}",
         link=licence,
-        note=offer.problem or model.description,
+        note=offer.problem or tr(model.description),
         note_tone="warning" if offer.problem else "secondary",
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
