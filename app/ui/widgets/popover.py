@@ -37,6 +37,7 @@ class Popover(QWidget):
         self._focus_before: QWidget | None = None
         self._corner = QPoint()
         content.setParent(self)
+        self._width = width
         content.setFixedWidth(width)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.hide()
@@ -88,7 +89,8 @@ class Popover(QWidget):
         layout = self.content.layout()
         if isinstance(layout, QVBoxLayout):
             layout.activate()
-        width = self.content.maximumWidth()
+        width = min(self._width, self._over.width() - 2 * _WINDOW_MARGIN)
+        self.content.setFixedWidth(width)
         flows = self.content.hasHeightForWidth()
         height = self.content.heightForWidth(width) if flows else self.content.sizeHint().height()
         return QSize(width, min(height, self._over.height() - 2 * _WINDOW_MARGIN))
