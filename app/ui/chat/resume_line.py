@@ -18,6 +18,7 @@ from app.ui.widgets.units import number
 SLOW_MILLISECONDS = 300  # a restore that takes less time shows no progress text
 SHOWN_MILLISECONDS = 6000
 SHORT_TOKENS = 256  # prefills of fewer tokens are too fast to mention
+SHORT_SECONDS = 1.0  # a wait that needs no announcement
 _HEIGHT = 24  # pixels
 
 
@@ -62,7 +63,7 @@ class ResumeLine(QWidget):
             text = sentence(resume)
             self._show_text(text, exact(resume) if text else "")
             lasting = resume.refused or resume.full
-            if text and not lasting and resume.unread_tokens < SHORT_TOKENS:
+            if text and not lasting and not _cost(resume):
                 self._hide_timer.start()
 
     def _show_text(self, text: str, tip: str = "") -> None:
@@ -132,6 +133,8 @@ def _cost(resume: Resume) -> str:
         return ""
     if not resume.remaining_prefill_seconds:
         return tr("The model rereads this chat before your next reply")
+    if resume.remaining_prefill_seconds < SHORT_SECONDS:
+        return ""
     return tr(
         "Your next reply starts after about {time} (the model rereads this chat)",
         time=_time(resume.remaining_prefill_seconds),

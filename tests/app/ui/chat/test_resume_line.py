@@ -71,6 +71,8 @@ def timer(line: ResumeLine, interval: int) -> QTimer:
             f"{THEN}\nYour next reply starts after about 12 s (the model rereads this chat)",
         ),
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1, REFUSED, OTHER_MODEL), ""),
+        (Resume(1, DONE, 0, 0, 4096, 0.0, 0.4, REFUSED, OTHER_MODEL), ""),
+        (Resume(1, DONE, 0, 0, 4096, 0.0, 0.4), ""),
         (Resume(1, DONE, 40, 40, 40, 0.1), ""),
         (Resume(1, DONE, 0, 0, 40, 0.0, 0.1), ""),
         (Resume(1, DONE, 0, 4096, 4096), ""),  # still cached in the engine
