@@ -295,18 +295,6 @@ def editing(stage: Stage) -> None:
     flush()
 
 
-def drafting(stage: Stage) -> None:
-    ready(stage)
-    stage.window.composer.set_text("A first line.\nA second line that says more.\n\nAnd a third.")
-    flush()
-
-
-def full_composer(stage: Stage) -> None:
-    ready(stage)
-    stage.window.composer.set_text("\n".join(f"Line {n} of a long message" for n in range(1, 41)))
-    flush()
-
-
 def renaming(stage: Stage) -> None:
     ready(stage)
     sidebar = stage.window.sidebar
@@ -476,8 +464,6 @@ SCENES: dict[str, Scene] = {
         interrupted,
         siblings,
         editing,
-        drafting,
-        full_composer,
         renaming,
         several_selected,
         hovering,

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QApplication
 
 import scenes_adapters
 import scenes_chat
+import scenes_composer
 import scenes_library
 import scenes_models
 import scenes_search
@@ -33,6 +34,7 @@ from stage import Stage
 OUT = Path(__file__).parents[2] / "build" / "shots"
 SCENES: dict[str, Scene] = {
     **scenes_chat.SCENES,
+    **scenes_composer.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
     **scenes_adapters.SCENES,

@@ -1,13 +1,17 @@
-"""Message composer: a text field that grows with its content, and the Send/Stop button."""
+"""Message composer: a text field that grows with its content, and the Send/Stop button.
+
+A long pasted text is a row above the field, and comes before the typed text in the message.
+"""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import QDragEnterEvent, QFocusEvent, QFontMetrics, QInputMethodEvent, QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
+from app.ui.chat.pasted_text import PastedText, is_long, split
+from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import RoundButton, set_property
 from app.ui.widgets.long_lines import folded, unfolded
@@ -22,6 +26,7 @@ class _Editor(QPlainTextEdit):
     up_pressed = Signal()  # Up was pressed in an empty field
     focused = Signal(bool)
     refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
+    long_pasted = Signal(str)  # a text that is too long for the field
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,7 +73,10 @@ class _Editor(QPlainTextEdit):
         if files or (source.hasImage() and not source.hasText()):
             self.refused.emit(bool(files))
             return
-        self.insertPlainText(folded(source.text()))
+        if is_long(text := source.text()):
+            self.long_pasted.emit(text)
+            return
+        self.insertPlainText(folded(text))
         self.ensureCursorVisible()
 
     def focusInEvent(self, e: QFocusEvent) -> None:
@@ -99,16 +107,26 @@ class Composer(QFrame):
         self._debounce.timeout.connect(self._emit_edited)
         self.editor = _Editor(self)
         self.button = RoundButton(self)
-        layout = QHBoxLayout(self)
+        self.pasted: list[PastedText] = []
+        self._palette = LIGHT
+        self._rows = QVBoxLayout()
+        self._rows.setContentsMargins(0, 0, 8, 0)
+        self._rows.setSpacing(4)
+        field = QHBoxLayout()
+        field.setSpacing(8)
+        field.addWidget(self.editor, 1)
+        field.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 8, 8, 8)
-        layout.setSpacing(8)
-        layout.addWidget(self.editor, 1)
-        layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        layout.setSpacing(0)
+        layout.addLayout(self._rows)
+        layout.addLayout(field)
         self.setFocusProxy(self.editor)
         self.editor.enter_pressed.connect(self._submit)
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
         self.editor.refused.connect(self.refused)
+        self.editor.long_pasted.connect(self._on_long_pasted)
         self.editor.textChanged.connect(self._on_text)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
@@ -117,12 +135,24 @@ class Composer(QFrame):
         self._fit_height()
 
     def text(self) -> str:
-        """The text, with folded long lines restored."""
-        return unfolded(self.editor.toPlainText())
+        """The pasted texts, then the typed one with folded long lines restored."""
+        typed = unfolded(self.editor.toPlainText())
+        return "\n\n".join(
+            [*(row.text for row in self.pasted), *([typed] if typed or not self.pasted else [])]
+        )
 
     def set_text(self, text: str) -> None:
         """Replace the text without emitting `edited`."""
         self._debounce.stop()
+        for row in self.pasted:
+            self._drop(row)
+        self.pasted.clear()
+        pasted, typed = split(text)
+        if pasted:
+            self._add(pasted)
+        self._set_typed(typed)
+
+    def _set_typed(self, text: str) -> None:
         self.editor.blockSignals(True)
         self.editor.setPlainText(folded(text))
         self.editor.blockSignals(False)
@@ -169,7 +199,41 @@ class Composer(QFrame):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
+        self._palette = palette
         self.button.apply_palette(palette)
+        for row in self.pasted:
+            row.apply_palette(palette)
+
+    # --- pasted text ----------------------------------------------------------------------------
+
+    def _on_long_pasted(self, text: str) -> None:
+        self._add(text)
+        self._on_text()
+
+    def _add(self, text: str) -> None:
+        row = PastedText(text, self)
+        row.apply_palette(self._palette)
+        row.shown.connect(lambda: self._show_pasted(row))
+        row.removed.connect(lambda: self._remove(row))
+        self.pasted.append(row)
+        self._rows.addWidget(row)
+
+    def _remove(self, row: PastedText) -> None:
+        self.pasted.remove(row)
+        self._drop(row)
+        self._on_text()
+        self.editor.setFocus()
+
+    def _show_pasted(self, row: PastedText) -> None:
+        """Put a pasted text into the editor, above the typed one."""
+        typed = unfolded(self.editor.toPlainText())
+        self._remove(row)
+        self._set_typed(f"{row.text}\n\n{typed}" if typed else row.text)
+
+    def _drop(self, row: PastedText) -> None:
+        self._rows.removeWidget(row)
+        row.hide()
+        row.deleteLater()
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -201,7 +265,7 @@ class Composer(QFrame):
             self.button.setEnabled(True)
         else:
             self.button.show_as("send", tr("Send (Enter)"))
-            self.button.setEnabled(not self.editor.document().isEmpty())
+            self.button.setEnabled(bool(self.pasted) or not self.editor.document().isEmpty())
 
     def _fit_height(self) -> None:
         """Set the editor's height to that of the text, up to the limit, then show a scroll bar."""

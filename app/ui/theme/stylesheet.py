@@ -31,6 +31,7 @@ QFrame#composer[focused="true"] {{ border-color: {p.accent}; }}
 QFrame#banner {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}
+QFrame#pasted {{ background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 6px; }}
 QFrame#undo {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}

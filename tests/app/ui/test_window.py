@@ -327,7 +327,7 @@ def test_the_composer_grows_to_a_third_of_the_window(stage: Stage) -> None:
     stage.start()
     stage.window.resize(1000, 900)
     flush()
-    stage.window.composer.set_text("\n".join(["line"] * 200))
+    stage.window.composer.editor.setPlainText("\n".join(["line"] * 200))
     assert stage.window.composer.editor.height() == 300
 
 
