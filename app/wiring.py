@@ -90,6 +90,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     composer.submitted.connect(send)
     composer.stopped.connect(controller.stop)
     composer.edited.connect(keep_draft)
+    composer.typed.connect(controller.token_count.count)
     window.chat.empty_view.suggested.connect(send)
     window.chat.draft_flushed.connect(controller.drafts.keep)
 

@@ -195,13 +195,30 @@ class SaveSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Count the tokens of a text that is being written."""
+
+    request: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel the request with this id; overtakes every queued command."""
 
     request: int
 
 
-Command = LoadModel | UnloadModel | Generate | SetAdapters | LoadSnapshot | SaveSnapshot | Cancel
+Command = (
+    LoadModel
+    | UnloadModel
+    | Generate
+    | SetAdapters
+    | LoadSnapshot
+    | SaveSnapshot
+    | CountTokens
+    | Cancel
+)
 
 
 # --- events -------------------------------------------------------------------------------------
@@ -323,6 +340,14 @@ class SnapshotSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """The number of tokens of a text, without the markup of a message."""
+
+    request: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The request failed; the engine keeps running."""
 
@@ -343,5 +368,6 @@ Event = (
     | AdaptersSet
     | SnapshotLoaded
     | SnapshotSaved
+    | TokensCounted
     | Failed
 )

@@ -38,6 +38,7 @@ from engine.messages import (
     AdaptersSet,
     AdapterUse,
     ContextPolicy,
+    CountTokens,
     Finished,
     Generate,
     LoadSnapshot,
@@ -48,6 +49,7 @@ from engine.messages import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    TokensCounted,
     Turn,
 )
 from engine.models.recording import adapter_obstacles
@@ -169,6 +171,12 @@ class ModelHost:
         return BackgroundTask(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(
             checkpoint
         )
+
+    def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
+        """Count the tokens of a text."""
+        tokenizer, text = self.model.tokenizer, command.text
+        task = BackgroundTask(lambda: len(tokenizer.encode(text, add_special=False)), "count")
+        return TokensCounted(command.request, task.result(checkpoint))
 
     # --- adapters -------------------------------------------------------------------------------
 

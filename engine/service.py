@@ -27,6 +27,7 @@ from engine.messages import (
     Cancel,
     Command,
     ContextPolicy,
+    CountTokens,
     Event,
     Failed,
     Finished,
@@ -41,6 +42,7 @@ from engine.messages import (
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
+    TokensCounted,
     UnloadModel,
 )
 from engine.snapshot.folder import snapshots_folder
@@ -70,6 +72,7 @@ class Engine:
     - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
     - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
       nothing new to save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
+    - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
@@ -214,6 +217,9 @@ class Engine:
                 checkpoint()
                 if (saved := self._loaded_host().save_snapshot(command, checkpoint)) is not None:
                     self._deliver(saved)
+            case CountTokens():
+                checkpoint()
+                self._deliver(self._loaded_host().count_tokens(command, checkpoint))
             case Cancel():
                 pass  # handled in `send`
             case _:
@@ -299,6 +305,8 @@ class Engine:
                 self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
             case SaveSnapshot():
                 self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
+            case CountTokens():
+                self._deliver(TokensCounted(request, 0))
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # a load was cancelled before the previous model was unloaded

@@ -31,6 +31,7 @@ from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
 from app.chat.store_faults import StoreFaults
+from app.chat.token_count import TokenCount
 from app.engines.client import EngineMaker, EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
@@ -56,6 +57,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    TokensCounted,
     delete_snapshots,
     snapshots_size,
 )
@@ -104,6 +106,7 @@ class Controller(QObject):
         self.library = Library(state, states.library, settings, user_files, self)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
+        self.token_count = TokenCount(state, self._link)
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
         self.navigation = Navigation(state, archive, self._answers)
@@ -355,6 +358,8 @@ class Controller(QObject):
                 self.sessions.on_snapshot_loaded(event)
             case SnapshotSaved():
                 self.sessions.on_snapshot_saved(event)
+            case TokensCounted():
+                self.token_count.on_counted(event)
             case Failed():
                 self._on_failed(event)
             case _:
@@ -368,7 +373,7 @@ class Controller(QObject):
         self._answers.start_next()
 
     def _on_failed(self, event: Failed) -> None:
-        parts = (self._answers, self.adapters, self.sessions)
+        parts = (self._answers, self.adapters, self.sessions, self.token_count)
         if not any(part.on_failed(event) for part in parts):
             self._on_load_failed(event)
 

@@ -29,6 +29,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    TokensCounted,
     UnloadModel,
 )
 
@@ -140,7 +141,7 @@ class EngineRequests(QObject):
         match event:
             case ModelLoaded() | Finished() | Failed():
                 return True
-            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved():
+            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved() | TokensCounted():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

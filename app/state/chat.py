@@ -117,6 +117,7 @@ class State(QObject):
     memory_changed = Signal()  # of the shown conversation
     deletions_changed = Signal()
     trash_changed = Signal()
+    typed_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -138,6 +139,7 @@ class State(QObject):
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
     trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
+    typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
     offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -158,6 +160,7 @@ class State(QObject):
         self._notices: Mapping[str, Notice] = MappingProxyType({})
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
+        self._typed_tokens = 0
         self._trash = tuple[TrashedConversation, ...]()
 
     # --- reading --------------------------------------------------------------------------------
@@ -338,6 +341,12 @@ class State(QObject):
             return
         self._notices = changed(self._notices, kind, notice)
         self.notices_changed.emit()
+
+    def set_typed_tokens(self, tokens: int) -> None:
+        """Set the number of tokens of the text in the composer."""
+        if tokens != self._typed_tokens:
+            self._typed_tokens = tokens
+            self.typed_changed.emit()
 
     def set_deletions(self, deletions: Sequence[Deletion], *, offered: int) -> None:
         """Set what Undo restores, and how many of these the sidebar offers to undo."""

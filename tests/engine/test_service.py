@@ -12,6 +12,7 @@ import tiny
 from engine import (
     DEFAULT_CACHE,
     Cancel,
+    CountTokens,
     Event,
     Failed,
     Fault,
@@ -27,9 +28,11 @@ from engine import (
     PromptProgress,
     Role,
     Text,
+    TokensCounted,
     Turn,
     UnloadModel,
 )
+from engine.loading.loader import load
 from engine_bench import GREEDY, TIMEOUT_SECONDS, Bench, answer_text
 from kernels import ops
 
@@ -229,3 +232,25 @@ def test_stop_during_an_answer_ends_the_thread(model: Path) -> None:
     assert started.wait(TIMEOUT_SECONDS)
     bench.engine.stop()
     assert not any(thread.name == "engine" for thread in threading.enumerate())
+
+
+def test_tokens_of_a_text_are_counted(bench: Bench, model: Path) -> None:
+    bench.load(model)
+    tokenizer = load(model).tokenizer
+    for request, text in enumerate(("", "Hello there", "tea é \U0001f333\n\n" * 500), 2):
+        bench.engine.send(CountTokens(request, text))
+        (counted,) = bench.until(TokensCounted, Failed)
+        assert counted == TokensCounted(request, len(tokenizer.encode(text, add_special=False)))
+
+
+def test_tokens_cannot_be_counted_without_a_model(bench: Bench) -> None:
+    bench.engine.send(CountTokens(1, "text"))
+    (failed,) = bench.until(TokensCounted, Failed)
+    assert isinstance(failed, Failed)
+
+
+def test_cancelled_count_ends_with_no_tokens(bench: Bench, model: Path) -> None:
+    bench.engine.send(LoadModel(1, model))
+    bench.engine.send(CountTokens(2, "text"))
+    bench.engine.send(Cancel(2))
+    assert bench.until(TokensCounted, Failed)[-1] == TokensCounted(2, 0)

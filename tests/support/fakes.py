@@ -10,6 +10,7 @@ from engine import (
     AdaptersSet,
     Cancel,
     Command,
+    CountTokens,
     Event,
     Failed,
     Fault,
@@ -28,6 +29,7 @@ from engine import (
     SnapshotLoaded,
     SnapshotSaved,
     Text,
+    TokensCounted,
     UnloadModel,
 )
 
@@ -46,6 +48,7 @@ class FakeEngine:
         self.commands: list[Command] = []
         self.answers = answers
         self.running = False
+        self.counts = True  # tokens are counted at once
 
     def start(self) -> None:
         self.running = True
@@ -55,6 +58,8 @@ class FakeEngine:
 
     def send(self, command: Command) -> None:
         self.commands.append(command)
+        if isinstance(command, CountTokens) and self.counts:
+            self.deliver(TokensCounted(command.request, len(command.text.split())))
         if self.answers is not None and isinstance(command, LoadModel):
             self.finish_load()
         if self.answers and isinstance(command, Generate):

@@ -17,6 +17,7 @@ from app.ui.widgets.controls import RoundButton, set_property
 from app.ui.widgets.long_lines import folded, unfolded
 
 _DEBOUNCE_MILLISECONDS = 400
+_THROTTLE_MILLISECONDS = 150
 
 
 class _Editor(QPlainTextEdit):
@@ -95,6 +96,7 @@ class Composer(QFrame):
     submitted = Signal(str)
     stopped = Signal()
     edited = Signal(str)  # the text, debounced
+    typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
     refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
 
@@ -105,6 +107,8 @@ class Composer(QFrame):
         self._limit = 240  # pixels
         self._debounce = QTimer(self, singleShot=True, interval=_DEBOUNCE_MILLISECONDS)
         self._debounce.timeout.connect(self._emit_edited)
+        self._throttle = QTimer(self, singleShot=True, interval=_THROTTLE_MILLISECONDS)
+        self._throttle.timeout.connect(lambda: self.typed.emit(self.text()))
         self.editor = _Editor(self)
         self.button = RoundButton(self)
         self.pasted: list[PastedText] = []
@@ -151,6 +155,7 @@ class Composer(QFrame):
         if pasted:
             self._add(pasted)
         self._set_typed(typed)
+        self._start_throttle()
 
     def _set_typed(self, text: str) -> None:
         self.editor.blockSignals(True)
@@ -252,6 +257,11 @@ class Composer(QFrame):
     def _on_text(self) -> None:
         self._show_button()
         self._debounce.start()
+        self._start_throttle()
+
+    def _start_throttle(self) -> None:
+        if not self._throttle.isActive():
+            self._throttle.start()
 
     def _emit_edited(self) -> None:
         self.edited.emit(self.text())

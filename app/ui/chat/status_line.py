@@ -55,6 +55,7 @@ class StatusLine(QWidget):
         self._pages.addWidget(self._busy)
         state.model_changed.connect(self.refresh)
         state.generation_changed.connect(self.refresh)
+        state.typed_changed.connect(self.refresh)
         state.conversation_changed.connect(self.refresh)
         self.refresh()
 
@@ -82,19 +83,25 @@ class StatusLine(QWidget):
         state = self._state
         loaded = state.model.loaded
         used, context = state.context_used, loaded.context if loaded else 0
+        typed = state.typed_tokens
         self.meter.setVisible(bool(loaded))
         self.context.setVisible(bool(loaded))
         if loaded:
-            self.meter.set_share(used / context if context else 0.0)
+            self.meter.set_share((used + typed) / context if context else 0.0)
             self._set(
-                self.context, tr("{used} of {total}", used=_number(used), total=_number(context))
+                self.context,
+                tr("{used} of {total}", used=_number(used + typed), total=_number(context)),
             )
             tip = tr(
                 "This chat uses {used} of the {total} tokens the model can take in at once",
                 used=_number(used),
                 total=_number(context),
             )
-            full = context > 0 and used >= _NEARLY_FULL * context
+            if typed:
+                tip += "\n" + trn(
+                    "Your message has {count} token", "Your message has {count} tokens", typed
+                )
+            full = context > 0 and used + typed >= _NEARLY_FULL * context
             if full:
                 tip += "\n" + (
                     tr("It is nearly full: the oldest messages will be left out.")

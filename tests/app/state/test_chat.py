@@ -107,6 +107,7 @@ def assert_frozen(value: object) -> None:
 CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
+    ("typed_tokens", lambda s: s.set_typed_tokens(3), {"typed_tokens"}),
     ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
     ("cut", lambda s: s.cut(1, 0), {"branches"}),
@@ -160,6 +161,7 @@ def test_every_change_emits_its_signal(
         state.memory_changed,
         state.deletions_changed,
         state.trash_changed,
+        state.typed_changed,
     ):
         signal.connect(look)
     change(state)
