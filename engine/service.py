@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -227,13 +228,18 @@ class Engine:
 
     def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
         from engine.loading.loader import load
+        from engine.loading.measured import write_weights
         from engine.model_host import ModelHost
         from engine.snapshot.saver import Saver
         from engine.snapshot.store import Snapshots
 
+        before = 0
+
         def unload() -> None:
+            nonlocal before
             self._wait_for_saver(checkpoint)  # it still reads the cache of the old session
             self._unload()
+            before = resident_memory()
 
         checkpoint()
         files = _stamps(command.path)  # taken before the files are read
@@ -251,6 +257,10 @@ class Engine:
         if self._saver is None or self._snapshots is None:
             self._saver = Saver(self._deliver)
             self._snapshots = Snapshots(snapshots_folder())
+        plan = model.plan.with_weights(resident_memory() - before)
+        if plan is not model.plan:
+            write_weights(files, plan.weights_bytes)
+            model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
         self._deliver(_loaded(command.request, model))
 

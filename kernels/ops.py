@@ -255,6 +255,11 @@ def record(program: Program) -> Recorded | None:
     return find("record")(program)
 
 
+def records_programs() -> bool:
+    """Whether `record` makes programs on the current backend, for models without obstacles."""
+    return find("record") is not reference.record
+
+
 def macs_per_100_ms() -> int:
     """Multiply-adds (weights times tokens) of the backend in about 100 ms on two slow cores."""
     return find("macs_per_100_ms")()

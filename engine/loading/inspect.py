@@ -5,6 +5,7 @@ Call both functions on a worker thread: their first call imports torch, hence th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,11 +99,16 @@ def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:
 def _with_plan(
     facts: ModelFacts, file: GGUFFile, context: int, cache: CacheType, reclaimable: int
 ) -> ModelFacts:
+    from engine.loading.identity import stamps
+    from engine.loading.measured import read_weights
     from engine.loading.preflight import check, identify, predict
     from engine.tokenizer.vocabulary import find
 
     build, config = identify(file)
     plan = predict(file, config, context, cache, reclaimable)
+    with suppress(OSError):
+        if measured := read_weights(stamps(file.paths)):
+            plan = plan.with_weights(measured)
     facts = replace(
         facts,
         context_model=config.context,

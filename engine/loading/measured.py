@@ -34,6 +34,18 @@ def key(files: tuple[Stamp, ...], *conditions: object) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
+def read_weights(files: tuple[Stamp, ...]) -> int:
+    """The memory of a model's weights as measured when it was loaded last; 0: not yet."""
+    rows = MeasuredFigures(measured_file()).read("weights", key(files), 1)
+    return int(rows[0][0]) if rows else 0
+
+
+def write_weights(files: tuple[Stamp, ...], measured_bytes: int) -> None:
+    """Remember the measured memory of a model's weights."""
+    if files:
+        MeasuredFigures(measured_file()).write("weights", key(files), [[float(measured_bytes)]])
+
+
 class MeasuredFigures:
     """The lists of numbers stored in one file, by kind and key."""
 

@@ -1,24 +1,31 @@
-"""Memory plan: predicts a model's peak memory from its sizes, and the context that fits.
+"""Memory plan: a model's peak memory, predicted from its sizes, and the context that fits.
 
-All memory figures the user sees come from here: of a file before loading, of a catalog entry before
-download, of the loaded model. `tests/benchmarks/memory.py` compares them with measured peaks.
+A model's memory is what loading it, filling its context and answering add to the process: weights
+with the vocabulary, the KV cache of a full context, and the scratch of a forward pass. All figures
+the user sees are this one: of a catalog entry before download, of a file before loading, of the
+loaded model. The weights are predicted until the model was loaded once, and as measured from then
+on. `tests/benchmarks/memory.py` compares them with measured peaks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.errors import Fault, FaultKind, OutOfMemory
 
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
 _MIN_CONTEXT = 512  # tokens: the least that is useful for a conversation
 _GB = 1e9
+# A measurement outside these shares of the prediction is not of the weights alone.
+_LEAST_MEASURED, _MOST_MEASURED = 0.6, 1.6
 
 # Measured: memory libraries keep after the first product, sampling and template rendering.
 _RUNTIME_BYTES = 20_000_000
+_RECORDED_RUNTIME_BYTES = 4_000_000
 
-# Measured: heap bytes per byte of activations, because of fragmentation.
+# Measured: heap bytes per byte of activations, because of fragmentation. The buffers of a recorded
+# program are allocated once.
 _HEAP_FACTOR = 1.3
 
 # Measured: one token or merge as Python objects and in the tokenizers library.
@@ -41,6 +48,7 @@ class ModelShape:
     context: int  # tokens: the training context
     format: str  # the main weight format, such as "Q4_K"
     parameters: int
+    experts: int = 0
 
     @property
     def layer_weights(self) -> int:
@@ -80,6 +88,14 @@ class MemoryPlan:
     def fits(self) -> bool:
         """Whether the total is at most nine tenths of the available memory."""
         return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
+
+    def with_weights(self, measured_bytes: int) -> MemoryPlan:
+        """The plan with the weights as measured, unless other work distorted the measurement."""
+        predicted = self.weights_bytes
+        if not _LEAST_MEASURED * predicted <= measured_bytes <= _MOST_MEASURED * predicted:
+            return self
+        total = self.total_bytes - predicted + measured_bytes
+        return replace(self, weights_bytes=measured_bytes, total_bytes=total)
 
 
 def plan_memory(
@@ -146,26 +162,30 @@ def vocabulary_bytes(tokens: int, merges: int, sentencepiece: bool) -> int:
 
 
 def scratch_bytes(
-    shape: ModelShape, tokens: int, attention_bytes: int, cache_layer_bytes: int
+    shape: ModelShape,
+    tokens: int,
+    attention_bytes: int,
+    cache_layer_bytes: int,
+    *,
+    recorded: bool = False,
 ) -> int:
     """Peak memory of a forward pass over `tokens` in addition to weights and KV cache.
 
     The sum of the activations of one layer, the scratch of attention, the logits of one token and
     their copies in sampling, and one layer of the full cache: while the cache grows, and while it
-    is leased for saving, the old buffers of one layer stay allocated.
+    is leased for saving, the old buffers of one layer stay allocated. `recorded` is whether the
+    model runs as one recorded program, whose buffers all stay allocated, instead of op by op.
     """
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
+    kept = cache_layer_bytes + 4 * 8 * shape.vocabulary
+    if recorded:
+        buffers = 2 * shape.width + queries + 2 * keys + 2 * shape.feed_forward
+        return _RECORDED_RUNTIME_BYTES + kept + 4 * tokens * buffers + attention_bytes
     # Peaks of live activations: at RoPE of queries and keys, and at the MLP activation.
     attention_peak = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
     mlp_peak = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
-    logits = 4 * 8 * shape.vocabulary
-    return (
-        _RUNTIME_BYTES
-        + cache_layer_bytes
-        + logits
-        + int(_HEAP_FACTOR * max(attention_peak, mlp_peak))
-    )
+    return _RUNTIME_BYTES + kept + int(_HEAP_FACTOR * max(attention_peak, mlp_peak))
 
 
 def _most_context(needs: Needs, budget: int, limit: int) -> int:

@@ -182,6 +182,7 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
         context=config.context,
         format=main.name if main else "",
         parameters=parameters(file),
+        experts=config.experts,
     )
 
 
@@ -228,6 +229,7 @@ def _needs(
     """Memory requirements of a model; `decoding_bytes` is scratch to decode weights on the fly."""
     tokens = chunk_size(model.layer_weights)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
+    recorded = ops.records_programs() and not model.experts
 
     def scratch(context: int) -> int:
         attention = ops.attention_bytes(
@@ -239,7 +241,7 @@ def _needs(
             Cache.storage_dtype(cache),
         )
         layer = per_token * context // model.layers
-        return scratch_bytes(model, tokens, attention, layer) + decoding_bytes
+        return scratch_bytes(model, tokens, attention, layer, recorded=recorded) + decoding_bytes
 
     return Needs(
         weights_bytes=weights_bytes, cache_bytes_per_token=per_token, scratch_bytes=scratch

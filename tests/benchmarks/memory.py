@@ -67,13 +67,19 @@ class Row:
     model: str
     context: int
     cache: CacheType
-    predicted: int
+    predicted: int  # before the load
+    shown: int  # after the load
     measured: int
 
     @property
     def difference(self) -> float:
         """By how much of the measured peak the prediction is above it."""
         return self.predicted / self.measured - 1
+
+    @property
+    def shown_difference(self) -> float:
+        """By how much of the measured peak the figure after the load is above it."""
+        return self.shown / self.measured - 1
 
 
 # --- one model, in a process of its own ---------------------------------------------------------
@@ -110,6 +116,7 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
     before = resident_memory()
     with watched() as most:
         model = load(path, context=context, cache=cache)
+        shown = model.plan.with_weights(resident_memory() - before).total_bytes
         model.tokenizer.encode(model.template.render((Turn(Role.USER, "Hello there"),)))
         answer = 4
         tokens = [1 + 7 * at % (model.config.vocabulary - 1) for at in range(context - answer)]
@@ -120,7 +127,11 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
         for _ in range(answer):
             logits = session.step(sampler.draw(logits, session.tokens))
         assert len(session.tokens) == context
-    return {"predicted": model.plan.total_bytes, "measured": most[0] - before}
+    return {
+        "predicted": model.plan.total_bytes,
+        "shown": shown,
+        "measured": most[0] - before,
+    }
 
 
 def _filled(model: Any, length: int) -> Any:
@@ -133,13 +144,13 @@ def _filled(model: Any, length: int) -> Any:
     chunk = chunk_size(max(block.weights for block in model.decoder.blocks))
     chunks = max((length - TRULY_READ) // chunk, 0)
     for _ in range(chunks):
-        room = cache.room(chunk)
-        held = slice(cache.length, cache.length + chunk)
-        for rows in (*room.keys, *room.values):
+        buffers = cache.buffers_for(chunk)
+        fresh = slice(cache.length, cache.length + chunk)
+        for rows in (*buffers.keys, *buffers.values):
             for part in (rows.data, rows.scales):
                 if part is not None:
-                    part[:, held] = torch.rand(part[:, held].shape)
-        del room, rows, part  # as a session, which holds none of it while the cache grows
+                    part[:, fresh] = torch.rand(part[:, fresh].shape)
+        del buffers, rows, part  # as a session, which keeps none of it while the cache grows
         cache.advance(chunk)
     session = Session(model.decoder, cache)
     session.tokens += [1] * (chunks * chunk)
@@ -214,7 +225,7 @@ def measure(paths: list[Path], contexts: tuple[int, ...], true: bool) -> list[Ro
                 how = ("--true",) if true or context <= TRULY_READ else ()
                 started = time.perf_counter()
                 found = in_a_process("--peak", path, context, cache.value, *how)
-                row = Row(path.stem, context, cache, found["predicted"], found["measured"])
+                row = Row(path.stem, context, cache, **found)
                 rows.append(row)
                 print(f"{_line(row)}  {time.perf_counter() - started:.0f} s", flush=True)
     return rows
@@ -223,7 +234,8 @@ def measure(paths: list[Path], contexts: tuple[int, ...], true: bool) -> list[Ro
 def _line(row: Row) -> str:
     return (
         f"| {row.model:<30} | {row.context:>7,} | {row.cache.value:<5} "
-        f"| {row.predicted / MB:>9,.0f} | {row.measured / MB:>9,.0f} | {row.difference:>+7.1%} |"
+        f"| {row.predicted / MB:>9,.0f} | {row.shown / MB:>9,.0f} | {row.measured / MB:>9,.0f} "
+        f"| {row.difference:>+7.1%} | {row.shown_difference:>+7.1%} |"
     )
 
 
@@ -246,8 +258,8 @@ def write(rows: list[Row], unloads: list[str]) -> None:
         "# Memory, predicted and measured\n\n"
         f"{machine()}. Written by `packaging/dev.py bench memory`; all figures in MB (10^6 bytes).\n\n"
         "## Peak of loading a model and filling its context\n\n"
-        "| Model | Context | Cache | Predicted | Measured | Difference |\n"
-        "|---|---:|---|---:|---:|---:|\n"
+        "| Model | Context | Cache | Predicted | After the load | Measured | Difference | Then |\n"
+        "|---|---:|---|---:|---:|---:|---:|---:|\n"
         + "\n".join(" ".join(_line(row).split()) for row in rows)
         + "\n\n## The process before a load, after an answer, and after the unload\n\n"
         "| Model | Before | Loaded | Unloaded | Left |\n|---|---:|---:|---:|---:|\n"
@@ -285,7 +297,7 @@ def main() -> int:
         unloads = _unload_lines(options.models or real_models())
     if not options.models:
         write(rows, unloads)
-    return 0 if all(abs(row.difference) <= 0.1 for row in rows) else 1
+    return 0 if all(abs(row.shown_difference) <= 0.1 for row in rows) else 1
 
 
 if __name__ == "__main__":

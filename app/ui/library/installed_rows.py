@@ -176,20 +176,21 @@ def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
 
 
 def _resident(row: InstalledRow, model: ModelStatus) -> Meter | None:
-    """The memory bar of the loaded model: measured resident memory and the prediction."""
+    """The memory bar of the loaded model, by the definition of the prediction for a file."""
     loaded = model.loaded
     if loaded is None:
         return None
-    if loaded.resident_bytes <= 0:
-        return predicted(row.memory)
-    whole = loaded.resident_bytes + (row.memory.available_bytes if row.memory else 0)
-    measured = tr(
-        "Measured: {amount} bytes for the whole app", amount=number(loaded.resident_bytes)
-    )
-    expected = tr(
-        "Predicted: {amount} bytes for the model with a context of {context} tokens",
-        amount=number(loaded.memory_bytes),
-        context=number(loaded.context),
-    )
-    words = tr("Uses {amount}", amount=size(loaded.resident_bytes))
-    return Meter(loaded.resident_bytes / max(whole, 1), words, f"{measured}\n{expected}")
+    available = row.memory.available_bytes if row.memory else 0
+    share = loaded.memory_bytes / max(loaded.memory_bytes + available, 1)
+    lines = [
+        tr(
+            "{amount} bytes with a full context of {context} tokens",
+            amount=number(loaded.memory_bytes),
+            context=number(loaded.context),
+        )
+    ]
+    if loaded.resident_bytes > 0:
+        lines.append(
+            tr("The whole app holds {amount} bytes now", amount=number(loaded.resident_bytes))
+        )
+    return Meter(share, tr("Uses {amount}", amount=size(loaded.memory_bytes)), "\n".join(lines))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.loading.measured import MeasuredFigures, key
+from engine.loading.identity import stamps
+from engine.loading.measured import MeasuredFigures, key, read_weights, write_weights
 
 
 def test_figures_are_read_back(tmp_path: Path) -> None:
@@ -70,3 +71,15 @@ def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
 def test_key_depends_on_files_and_conditions() -> None:
     assert key((), 2, "q8_0") == key((), 2, "q8_0")
     assert key((), 2, "q8_0") != key((), 4, "q8_0")
+
+
+def test_weights_are_remembered_for_one_version_of_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"one")
+    assert read_weights(stamps([path])) == 0
+    write_weights(stamps([path]), 98_000_000)
+    assert read_weights(stamps([path])) == 98_000_000
+    path.write_bytes(b"another")
+    assert read_weights(stamps([path])) == 0
+    write_weights((), 1)
+    assert read_weights(()) == 0

@@ -137,3 +137,25 @@ def test_layer_weights_count_the_linear_layers() -> None:
 def test_scratch_includes_one_cache_layer_that_is_allocated_twice() -> None:
     before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
     assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 5_000_000
+
+
+def test_measured_weights_replace_the_predicted_ones() -> None:
+    found = plan()
+    measured = found.with_weights(5 * GB)
+    assert measured.weights_bytes == 5 * GB
+    assert measured.total_bytes == found.total_bytes + GB
+    assert (measured.cache_bytes, measured.context) == (found.cache_bytes, found.context)
+
+
+@pytest.mark.parametrize("measured", [-GB, 0, 2 * GB, 7 * GB])
+def test_distorted_measurement_is_ignored(measured: int) -> None:
+    found = plan()
+    assert found.with_weights(measured) is found
+
+
+def test_recorded_program_needs_less_scratch_than_ops_one_by_one() -> None:
+    one_by_one = scratch_bytes(SHAPE, 512, 1_000_000, 2_000_000)
+    recorded = scratch_bytes(SHAPE, 512, 1_000_000, 2_000_000, recorded=True)
+    assert 10_000_000 < recorded < one_by_one
+    more = scratch_bytes(SHAPE, 1_024, 1_000_000, 2_000_000, recorded=True)
+    assert more > recorded

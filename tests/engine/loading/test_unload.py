@@ -22,6 +22,7 @@ from engine import (
     Sampling,
     Turn,
     UnloadModel,
+    inspect_model,
     resident_memory,
 )
 
@@ -63,6 +64,11 @@ def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Pat
     after = run(UnloadModel(4))
     assert isinstance(after, ModelUnloaded)
     size = starter_model.stat().st_size
+    facts = inspect_model(starter_model, 1_024)  # as measured by the load
+    assert facts.memory_bytes == loaded.memory_bytes
+    assert facts.weights_bytes == pytest.approx(0.8 * size, rel=0.5)
+    most = resident_memory() - before.resident_bytes
+    assert most < 1.1 * loaded.memory_bytes
     assert loaded.resident_bytes - before.resident_bytes > 0.9 * size
     assert after.resident_bytes - before.resident_bytes < 60 * MB
     assert after.freed_bytes > 0.9 * size
