@@ -15,6 +15,7 @@ from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
+from app.ui.widgets.units import load_progress
 from engine import ContextPolicy, ModelLoaded, SlowPart, SlowReason
 
 _METER_WIDTH = 96  # pixels
@@ -75,7 +76,7 @@ class StatusLine(QWidget):
         model = self._state.model
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         self._set(self.loading, tr("Loading {name}", name=model.name))
-        self._set(self.percent, tr("{percent} %", percent=round(share * 100)))
+        self._set(self.percent, load_progress(model.done_bytes, model.total_bytes))
         self.progress.set_share(share)
         self._pages.setCurrentWidget(self._busy)
 

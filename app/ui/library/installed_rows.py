@@ -13,7 +13,7 @@ from app.system.byte_size import size
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
 from app.ui.library.words import exact_numbers, joined, model_count, predicted
-from app.ui.widgets.units import number
+from app.ui.widgets.units import load_progress, number
 
 INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog
 _JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
@@ -103,7 +103,13 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         return replace(
             plain,
-            detail=joined(tr("loading, {percent} %", percent=round(share * 100)), *_facts(row)),
+            detail=joined(
+                tr(
+                    "loading, {progress}",
+                    progress=load_progress(model.done_bytes, model.total_bytes),
+                ),
+                *_facts(row),
+            ),
             progress=share,
             action=Action(
                 Verb.CANCEL_LOAD, tr("Cancel"), name=tr("Cancel loading {name}", name=row.name)

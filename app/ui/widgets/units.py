@@ -17,6 +17,15 @@ def progress(done_bytes: int, size_bytes: int) -> str:
     return tr("{done} of {whole}", done=done.removesuffix(f" {unit}"), whole=whole)
 
 
+def load_progress(done_bytes: int, total_bytes: int) -> str:
+    """How far a load is: percent of the file read; before that and after it, what goes on."""
+    if total_bytes <= 0:
+        return tr("starting…")
+    if done_bytes >= total_bytes:
+        return tr("almost ready…")
+    return tr("{percent} %", percent=min(round(100 * done_bytes / total_bytes), 99))
+
+
 def speed(bytes_per_second: float) -> str:
     """A download speed: `14 MB/s`; empty if it is 0."""
     if bytes_per_second <= 0:

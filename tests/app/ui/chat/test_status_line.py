@@ -42,6 +42,15 @@ def test_load_shows_a_progress_bar_with_cancel(qtbot: QtBot, stage: Stage) -> No
     assert words(stage) == "No model loaded"
 
 
+def test_load_is_never_at_nothing_or_all_of_it(stage: Stage) -> None:
+    stage.start(MODEL)
+    assert line(stage).percent.text() == "starting…"  # torch is imported, no byte is known yet
+    for share, shown in ((0.0, "0 %"), (0.5, "50 %"), (0.999, "99 %"), (1.0, "almost ready…")):
+        stage.engine.progress(share)
+        stage.drain()
+        assert line(stage).percent.text() == shown
+
+
 def test_idle_line_names_model_and_kernels(stage: Stage) -> None:
     stage.ready(MODEL)
     assert words(stage) == "Small Model 135M · reference"
