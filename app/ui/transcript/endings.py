@@ -19,7 +19,7 @@ def ending(message: Message) -> str:
         case StopReason.LENGTH:
             return tr("Stopped at the answer length set in Settings")
         case StopReason.CONTEXT:
-            return tr("Stopped because this chat is full. Continue leaves out the oldest messages.")
+            return tr("Stopped because this chat is full")
         case sentence:  # stored by an earlier version
             return sentence
 

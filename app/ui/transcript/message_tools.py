@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
-from app.store.store import AdapterMark, Message, MessageState
+from app.store.store import AdapterMark, Message, MessageState, StopReason
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
@@ -43,8 +43,11 @@ class Tool:
         return self.enabled and self.name != "word"
 
 
-def tools_for(message: Message, *, busy: bool) -> list[Tool]:
-    """The tools of a message in its state; `busy` leaves out those that start a generation."""
+def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
+    """The tools of a message in its state; `busy` leaves out those that start a generation.
+
+    Only the `last` answer of a branch can be continued.
+    """
     if message.state is MessageState.STREAMING:
         return []
     tools: list[Tool] = []
@@ -52,8 +55,10 @@ def tools_for(message: Message, *, busy: bool) -> list[Tool]:
         tools.append(Tool("leaf", adapters_in_words(message.adapters), lasting=True))
     if word := short_ending(message):
         tools.append(Tool("word", word, lasting=True))
-    if message.state in _UNFINISHED and not busy:
-        tools.append(Tool("continue", tr("Continue this answer"), tr("Continue"), lasting=True))
+    if message.state in _UNFINISHED and last and not busy:
+        full = message.error == StopReason.CONTEXT
+        tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
+        tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
     if message.text:
         tools.append(Tool("copy", tr("Copy as Markdown")))
     if not busy:

@@ -44,7 +44,8 @@ class Tools(QObject):
         message = stack.views[index]
         if message.hidden_for_edit:
             return [], []
-        tools = message_tools.tools_for(message.message, busy=self.busy)
+        last = index == len(stack) - 1
+        tools = message_tools.tools_for(message.message, busy=self.busy, last=last)
         edge = stack.column if message.own else 0.0
         areas = message_tools.place(
             tools, self._layout.style, edge, message.tools_top, from_right=message.own

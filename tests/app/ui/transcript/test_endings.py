@@ -26,7 +26,7 @@ ANSWER = Message(
         (
             MessageState.STOPPED,
             StopReason.CONTEXT,
-            "Stopped because this chat is full. Continue leaves out the oldest messages.",
+            "Stopped because this chat is full",
         ),
         (MessageState.STOPPED, "", ""),  # stored by an earlier version
         (MessageState.STOPPED, "An earlier sentence.", "An earlier sentence."),

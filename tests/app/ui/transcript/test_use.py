@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -121,6 +122,15 @@ def test_selection_survives_text_streamed_below_it(view: Transcript, qtbot: QtBo
 
 def names(message_: Message, *, busy: bool = False) -> list[str]:
     return [tool.name for tool in tools_for(message_, busy=busy)]
+
+
+def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
+    stopped = message(1, "a", state=MessageState.STOPPED)
+    view.set_messages([stopped, message(2, "b", own=True), replace(stopped, id=3)])
+    shown = [[tool.name for tool in view.tools.all(index)[0]] for index in range(3)]
+    assert "continue" not in shown[0]
+    assert "word" in shown[0]
+    assert "continue" in shown[2]
 
 
 def test_each_state_offers_its_tools() -> None:
