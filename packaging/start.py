@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+
+if __name__ == "__main__":
+    gc.disable()  # as `python -m app` does: the first paint enables it
 
 from app.__main__ import main
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
@@ -29,24 +29,25 @@ from app.actions import ACTIONS
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
-from app.ui.chat.model_picker import CARD_WIDTH, ModelPicker
+from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
+from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
-from app.ui.chat.trash import TrashPage
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
-from app.ui.transcript.answer_card import CARD_WIDTH as ANSWER_WIDTH
-from app.ui.transcript.answer_card import AnswerCard
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea, model_in
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
+
+if TYPE_CHECKING:
+    from app.ui.chat.trash import TrashPage
 
 _PLACE_MILLISECONDS = 500  # after the last move or resize its place is saved
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
@@ -107,7 +108,7 @@ class Window(QWidget):
         self.library = LibraryPage(state, states.library)
         self.adapters = AdapterPanel(state, states.adapters)
         self.picker = ModelPicker(state)
-        self.picker_card = Popover(self, self.picker, CARD_WIDTH, tr("Models"))
+        self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
         self.answer_card: Popover | None = None  # created on demand
@@ -250,9 +251,11 @@ class Window(QWidget):
         message = self._state.message(message_id)
         if message is None:
             return
+        from app.ui.transcript.answer_card import CARD_WIDTH, AnswerCard
+
         if self.answer_card is None:
             name = tr("About this answer")
-            self.answer_card = Popover(self, AnswerCard(), ANSWER_WIDTH, name)
+            self.answer_card = Popover(self, AnswerCard(), CARD_WIDTH, name)
         self.answer_card.apply_palette(self._palette)
         cast("AnswerCard", self.answer_card.content).show_message(message)
         self.answer_card.open_centred()
@@ -294,6 +297,8 @@ class Window(QWidget):
     def toggle_trash(self) -> None:
         """Switch between the trash and the conversation; creates the page on first use."""
         if self.trash is None:
+            from app.ui.chat.trash import TrashPage
+
             self.trash = TrashPage(self._state)
             self.trash.apply_palette(self._palette)
             self.trash.restore_requested.connect(self.restore_requested)

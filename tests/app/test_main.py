@@ -136,3 +136,22 @@ def test_size_of_everything_is_set_before_the_window_is_made(tmp_path: Path) -> 
         timeout=60,
     )
     assert done.stdout.strip() == "1.5", done.stderr
+
+
+def test_garbage_is_collected_only_after_the_first_paint(tmp_path: Path) -> None:
+    code = (
+        "import gc, runpy, sys; sys.argv = ['app', '--version']\n"
+        "try: app = runpy.run_module('app', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print(gc.isenabled()); from app.__main__ import _enable_garbage_collection as enable\n"
+        "enable(); print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(tmp_path, QT_QPA_PLATFORM="offscreen"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.split()[-3:] == ["False", "True", "True"], done.stderr
