@@ -245,11 +245,12 @@ class ModelLoaded:
     parameters: int
     context: int  # tokens
     file_bytes: int
-    memory_bytes: int  # of weights and KV cache as allocated now
+    memory_bytes: int  # of the model with a full context, see `engine.loading.memory`
     kernels: str  # names of the kernel backends, for the status line: "reference"
     slow: tuple[SlowPart, ...]  # empty: every part has its fast path
     seconds: float
     resident_bytes: int = 0  # memory of the whole process, measured now
+    held_bytes: int = 0  # of the model now, with an empty context: what unloading it frees
     cache: CacheType = DEFAULT_CACHE
     template: str = ""  # name of the built-in template in use; "": the file's template
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata

@@ -49,7 +49,6 @@ from engine.messages import (
 from engine.snapshot.folder import snapshots_folder
 
 if TYPE_CHECKING:
-    from engine.loading.loader import LoadedModel
     from engine.model_host import ModelHost
     from engine.snapshot.saver import Saver
     from engine.snapshot.store import Snapshots
@@ -262,7 +261,7 @@ class Engine:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
-        self._deliver(_loaded(command.request, model))
+        self._deliver(_loaded(command.request, self._host))
 
     def _loaded_host(self) -> ModelHost:
         if self._host is None:
@@ -320,7 +319,7 @@ class Engine:
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # a load was cancelled before the previous model was unloaded
-                self._deliver(_loaded(request, host.model))
+                self._deliver(_loaded(request, host))
 
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
@@ -334,7 +333,8 @@ class Engine:
         self._deliver(Failed(command.request, str(error), error.remedy, full, error.fault))
 
 
-def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
+def _loaded(request: int, host: ModelHost) -> ModelLoaded:
+    model = host.model
     return ModelLoaded(
         request=request,
         path=model.path,
@@ -353,6 +353,7 @@ def _loaded(request: int, model: LoadedModel) -> ModelLoaded:
         base=model.base,
         seconds=model.seconds,
         resident_bytes=resident_memory(),
+        held_bytes=host.memory_bytes,
         cache=model.cache,
     )
 

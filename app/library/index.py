@@ -139,7 +139,7 @@ class ModelIndex(QObject):
     def reclaimable(self) -> int:
         """Bytes of memory that unloading the current model frees."""
         loaded = self._state.model.loaded
-        return loaded.memory_bytes if loaded is not None else 0
+        return loaded.held_bytes if loaded is not None else 0
 
     def _row(self, found: FoundFile, known: _Known | None, own_settings: bool) -> InstalledRow:
         row = InstalledRow(

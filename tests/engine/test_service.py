@@ -31,6 +31,7 @@ from engine import (
     TokensCounted,
     Turn,
     UnloadModel,
+    inspect_model,
 )
 from engine.loading.loader import load
 from engine_bench import GREEDY, TIMEOUT_SECONDS, Bench, answer_text
@@ -47,6 +48,14 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tiny.write(tmp_path / "tiny.gguf")
+
+
+def test_a_load_reports_what_unloading_would_free(bench: Bench, model: Path) -> None:
+    predicted = inspect_model(model, 128)
+    bench.engine.send(LoadModel(1, model, 128))
+    loaded = bench.until(ModelLoaded, Failed)[-1]
+    assert isinstance(loaded, ModelLoaded)
+    assert 0 < loaded.held_bytes <= loaded.memory_bytes - predicted.cache_bytes
 
 
 def test_load_then_answer(bench: Bench, model: Path) -> None:

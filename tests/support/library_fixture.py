@@ -70,7 +70,9 @@ class LibraryFixture:
 
 
 def loaded(path: Path) -> ModelStatus:
-    told = ModelLoaded(1, path, path.stem, "llama", "", 1, 256, 1, 50_000, "reference", (), 0.1)
+    told = ModelLoaded(
+        1, path, path.stem, "llama", "", 1, 256, 1, 50_000, "reference", (), 0.1, held_bytes=20_000
+    )
     return ModelStatus(ModelPhase.READY, path, path.stem, loaded=told)
 
 

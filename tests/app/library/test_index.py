@@ -152,6 +152,15 @@ def test_model_loaded_from_elsewhere_is_linked(
     assert json_file.read(tmp_path / "library.json")["files"] == [str(path)]
 
 
+def test_a_loaded_model_makes_room_for_another_by_what_it_holds_now(
+    fixture: LibraryFixture, own: Path
+) -> None:
+    index = fixture.library.model_index
+    assert index.reclaimable() == 0
+    fixture.state.set_model(loaded(tiny.write(own / "own.gguf")))
+    assert index.reclaimable() == 20_000  # not the 50,000 bytes of a full context
+
+
 def test_model_loaded_from_a_listed_folder_is_listed_once(
     fixture: LibraryFixture, own: Path
 ) -> None:
