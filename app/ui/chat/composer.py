@@ -6,11 +6,18 @@ A long pasted text is a row above the field, and comes before the typed text in 
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
-from PySide6.QtGui import QDragEnterEvent, QFocusEvent, QFontMetrics, QInputMethodEvent, QKeyEvent
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QFocusEvent,
+    QFontMetrics,
+    QInputMethodEvent,
+    QKeyEvent,
+    QKeySequence,
+)
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.system.translation import tr
-from app.ui.chat.pasted_text import PastedText, is_long, split
+from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long, split
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import RoundButton, set_property
@@ -28,6 +35,7 @@ class _Editor(QPlainTextEdit):
     focused = Signal(bool)
     refused = Signal(bool)  # something that is no text was pasted: a file (True) or a picture
     long_pasted = Signal(str)  # a text that is too long for the field
+    undo_pressed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,6 +57,9 @@ class _Editor(QPlainTextEdit):
             e.accept()
         elif e.key() == Qt.Key.Key_Up and not plain and self.document().isEmpty():
             self.up_pressed.emit()
+            e.accept()
+        elif e.matches(QKeySequence.StandardKey.Undo):
+            self.undo_pressed.emit()
             e.accept()
         elif e.key() == Qt.Key.Key_Escape:
             e.ignore()  # handled by the window
@@ -112,6 +123,7 @@ class Composer(QFrame):
         self.editor = _Editor(self)
         self.button = RoundButton(self)
         self.pasted: list[PastedText] = []
+        self._history = PasteHistory(self.editor)
         self._palette = LIGHT
         self._rows = QVBoxLayout()
         self._rows.setContentsMargins(0, 0, 8, 0)
@@ -131,6 +143,7 @@ class Composer(QFrame):
         self.editor.focused.connect(self._on_focus)
         self.editor.refused.connect(self.refused)
         self.editor.long_pasted.connect(self._on_long_pasted)
+        self.editor.undo_pressed.connect(self._history.undo)
         self.editor.textChanged.connect(self._on_text)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
@@ -151,6 +164,7 @@ class Composer(QFrame):
         for row in self.pasted:
             self._drop(row)
         self.pasted.clear()
+        self._history.clear()
         pasted, typed = split(text)
         if pasted:
             self._add(pasted)
@@ -212,28 +226,46 @@ class Composer(QFrame):
     # --- pasted text ----------------------------------------------------------------------------
 
     def _on_long_pasted(self, text: str) -> None:
-        self._add(text)
+        row = self._add(text)
+        self._history.add(lambda: self._remove(row))
         self._on_text()
 
-    def _add(self, text: str) -> None:
+    def _add(self, text: str, place: int = -1) -> PastedText:
         row = PastedText(text, self)
         row.apply_palette(self._palette)
         row.shown.connect(lambda: self._show_pasted(row))
-        row.removed.connect(lambda: self._remove(row))
-        self.pasted.append(row)
-        self._rows.addWidget(row)
+        row.removed.connect(lambda: self._on_removed(row))
+        self.pasted.insert(place if place >= 0 else len(self.pasted), row)
+        self._rows.insertWidget(place, row)
+        return row
+
+    def _on_removed(self, row: PastedText) -> None:
+        place = self.pasted.index(row)
+        self._remove(row)
+        self._history.add(lambda: self._restore(row.text, place))
+
+    def _restore(self, text: str, place: int) -> None:
+        self._add(text, place)
+        self._on_text()
 
     def _remove(self, row: PastedText) -> None:
-        self.pasted.remove(row)
-        self._drop(row)
+        if row in self.pasted:  # undoing a paste finds it gone if it was restored as another row
+            self.pasted.remove(row)
+            self._drop(row)
         self._on_text()
         self.editor.setFocus()
 
     def _show_pasted(self, row: PastedText) -> None:
         """Put a pasted text into the editor, above the typed one."""
-        typed = unfolded(self.editor.toPlainText())
+        typed, place = unfolded(self.editor.toPlainText()), self.pasted.index(row)
         self._remove(row)
         self._set_typed(f"{row.text}\n\n{typed}" if typed else row.text)
+
+        def fold_again() -> None:
+            self._set_typed(typed)
+            self._restore(row.text, place)
+
+        self._history.add(fold_again)
 
     def _drop(self, row: PastedText) -> None:
         self._rows.removeWidget(row)

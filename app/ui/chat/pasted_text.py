@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
 from app.system.translation import tr, trn
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.text_undo import UNDOABLE
 
 LONG_CHARACTERS, LONG_LINES = 2_000, 30  # longer pasted text is folded
 _TYPED_CHARACTERS = 500  # at most so much below a blank line counts as typed after a paste
@@ -42,6 +45,36 @@ class PastedText(QFrame):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self.remove_button.apply_palette(palette)
+
+
+class PasteHistory:
+    """Undo of pasted rows, in turn with the undo of the text field beside them."""
+
+    def __init__(self, editor: QPlainTextEdit) -> None:
+        self._editor = editor
+        # How to take each change back, and the undo steps of the field at that time.
+        self._changes: list[tuple[Callable[[], None], int]] = []
+
+    def add(self, undo: Callable[[], None]) -> None:
+        """Remember how to undo a change that was just made."""
+        document = self._editor.document()
+        document.setModified(False)  # what is typed next is an undo step apart from the last one
+        self._changes.append((undo, document.availableUndoSteps()))
+        self._editor.setProperty(UNDOABLE, True)
+
+    def clear(self) -> None:
+        """Forget all changes."""
+        self._changes.clear()
+        self._editor.setProperty(UNDOABLE, False)
+
+    def undo(self) -> None:
+        """Undo the last change of the rows, or what was typed since."""
+        if not self._changes or self._editor.document().availableUndoSteps() > self._changes[-1][1]:
+            self._editor.undo()
+            return
+        undo, _ = self._changes.pop()
+        self._editor.setProperty(UNDOABLE, bool(self._changes))
+        undo()
 
 
 def is_long(text: str) -> bool:

@@ -9,6 +9,8 @@ from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QApplication, QLineEdit, QPlainTextEdit, QTextEdit, QWidget
 
+UNDOABLE = "undoable"  # property of a field that can undo more than edits of its text
+
 
 class TextUndo(QObject):
     """Watches only the focused text field: a filter on the application would slow every event."""
@@ -46,6 +48,8 @@ _FIELDS = (QLineEdit, QPlainTextEdit, QTextEdit)
 
 def _can_undo(field: QObject) -> bool:
     """Whether a text field has an edit to undo."""
+    if field.property(UNDOABLE):
+        return True
     if isinstance(field, QLineEdit):
         return field.isUndoAvailable()
     return isinstance(field, QPlainTextEdit | QTextEdit) and field.document().isUndoAvailable()

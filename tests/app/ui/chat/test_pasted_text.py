@@ -63,6 +63,64 @@ def test_row_can_be_removed_or_shown(stage: Stage) -> None:
     assert composer.text() == f"{LINES.upper()}\n\ntyped"
 
 
+def undo(composer: Composer, qtbot: QtBot) -> None:
+    qtbot.keyClick(composer.editor, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+
+
+def test_undo_takes_a_paste_back_after_what_was_typed_since(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    composer.editor.setFocus()
+    qtbot.keyClicks(composer.editor, "first")
+    paste(composer, LINES)
+    qtbot.keyClicks(composer.editor, "typed")
+    undo(composer, qtbot)
+    assert composer.text() == f"{LINES}\n\nfirst"
+    undo(composer, qtbot)
+    assert (composer.text(), composer.pasted) == ("first", [])
+    undo(composer, qtbot)
+    assert composer.text() == ""
+
+
+def test_undo_restores_a_removed_paste_in_its_place(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    qtbot.keyClicks(composer.editor, "typed")
+    paste(composer, LINES)
+    paste(composer, LINES.upper())
+    before = composer.text()
+    composer.pasted[0].remove_button.click()
+    undo(composer, qtbot)
+    assert composer.text() == before
+    assert [row.text for row in composer.pasted] == [LINES, LINES.upper()]
+
+
+def test_undo_folds_a_shown_paste_again(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    paste(composer, LINES)
+    qtbot.keyClicks(composer.editor, "typed")
+    composer.pasted[0].show_button.click()
+    undo(composer, qtbot)
+    assert [row.text for row in composer.pasted] == [LINES]
+    assert composer.editor.toPlainText() == "typed"
+
+
+def test_undo_of_a_paste_is_not_left_to_the_window(stage: Stage, qtbot: QtBot) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    asked: list[bool] = []
+    stage.window.undo_requested.connect(lambda: asked.append(True))
+    composer.editor.setFocus()
+    paste(composer, LINES)
+    composer.pasted[0].remove_button.click()
+    undo(composer, qtbot)
+    assert (len(composer.pasted), asked) == (1, [])
+    composer.set_text("")
+    undo(composer, qtbot)
+    assert asked == [True]
+
+
 def test_pasted_text_is_kept_as_draft(stage: Stage) -> None:
     stage.ready(MODEL)
     stage.controller.send("First")
