@@ -27,6 +27,7 @@ _INLINE = (
 FORMULA = re.compile(f"(?P<display>{_DISPLAY})|{_INLINE}", re.DOTALL)
 _ENDS = {"$$": re.compile(r"(?<!\\)\$\$"), "\\[": re.compile(r"(?<!\\)(?:\\\\)*(\\\])")}
 _FENCE = re.compile(r"`{3,}|~{3,}")
+_BEGINS = frozenset("$\\")  # of a line that may begin a block
 _AFTER = ("", ".", ",", ";", ":")  # what may follow a formula on lines of its own
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
@@ -97,7 +98,8 @@ def _block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     paragraph has ended does not depend on later lines. While the end of the text may still close the
     formula, its token has no TeX, and its lines are shown as written.
     """
-    if state.is_code_block(first):
+    start = state.bMarks[first] + state.tShift[first]
+    if state.src[start : start + 1] not in _BEGINS or state.is_code_block(first):
         return False
     lines = [_line(state, first)]
     closing = _ENDS.get(lines[0][:2])

@@ -150,8 +150,10 @@ class Flow:
         self._layout.setCacheEnabled(True)
         self._layout.setTextOption(_option(align, right_to_left=self._right_to_left))
         self._formats = self._ranges(runs, style)
-        if self._formats or self._formulas:
+        if self._formulas:
             self._layout.setFormats([*self._formats, *self._formula_formats()])
+        elif self._formats:
+            self._layout.setFormats(self._formats)
 
     @property
     def right_to_left(self) -> bool:
@@ -197,7 +199,7 @@ class Flow:
         typeset = {formula.start for formula in self._formulas}
         for index, run in enumerate(runs):
             length = units(run.text)
-            at = self._inner(start)
+            at = self._inner(start) if typeset else start
             if start in typeset and run.formula:
                 pass
             elif run.bold or run.italic or run.strike or run.code or run.link:

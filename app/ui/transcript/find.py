@@ -104,6 +104,8 @@ class Finder(QObject):
 
     def in_message(self, message: int) -> tuple[Sequence[Match], Match | None]:
         """The matches in a message in text order, and the current one if it is among them."""
+        if not self._found:
+            return (), None
         matches = self._matches(message)
         if self._current is None or self._current[0] != message or not matches:
             return matches, None

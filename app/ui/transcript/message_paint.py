@@ -62,7 +62,8 @@ def paint(
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
             _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
-            _paint_matches(painter, view, index, style, at, clip, shown)
+            if shown.matches:
+                _paint_matches(painter, view, index, style, at, clip, shown)
     if view.streaming:
         _paint_end(painter, view, style, at)
     if view.error:
