@@ -141,7 +141,9 @@ def create_conversation(home: Path) -> None:
     )
     store.mark_message(stopped.id, [AdapterMark("pirate-speech", 0.8, "5f3a")])
     second = store.add_message(conversation, stopped.id, Role.USER, "And on the moon?")
-    store.add_message(conversation, second.id, Role.ASSISTANT, "A sixth of it.", model="Tiny")
+    store.add_message(
+        conversation, second.id, Role.ASSISTANT, "A sixth", MessageState.STOPPED, model="Tiny"
+    )
     store.close()
 
 
