@@ -108,9 +108,6 @@ class AdapterInfo:
 class SlowReason(Enum):
     """Why a part of a model runs slower than this machine allows."""
 
-    EXPERTS = "experts"  # the routing of a token is not known when a program is recorded
-    HEAD_NORMS = "head_norms"  # programs have no instruction for norms with weights per head
-    ADAPTED_EMBEDDING = "adapted_embedding"  # nor for an embedding that an adapter changes
     NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
     WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
     WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
@@ -121,7 +118,7 @@ class SlowPart:
     """A part of a model without its fast path, and why."""
 
     reason: SlowReason
-    part: str  # "experts", "token_embd.weight", or an op and a format: "linear Q4_0"
+    part: str  # an op, or an op and a format: "linear Q4_0"
 
 
 # --- commands -----------------------------------------------------------------------------------
@@ -311,7 +308,6 @@ class AdaptersSet:
     adapters: tuple[AdapterInfo, ...]
     changed: bool  # whether the stack now has another effect on answers
     discarded_tokens: int  # cached tokens dropped because of the change
-    slow: tuple[SlowPart, ...] = ()  # parts slowed down by the adapters, besides the model's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,6 @@ from engine.messages import (
     TokensCounted,
     Turn,
 )
-from engine.models.recording import adapter_obstacles
 from engine.snapshot import capture as snapshot
 from engine.snapshot import store as snapshots
 from engine.snapshot.restore import RestoreResult, SnapshotRestorer
@@ -86,7 +85,6 @@ class ModelHost:
         self._restorer = SnapshotRestorer(folder, ModelFiles(paths, files, memory), model.tokenizer)
         self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
         self._uses: tuple[AdapterUse, ...] = ()
-        self._recorded_without_adapters = self.session.is_recorded
         self._prefill = PrefillEstimator(model, files, MeasuredFigures(measured_file()))
         # Tokens, adapter stack key and file of the last snapshot.
         self._saved: tuple[list[int], str, Path] | None = None
@@ -195,9 +193,7 @@ class ModelHost:
         """The event that describes the current adapter stack."""
         entries = zip(self._uses, self.session.stack.entries, strict=True)
         infos = tuple(_adapter_info(use, adapter) for use, (adapter, _) in entries)
-        slowed = self._recorded_without_adapters and not self.session.is_recorded
-        slow = adapter_obstacles(self.session.stack) if slowed else ()
-        return AdaptersSet(request, infos, changed, discarded, slow)
+        return AdaptersSet(request, infos, changed, discarded)
 
     def _adapter(self, path: Path, checkpoint: Checkpoint) -> _CachedAdapter:
         """The adapter from memory if its files are unchanged, else from disk."""

@@ -43,6 +43,7 @@ __all__ = [
     "release",
     "rms_norm",
     "rope",
+    "route",
     "softcap",
     "watched",
     "without",
@@ -233,6 +234,19 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     if up is not None and up.dtype != torch.float32:
         raise ValueError(f"gated: up is {_name(up)}, not float32")
     return find("gated")(gate, up, activation)
+
+
+def route(scores: Tensor, chosen: int) -> Tensor:
+    """Expert routing: scores [T, E] f32 → shares [T, E] f32, 0 for experts that are not chosen.
+
+    A token's `chosen` highest scores, of equal ones the first, become shares by a softmax.
+    Source: https://arxiv.org/abs/2401.04088 section 2.1
+    """
+    if scores.dim() != 2 or scores.dtype != torch.float32:
+        raise ValueError(f"route: scores are float32 [T, E], got {list(scores.shape)}")
+    if not 0 < chosen <= scores.shape[1]:
+        raise ValueError(f"route: {chosen} of {scores.shape[1]} experts cannot be chosen")
+    return find("route")(scores, chosen)
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:

@@ -61,6 +61,15 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeadNorm:
+    """x = layer norm of each head of x [T, H*C], times weights that differ by head; no bias."""
+
+    x: str
+    weight: Tensor  # f32 [H, C]
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Linear:
     """Products of one x with several matrices, one per buffer of `outs`, which excludes x."""
 
@@ -106,6 +115,23 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Experts:
+    """Mixture of experts: out = sum over the chosen experts of share * down(act(gate(x)) * up(x)).
+
+    The shares of a token are the softmax of its `chosen` highest scores; see the op route.
+    """
+
+    x: str
+    scores: str  # [T, E], from the router
+    gates: tuple[Weight, ...]  # E of [F, D]
+    ups: tuple[Weight, ...]  # E of [F, D]
+    downs: tuple[Weight, ...]  # E of [D, F]
+    chosen: int
+    activation: Activation
+    out: str  # [T, D]; another buffer than x
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Add:
     """x = x + y * scale; y may be overwritten where the scale is not 1."""
 
@@ -122,7 +148,7 @@ class Softcap:
     cap: float
 
 
-Instruction = Embed | Norm | Linear | Attend | Gate | Add | Softcap
+Instruction = Embed | Norm | HeadNorm | Linear | Attend | Gate | Experts | Add | Softcap
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -189,6 +189,13 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     return y if up is None else y * up
 
 
+def route(scores: Tensor, chosen: int) -> Tensor:
+    """Softmax over the highest scores of each row, 0 elsewhere."""
+    highest = scores.sort(dim=-1, descending=True, stable=True).indices[:, :chosen]
+    shares = torch.zeros_like(scores)
+    return shares.scatter_(1, highest, scores.gather(1, highest).softmax(-1))
+
+
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     return torch.tanh(x / cap) * cap
@@ -223,7 +230,7 @@ def read_bandwidth(size: int) -> float:
 Kernel = Callable[..., Any]
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the weight's format
-OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, softcap)
+OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route, softcap)
 
 # Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {

@@ -353,7 +353,6 @@ class Controller(QObject):
             case AdaptersSet():
                 self.sessions.on_adapters_set(event)  # first: drops the cached context
                 self.adapters.on_adapters_set(event)
-                self.models.on_adapters_set(event)
             case SnapshotLoaded():
                 self.sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

@@ -8,14 +8,12 @@ from pathlib import Path
 from app.engines.client import EngineRequests
 from app.state.chat import ModelPhase, ModelStatus, State
 from engine import (
-    AdaptersSet,
     CacheType,
     Failed,
     LoadModel,
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
-    SlowPart,
     UnloadModel,
     model_name,
     starter_path,
@@ -41,7 +39,6 @@ class Models:
                 path,
                 model_name(path),
                 loaded=loaded,
-                adapters_slow=self._state.model.adapters_slow,
             )
         )
         self._request = self._link.send(
@@ -84,22 +81,10 @@ class Models:
                     event.path,
                     event.name,
                     loaded=event,
-                    adapters_slow=self._slow_with(event),
                 )
             )
         elif self._request:  # of a cancelled load; the newer load is still in progress
             self._state.set_model(replace(self._state.model, loaded=event))
-
-    def on_adapters_set(self, event: AdaptersSet) -> None:
-        """Update which parts of the model the new adapters slow down."""
-        if event.slow != self._state.model.adapters_slow:
-            self._state.set_model(replace(self._state.model, adapters_slow=event.slow))
-
-    def _slow_with(self, loaded: ModelLoaded) -> tuple[SlowPart, ...]:
-        """Parts its adapters slow down: kept when a cancelled load left the same model in place."""
-        status, before = self._state.model, self._state.model.loaded
-        same = before and (before.path, before.seconds) == (loaded.path, loaded.seconds)
-        return status.adapters_slow if same else ()
 
     def on_unloaded(self, event: ModelUnloaded) -> None:
         """No model is loaded: it was unloaded, its load was cancelled, or `Failed` follows."""
@@ -125,7 +110,6 @@ class Models:
                 left.path if left else status.path,
                 left.name if left else status.name,
                 loaded=left,
-                adapters_slow=status.adapters_slow,
                 error=event.message,
                 remedy=event.remedy,
                 fault=event.fault,

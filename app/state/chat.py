@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
-from engine import ContextPolicy, Fault, ModelLoaded, SlowPart
+from engine import ContextPolicy, Fault, ModelLoaded
 
 
 class ModelPhase(Enum):
@@ -38,7 +38,6 @@ class ModelStatus:
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
     loaded: ModelLoaded | None = None  # set while READY
-    adapters_slow: tuple[SlowPart, ...] = ()  # parts that the adapters slow down
     freed_bytes: int = 0  # by the last unload; 0 once another model is chosen
     error: str = ""  # of the last load, even when the model before it is still loaded
     remedy: str = ""

@@ -23,14 +23,12 @@ from engine.loading.preflight import (
     identify,
     kernels_in_use,
     layout,
-    outline,
     parameters,
     predict,
     slow_parts,
 )
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType, SlowReason
-from engine.models import Build
 from engine.models.config import Config
 from engine.state.kv_cache import Cache
 from engine.tokenizer import vocabulary
@@ -41,9 +39,6 @@ from kernels import ops
 _BANDWIDTH_BYTES = 518 << 20
 
 _SLOW_DESCRIPTIONS = {
-    SlowReason.EXPERTS: "routed for each token, so the model runs op by op",
-    SlowReason.HEAD_NORMS: "norms with weights per head, so the model runs op by op",
-    SlowReason.ADAPTED_EMBEDDING: "changed by an adapter, so the model runs op by op",
     SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
     SlowReason.WRONG_KERNEL: "failed its check on this machine: uses the reference",
     SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
@@ -174,7 +169,7 @@ def describe(
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights."""
     with GGUFFile.open(path) as file:
-        build, config = identify(file)
+        _, config = identify(file)
         kernels = kernels_in_use(file)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
@@ -200,7 +195,7 @@ def describe(
             **_vocabulary_and_template(file, tokenizer),
             "memory": _memory(file, config, context, cache),
             "kernels": kernels,
-            **_slow(file, config, build, kernels),
+            **_slow(kernels),
         }
 
 
@@ -217,18 +212,12 @@ def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str
     }
 
 
-def _slow(
-    file: GGUFFile, config: Config, build: Build, kernels: Mapping[str, str]
-) -> dict[str, object]:
+def _slow(kernels: Mapping[str, str]) -> dict[str, object]:
     """The parts without a fast path, as far as known before a load."""
-    try:
-        decoder = outline(file, config, build)
-    except ModelFileError:
-        return {}  # the load would fail
     return {
         "slow": [
             {"part": one.part, "reason": one.reason.value, "words": _SLOW_DESCRIPTIONS[one.reason]}
-            for one in slow_parts(decoder, kernels)
+            for one in slow_parts(kernels)
         ]
     }
 

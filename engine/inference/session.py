@@ -7,7 +7,6 @@ and continuing from there.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +15,12 @@ from torch import Tensor
 
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import Sampling
+from engine.models.forward import forward_program
 from engine.models.layers import Decoder
-from engine.models.recording import record
 from engine.state.kv_cache import Cache
-from kernels import ops
+from kernels import interpreter, ops
+from kernels.interpreter import Interpreter
 from kernels.program import Program, Recorded
-
-log = logging.getLogger(__name__)
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 
@@ -45,9 +43,9 @@ class Session:
         self,
         model: Decoder,
         cache: Cache,
-        recorder: Callable[[Program], Recorded | None] = ops.record,
+        recorder: Callable[[Program], Recorded] = interpreter.record,
     ) -> None:
-        """An empty session; `recorder` compiles the model's program, None runs it op by op."""
+        """An empty session; `recorder` makes the model's program executable."""
         self.model = model
         self.cache = cache
         self._recorder = recorder
@@ -69,8 +67,8 @@ class Session:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the model runs as one recorded program with the current adapters."""
-        return self._recorded is not None
+        """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
+        return not isinstance(self._recorded, Interpreter)
 
     @property
     def context(self) -> int:
@@ -114,13 +112,12 @@ class Session:
             self._recorded = self._record()
         return discarded
 
-    def _record(self) -> Recorded | None:
-        """The model with the current adapters as one program; None if it must run op by op."""
-        program = record(self.model, self.stack)
-        recorded = None if program is None else self._recorder(program)
-        if recorded is None:
-            log.info("The model runs op by op: no program can be recorded for it.")
-        return recorded
+    def _record(self) -> Recorded:
+        """The forward pass with the current adapters; after a failed kernel check, interpreted."""
+        program = forward_program(self.model, self.stack)
+        if self.model.refused:
+            return Interpreter(program, self.model.refused)
+        return self._recorder(program)
 
     def clear(self) -> None:
         """Drop all tokens and free the KV cache."""
@@ -170,8 +167,6 @@ class Session:
         """Forward pass: hidden states [T, D]; the keys and values are in the cache afterwards."""
         with torch.inference_mode():
             self.cache.make_writable(len(chunk), checkpoint)
-            if self._recorded is None:
-                return self.model.hidden(torch.tensor(chunk), self.cache, checkpoint, self.stack)
             # Keep no reference to the buffers: when they grow, a layer's old memory must be freed
             # before the next layer allocates.
             hidden = self._recorded.hidden(
@@ -183,8 +178,6 @@ class Session:
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [T, D] → logits [T, V]."""
         with torch.inference_mode():
-            if self._recorded is None:
-                return self.model.logits(hidden, self.stack)
             return self._recorded.logits(hidden)
 
     def logits_after(self, hidden: Tensor) -> Tensor:
@@ -198,7 +191,7 @@ class Session:
         Faster than `prefill` of one token, and may round differently.
         """
         checkpoint()
-        if self._recorded is None or not self._steps_at_once:
+        if not self._steps_at_once:
             logits = self.logits(self._hidden([token], checkpoint))[0]
         else:
             with torch.inference_mode():

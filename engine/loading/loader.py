@@ -143,7 +143,7 @@ def load(
             kernels={
                 op: "reference" if faults.concern(op) else name for op, name in kernels.items()
             },
-            slow=(*slow_parts(decoder, kernels), *faults.slow),
+            slow=(*slow_parts(kernels), *faults.slow),
             seconds=time.perf_counter() - started,
         )
 

@@ -49,12 +49,13 @@ class ModelShape:
     format: str  # the main weight format, such as "Q4_K"
     parameters: int
     experts: int = 0
+    experts_per_token: int = 0
 
     @property
     def layer_weights(self) -> int:
-        """Weights in the linear layers of one block."""
+        """Weights in the linear layers of one block that a token passes."""
         attention = 2 * self.width * self.head_width * (self.heads + self.kv_heads)
-        return attention + 3 * self.width * self.feed_forward
+        return attention + 3 * self.width * self.feed_forward * max(self.experts_per_token, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +181,22 @@ def scratch_bytes(
     keys = shape.kv_heads * shape.head_width
     kept = cache_layer_bytes + 4 * 8 * shape.vocabulary
     if recorded:
-        buffers = 2 * shape.width + queries + 2 * keys + 2 * shape.feed_forward
+        buffers = 2 * shape.width + queries + 2 * keys + _mlp_floats(shape)
         return _RECORDED_RUNTIME_BYTES + kept + 4 * tokens * buffers + attention_bytes
     # Peaks of live activations: at RoPE of queries and keys, and at the MLP activation.
     attention_peak = 4 * tokens * (2 * shape.width + 5 * queries + 5 * keys) + attention_bytes
     mlp_peak = 4 * tokens * (2 * shape.width + 4 * shape.feed_forward)
     return _RUNTIME_BYTES + kept + int(_HEAP_FACTOR * max(attention_peak, mlp_peak))
+
+
+def _mlp_floats(shape: ModelShape) -> int:
+    """Floats that a recorded program keeps for the MLP of one token."""
+    inner = 2 * shape.feed_forward
+    if not shape.experts:
+        return inner
+    # Inputs and outputs of each pair of token and expert, its 8-bit copy, and the routes.
+    copy = 3 * max(shape.width, shape.feed_forward) // 8
+    return shape.experts_per_token * (shape.width + inner + copy + 4) + 3 * shape.experts + 2
 
 
 def _most_context(needs: Needs, budget: int, limit: int) -> int:

@@ -27,7 +27,6 @@ from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models import Build, architecture
 from engine.models.config import Config, read_config
 from engine.models.layers import Decoder
-from engine.models.recording import obstacles
 from engine.models.weights import Weights
 from engine.state.kv_cache import Cache
 from engine.tokenizer.vocabulary import Vocabulary
@@ -183,6 +182,7 @@ def shape(file: GGUFFile, config: Config) -> ModelShape:
         format=main.name if main else "",
         parameters=parameters(file),
         experts=config.experts,
+        experts_per_token=config.experts_per_token,
     )
 
 
@@ -206,7 +206,7 @@ def kernels_in_use(file: GGUFFile) -> dict[str, str]:
     return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
 
 
-def slow_parts(decoder: Decoder, kernels: Mapping[str, str]) -> tuple[SlowPart, ...]:
+def slow_parts(kernels: Mapping[str, str]) -> tuple[SlowPart, ...]:
     """Parts of a model that run on the reference although `kernels` has faster backends.
 
     `kernels` is the result of `kernels_in_use`. Empty if everything runs on the reference: then it
@@ -215,7 +215,7 @@ def slow_parts(decoder: Decoder, kernels: Mapping[str, str]) -> tuple[SlowPart, 
     missing = [op for op, backend in kernels.items() if backend == "reference"]
     if len(missing) == len(kernels):
         return ()
-    return (*obstacles(decoder), *(SlowPart(SlowReason.NO_KERNEL, op) for op in missing))
+    return tuple(SlowPart(SlowReason.NO_KERNEL, op) for op in missing)
 
 
 def parameters(file: GGUFFile) -> int:
@@ -229,7 +229,7 @@ def _needs(
     """Memory requirements of a model; `decoding_bytes` is scratch to decode weights on the fly."""
     tokens = chunk_size(model.layer_weights)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
-    recorded = ops.records_programs() and not model.experts
+    recorded = ops.records_programs()
 
     def scratch(context: int) -> int:
         attention = ops.attention_bytes(

@@ -1,8 +1,8 @@
 """Kernel self-check at load: runs a few tokens through the first, middle and last layer.
 
-It runs twice: op by op, comparing each op with the reference on the weights as stored in the file,
-experts included; then as the recorded program used for decoding, which must give the same bits.
-Ops that fail are not used for this model; every model is checked when it is loaded.
+Their program runs twice: interpreted op by op, comparing each op with the reference on the weights
+as stored in the file, experts included; then as the backend lowers it, which must give the same
+bits. Ops that fail are not used for this model; every model is checked when it is loaded.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from engine.inference.session import Session
 from engine.messages import SlowPart, SlowReason
 from engine.models.config import Config
+from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.kv_cache import Cache
-from kernels import ops
+from kernels import interpreter, ops
+from kernels.interpreter import Interpreter
+from kernels.program import Recorded
 from kernels.selfcheck import KernelChecker
 
 # Kernels take different code paths from 2, 5 and 8 tokens on; the decode step covers 1 token.
@@ -78,13 +80,17 @@ def find_faults(
     tokens = (torch.arange(_TOKENS + 1) * 37 % config.vocabulary).tolist()
     cache = Cache(len(layers), config.kv_heads, config.head_width, len(tokens))
     checker = KernelChecker(weights.stored_rows)
-    with torch.inference_mode(), ops.watched(checker):
-        expected = _run_ops(sample, cache, tokens, checkpoint)
-    errors = dict(checker.faults)
-    if not errors:  # otherwise no program is recorded for this model
-        session = Session(sample, cache.fresh())
-        if session.is_recorded and not _same(_run_program(session, tokens, checkpoint), expected):
-            errors["record", "F32"] = float("inf")
+    program = forward_program(sample)
+    with torch.inference_mode():
+        with ops.watched(checker):
+            expected = _run(Interpreter(program), cache, tokens, checkpoint)
+        errors = dict(checker.faults)
+        if not errors:  # otherwise this model is interpreted
+            lowered = interpreter.record(program)
+            if not isinstance(lowered, Interpreter):
+                found = _run(lowered, cache.fresh(), tokens, checkpoint)
+                if not _same(found, expected):
+                    errors["record", "F32"] = float("inf")
     for (op, format), error in errors.items():
         log.warning(
             "The kernel of %s on %s is wrong by %.2g on this machine; it is not used.",
@@ -95,25 +101,15 @@ def find_faults(
     return Faults(errors)
 
 
-def _run_ops(
-    sample: Decoder, cache: Cache, tokens: list[int], checkpoint: Callable[[], None]
+def _run(
+    recorded: Recorded, cache: Cache, tokens: list[int], checkpoint: Callable[[], None]
 ) -> list[Tensor]:
-    """Hidden states of all tokens but the last, and the logits of the last."""
+    """Hidden states of all tokens but the last, and the logits of the last, by a decode step."""
+    kv = cache.buffers_for(len(tokens))
     checkpoint()
-    hidden = sample.hidden(torch.tensor(tokens[:_TOKENS]), cache)
+    hidden = recorded.hidden(tokens[:_TOKENS], kv, 0)
     checkpoint()
-    last = sample.hidden(torch.tensor(tokens[_TOKENS:]), cache)
-    return [hidden, sample.logits(last)[0]]
-
-
-def _run_program(
-    session: Session, tokens: list[int], checkpoint: Callable[[], None]
-) -> list[Tensor]:
-    """The same by a session: prefill, then one decode step with the recorded program."""
-    checkpoint()
-    (hidden,) = session.prefill(tokens[:_TOKENS])
-    checkpoint()
-    return [hidden, session.step(tokens[_TOKENS])]
+    return [hidden, recorded.step(tokens[_TOKENS], kv, _TOKENS)]
 
 
 def _same(some: list[Tensor], others: list[Tensor]) -> bool:

@@ -24,7 +24,6 @@ from engine.errors import AdapterError, Fault, FaultKind, RequestError
 from engine.lora import gguf as lora_gguf
 from engine.lora import peft as lora_peft
 from engine.lora.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
-from kernels import ops
 from kernels.formats import by_name
 from kernels.program import LoraDelta
 from kernels.weight import Weight
@@ -146,20 +145,6 @@ class Stack:
             return delta
         up = delta.up.data[part.start : part.end]  # F32 rows
         return LoraDelta(delta.down, _weight(up), delta.scales)
-
-    def apply(self, name: str, x: Tensor, y: Tensor, part: Part | None = None) -> Tensor:
-        """y [T, out] f32, the product of x [T, in] f32 with tensor `name`, plus the delta."""
-        delta = self.delta_for(name, part)
-        if delta is None:
-            return y
-        return y + ops.linear(ops.linear(x, delta.down) * delta.scales, delta.up)
-
-    def embed(self, tokens: Tensor, y: Tensor) -> Tensor:
-        """The embeddings y [T, D] f32 of tokens [T] i64, plus the delta."""
-        delta = self._deltas.get(EMBEDDING)
-        if delta is None:
-            return y
-        return y + ops.linear(ops.embed(tokens, delta.down) * delta.scales, delta.up)
 
 
 def _check_strength(adapter: Adapter, strength: float) -> None:

@@ -1,8 +1,4 @@
-"""KV cache of one session: transactional append, trim, and F32, F16 or Q8_0 storage.
-
-Attention always reads the stored, rounded values, so a cache that was saved to a file and loaded
-gives the same bits as one that stayed in memory.
-"""
+"""KV cache of one session: transactional append, trim, and F32, F16 or Q8_0 storage."""
 
 from __future__ import annotations
 
@@ -13,19 +9,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from engine.host.device import trim_heap
 from engine.messages import CacheType
 from engine.state.cache_lease import CacheLease
 from kernels import ops
 from kernels.program import KVBuffers, LayerKV
-from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
+from kernels.quantized_kv import BLOCK
 
 _FIRST_CAPACITY = 256  # tokens
 _MAX_OUTGROWN_BYTES = 1 << 25  # freed buffers before the heap is trimmed
 _CACHE_LINE = 64  # bytes; every buffer starts on a cache line boundary
-_FLOAT16_MAX = 65504.0
 
 _buffer_ids = itertools.count()  # of `KVBuffers`
 
@@ -53,7 +47,7 @@ _PARTS: dict[CacheType, tuple[_Part, ...]] = {
 class Cache:
     """Keys and values of every layer for the tokens of one session.
 
-    A forward pass writes each layer with `write` and then commits once with `advance`, so a
+    A forward pass writes into `buffers_for` its tokens and then commits once with `advance`, so a
     cancelled pass leaves the cache unchanged. Buffers double as they fill, so an 8,192-token
     context costs memory only when it is used.
 
@@ -116,8 +110,7 @@ class Cache:
 
         Leased buffers that would be overwritten are handed over to the lease. If they and this
         cache together would take more memory than a full cache, wait until enough layers have been
-        read; raises what `checkpoint` raises. `write` and `buffers_for` do this too, without a
-        checkpoint.
+        read; raises what `checkpoint` raises. `buffers_for` does this too, without a checkpoint.
         """
         needed = self.length + tokens
         while (lease := self._lease) is not None:
@@ -130,30 +123,10 @@ class Cache:
             else:
                 lease.wait(checkpoint)
 
-    def write(
-        self, layer: int, keys: Tensor, values: Tensor
-    ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
-        """Store `keys` and `values` [T, K, C] f32 after the committed tokens of one layer.
-
-        Returns the keys and the values of all tokens, committed ones first: [S, K, C] each, in the
-        storage format.
-        """
-        start, end = self.length, self.length + keys.shape[0]
-        assert end <= self.context, f"{end} tokens in a cache for {self.context}"
-        self.make_writable(keys.shape[0])
-        self._reserve(layer, end)
-        stored: list[Tensor | QuantizedKV] = []
-        for buffers, rows in ((self._keys, keys), (self._values, values)):
-            parts = buffers[layer]
-            for part, code in zip(parts, encoded(rows.transpose(0, 1), self.type), strict=True):
-                part[:, start:end] = code
-            stored.append(attention_view([part[:, :end] for part in parts]))
-        return stored[0], stored[1]
-
     def buffers_for(self, tokens: int) -> KVBuffers:
         """The buffers of every layer, with capacity for `tokens` after the committed ones.
 
-        The same object until a layer outgrows its buffers. Rows have the format `write` stores;
+        The same object until a layer outgrows its buffers. Rows are stored as by `kv_rows.append`;
         rows written into them are committed by `advance`.
         """
         needed = self.length + tokens
@@ -293,25 +266,3 @@ def _allocate(parts: list[Tensor], capacity: int) -> list[Tensor]:
 
 def _rows(parts: list[Tensor]) -> LayerKV:
     return LayerKV(parts[0], parts[1] if len(parts) > 1 else None)
-
-
-def encoded(rows: Tensor, type: CacheType) -> tuple[Tensor, ...]:
-    """Rows [K, T, C] f32 in the storage format; f16 saturates, since an infinity would persist."""
-    if type is CacheType.F32:
-        return (rows,)
-    rows = rows.clamp(-_FLOAT16_MAX, _FLOAT16_MAX)
-    if type is CacheType.F16:
-        return (rows,)  # rounded when it is copied to the buffer
-    width = rows.shape[-1]
-    blocks = functional.pad(hadamard(rows), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
-    largest = blocks.abs().amax(-1)  # [K, T, B]
-    scales = (largest / 127).clamp(max=_FLOAT16_MAX).to(torch.float16)
-    steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
-    codes = (blocks * steps).round().clamp(-127, 127)
-    return codes.flatten(-2)[..., :width], scales
-
-
-def attention_view(parts: list[Tensor]) -> Tensor | QuantizedKV:
-    """Stored parts [K, S, width], as made by `encoded`, in the layout of attention: [S, K, C]."""
-    first, *scales = (part.transpose(0, 1) for part in parts)
-    return QuantizedKV(first, scales[0]) if scales else first

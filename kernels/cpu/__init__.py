@@ -17,7 +17,7 @@ from kernels.cpu import library, program, weights
 from kernels.cpu.library import call, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.program import CACHES
-from kernels.cpu.schema import NativeActivation, NativeLayerKV
+from kernels.cpu.schema import MAX_EXPERTS, NativeActivation, NativeLayerKV
 from kernels.program import Activation
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
@@ -150,6 +150,16 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
     return y
 
 
+def route(scores: Tensor, chosen: int) -> Tensor:
+    """Softmax over the highest scores of each row, 0 elsewhere."""
+    if scores.shape[1] > MAX_EXPERTS:
+        return reference.route(scores, chosen)
+    scores = scores.contiguous()
+    shares = torch.empty_like(scores)
+    call("route", pointer(scores), *scores.shape, chosen, pointer(shares))
+    return shares
+
+
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     x = x.contiguous()
@@ -175,7 +185,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
         for format in FORMATS
     },
     **{(op.__name__, "F32"): op for op in (rms_norm, layer_norm, rope, attention)},
-    **{(op.__name__, "F32"): op for op in (gated, softcap, macs_per_100_ms, read_bandwidth)},
+    **{(op.__name__, "F32"): op for op in (gated, route, softcap, macs_per_100_ms, read_bandwidth)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 2  # increment on every incompatible change of this table
+ABI = 3  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -58,9 +58,12 @@ class NativeActivation(_Numbered):
 class OpKind(_Numbered):
     """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
-    EMBED = 0, "out = rows `ids` of weights[0] * scale; count 2: + position rows of weights[1]"
+    EMBED = (
+        0,
+        "out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]",
+    )
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
-    QUANTIZE = 2, "quantizes x for the products that follow"
+    QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair of y"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
     ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, cache write"
@@ -70,6 +73,12 @@ class OpKind(_Numbered):
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
     SCALE_COLUMNS = 10, "x = x * weight [width], for each row"
     BIAS = 11, "x = x + weight [width], for each row"
+    HEAD_NORM = 12, "x = layer norm of each head of x, times weight [heads, head_width]"
+    ROUTE = 13, "y (routes), z (groups): `chosen` of `experts` by the scores x"
+    ORDER_PAIRS = 14, "completes y and z for several tokens; must follow ROUTE"
+    GATHER = 15, "out = the row of x for each pair of y"
+    EXPERT_LINEAR = 16, "outs = rows of x * expert_weights; groups z; `activation`"
+    COMBINE = 17, "out = sum of a token's rows of x * their shares in y; x is scaled in place"
 
 
 class Barrier(_Numbered):
@@ -111,6 +120,7 @@ class Function:
 
 
 MAX_WEIGHTS = 3  # of one operation
+MAX_EXPERTS = 1024  # of one mixture
 STRUCTS = (
     Struct(
         "nk_weight",
@@ -136,17 +146,19 @@ STRUCTS = (
         (
             ("int32_t kind, barrier", "nk_kind, nk_barrier"),
             ("int32_t quantize", "NORM (or 0), QUANTIZE: columns per scale, 16 or 32"),
-            ("int32_t x, y, z, out", ""),
+            ("int32_t x, y, z, out", "-1: none"),
             ("int32_t count", "number of weights"),
             ("int32_t activation", "LINEAR: nk_activation, or -1"),
             ("int32_t add_to", "LINEAR: buffer to which outs[0] is added, or -1"),
             ("int32_t interleaved, layer, pairs", "pairs: half the rotary channels"),
+            ("int32_t experts, chosen", "of a mixture, and how many of them a token passes"),
             ("int64_t width", "columns of x"),
             ("int64_t heads, kv_heads, head_width, window", ""),
             ("float epsilon, scale, cap", ""),
             ("int32_t centred", "NORM: layer norm instead of RMS norm"),
             ("const float *weight, *bias, *query_norm, *key_norm, *sinks", ""),
             (f"struct nk_weight weights[{MAX_WEIGHTS}]", ""),
+            ("const struct nk_weight *expert_weights", "EXPERT_LINEAR: [count, experts]"),
             ("int32_t outs[4]", ""),
         ),
     ),
@@ -230,6 +242,13 @@ FUNCTIONS = (
         "gated",
         "const float *gate, const float *up, int64_t count, int activation, float *y",
         "up may be null: y = activation(gate)",
+        serial=True,
+    ),
+    Function(
+        "int",
+        "route",
+        "const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float *shares",
+        "scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen",
         serial=True,
     ),
     Function("int", "softcap", "const float *x, float cap, int64_t count, float *y", serial=True),
@@ -380,7 +399,11 @@ _HEAD = """\
 
 def header() -> str:
     """The text of native/api/nk.h."""
-    parts = [_HEAD, f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"]
+    parts = [
+        _HEAD,
+        f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"
+        f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n",
+    ]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():
         lines = [_line(f"{prefix}{one.name} = {one.value},", one.comment) for one in enum]

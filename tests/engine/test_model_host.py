@@ -20,8 +20,6 @@ from engine import (
     PromptProgress,
     Sampling,
     SetAdapters,
-    SlowPart,
-    SlowReason,
     Text,
 )
 from engine_bench import (
@@ -36,7 +34,6 @@ from engine_bench import (
     turns_of,
     with_printable_output,
 )
-from kernels import ops
 
 KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture: tokenizer of its tiny model
 
@@ -183,20 +180,6 @@ def test_adapters_change_answers_and_can_be_removed(
     assert answer_text(bench.generate(3, "hello", max_tokens=30)) != plain
     assert bench.set_adapters(4).changed
     assert answer_text(bench.generate(5, "hello", max_tokens=30)) == plain
-
-
-def test_adapter_of_the_embedding_is_reported_as_slow(
-    bench: Bench, llama: Path, leaf: Path
-) -> None:
-    embedding = tiny_lora.write(
-        llama.with_name("words.gguf"), llama, targets=("token_embd", "attn_q")
-    )
-    assert bench.load(llama).slow == ()
-    assert bench.set_adapters(1, (leaf, 1.0)).slow == ()
-    slow = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
-    native = "cpu" in ops.BACKENDS  # the reference always runs op by op
-    assert bench.set_adapters(2, (leaf, 1.0), (embedding, 0.5)).slow == ((slow,) if native else ())
-    assert bench.set_adapters(3, (leaf, 1.0)).slow == ()
 
 
 def test_stack_with_the_same_effect_keeps_the_cache(

@@ -112,6 +112,7 @@ def test_in_use_names_the_backend_of_every_op(
         "rope": "reference",
         "attention": "reference",
         "gated": "reference",
+        "route": "reference",
         "softcap": "reference",
     }
     with ops.only("reference"):

@@ -271,7 +271,7 @@ int record(const Model &m, nk_op *ops) {
     op->barrier = 1;
     op->pairs = (int32_t)(m.head_width / 2);
     op++->weight = m.frequencies;
-    *op = op_of(NK_EMBED, 0, STREAM, m.width);
+    *op = op_of(NK_EMBED, -1, STREAM, m.width);
     op++->weights[0] = m.table;
     *op++ = norm_of(m, 0);
     *op = product_of(NORMED, m.width, QUERY, m.query);

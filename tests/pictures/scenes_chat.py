@@ -152,12 +152,12 @@ def load_failed(stage: Stage) -> None:
 
 
 def reduced_speed(stage: Stage) -> None:
-    """Mixture-of-experts model: status line and tooltip explain the reduced speed."""
+    """Kernels are missing or failed their check: status line and tooltip explain it."""
     long_answer(stage)
     loaded = stage.state.model.loaded
     assert loaded is not None
     slow = (
-        SlowPart(SlowReason.EXPERTS, "experts"),
+        SlowPart(SlowReason.WRONG_KERNEL, "rope"),
         SlowPart(SlowReason.NO_KERNEL, "linear IQ1_S"),
     )
     name = "Qwen3 30B A3B"

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+import forward_pass
 import tiny
 import tiny_lora
 from engine.lora.stack import Stack, load_adapter
 from engine.models.layers import Decoder
-from engine.state.kv_cache import Cache
 from sessions import open_session
 
 RECORDED = Path(__file__).parents[1] / "golden" / "lora_llamacpp.npz"
@@ -104,12 +103,7 @@ def digest(path: Path | None) -> str:
 def run(decoder: Decoder, case: Case, adapter: Path | None, tokens: Sequence[int]) -> Rows:
     """Our log-probabilities [N, V] at the N scored positions."""
     stack = Stack([(load_adapter(adapter, decoder.base), case.strength)] if adapter else [])
-    attention = decoder.blocks[0].attention
-    kv_heads = attention.key.weight.shape[0] // attention.head_width
-    cache = Cache(len(decoder.blocks), kv_heads, attention.head_width, CONTEXT)
-    with torch.inference_mode():
-        hidden = decoder.hidden(torch.tensor(tokens), cache, stack=stack)
-        logits = decoder.logits(hidden[CONTEXT // 2 : -1], stack=stack)
+    logits = forward_pass.logits(decoder, tokens, stack)[CONTEXT // 2 : -1]
     return logits.double().log_softmax(1).numpy()
 
 

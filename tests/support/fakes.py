@@ -25,7 +25,6 @@ from engine import (
     PromptProgress,
     SaveSnapshot,
     SetAdapters,
-    SlowPart,
     SnapshotLoaded,
     SnapshotSaved,
     Text,
@@ -129,7 +128,6 @@ class FakeEngine:
         *,
         changed: bool = True,
         discarded_tokens: int = 0,
-        slow: tuple[SlowPart, ...] = (),
     ) -> None:
         """Report that the requested adapter stack is applied."""
         command = self.last(SetAdapters)
@@ -139,7 +137,7 @@ class FakeEngine:
             )
             for use in command.adapters
         )
-        self.deliver(AdaptersSet(command.request, infos, changed, discarded_tokens, slow))
+        self.deliver(AdaptersSet(command.request, infos, changed, discarded_tokens))
 
     def fail_adapters(self, message: str, remedy: str) -> None:
         self.deliver(Failed(self.last(SetAdapters).request, message, remedy))

@@ -112,7 +112,7 @@ class StatusLine(QWidget):
             self.meter.set_warning(full)
             self.meter.setToolTip(tip)
             self.context.setToolTip(tip)
-            slow = (*loaded.slow, *state.model.adapters_slow)
+            slow = loaded.slow
             self._set(self.words, " · ".join(self._parts(loaded, slow)))
             self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
         else:
@@ -188,14 +188,6 @@ def _slow_details(slow: Sequence[SlowPart]) -> list[str]:
 
 def _slow_line(slow: SlowPart) -> str:
     match slow.reason:
-        case SlowReason.EXPERTS:
-            return tr("The experts (MoE) of this model run without the fast path.")
-        case SlowReason.HEAD_NORMS:
-            return tr(
-                "{part}: models that normalize each head run without the fast path.", part=slow.part
-            )
-        case SlowReason.ADAPTED_EMBEDDING:
-            return tr("An adapter changes {part}, which turns the fast path off.", part=slow.part)
         case SlowReason.NO_KERNEL:
             return tr("{part}: there is no fast kernel for this format.", part=slow.part)
         case SlowReason.WRONG_KERNEL:

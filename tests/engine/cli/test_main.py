@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import oracle
 import tiny
 from engine.cli.commands import main
 from kernels import ops
@@ -119,23 +118,6 @@ def test_info_reports_architecture_formats_and_memory(
     assert facts["memory"]["fits"] is True
     assert facts["formats"][0]["format"] == "F32"
     assert facts["kernels"]["linear F32"] == "reference"
-
-
-@pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")
-@pytest.mark.parametrize(
-    ("name", "part", "reason"),
-    [("qwen3moe", "experts", "experts"), ("command-r-plus", "attn_q_norm", "head_norms")],
-)
-def test_info_reports_slow_parts(
-    name: str, part: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    state = oracle.recorded(name)
-    del state["tokens"], state["logits"]
-    path = str(oracle.write_gguf(oracle.CASES[name], state, tmp_path / "m.gguf"))
-    (facts,) = run(capsys, "info", "-m", path)
-    assert [(slow["part"], slow["reason"]) for slow in facts["slow"]] == [(part, reason)]
-    assert main(["info", "-m", path]) == 0
-    assert f"slow:\n  {part}: " in capsys.readouterr().out
 
 
 @pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+import forward_pass
 import oracle
 import oracle_peft
 import tiny
@@ -23,7 +24,6 @@ from engine.gguf.reader import GGUFFile
 from engine.lora.stack import BaseModel, Stack, load_adapter
 from engine.models import architecture
 from engine.models.weights import Weights
-from engine.state.kv_cache import Cache
 from sessions import open_session
 
 STEM = "base_model.model.model.layers"
@@ -92,11 +92,7 @@ def test_logits_equal_the_peft_library(name: str, tmp_path: Path) -> None:
     ).model
     adapter = load_adapter(oracle_peft.write_folder(tmp_path / "peft", state), decoder.base)
     stack = Stack([(adapter, 1.0)])
-    sizes = oracle.CASES[case.base]
-    cache = Cache(sizes.layers, sizes.kv_heads, sizes.head_width, 64)
-    with torch.inference_mode():
-        hidden = decoder.hidden(torch.from_numpy(state["tokens"]), cache, stack=stack)
-        found = decoder.logits(hidden, stack=stack).numpy()
+    found = forward_pass.logits(decoder, state["tokens"].tolist(), stack).numpy()
     assert np.abs(found - state["logits"]).max() <= 1e-4  # required: 1e-3
     assert adapter.rank == max(pair.rank for pair in adapter.pairs.values())
 

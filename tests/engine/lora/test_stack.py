@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+import forward_pass
 import merged
 import tiny
 import tiny_lora
 from engine import AdapterError, RequestError
 from engine.lora.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
 from engine.models.layers import Decoder
-from engine.state.kv_cache import Cache
 from kernels import ops
 from sessions import open_session
 
@@ -48,17 +48,7 @@ def run(
     pieces: Sequence[int] = (),
 ) -> torch.Tensor:
     """Logits [T, V] after each of `tokens`, prefilled in chunks of the given lengths."""
-    attention = decoder.blocks[0].attention
-    kv_heads = attention.key.weight.shape[0] // attention.head_width
-    cache = Cache(len(decoder.blocks), kv_heads, attention.head_width, 512)
-    rows: list[torch.Tensor] = []
-    start = 0
-    with torch.inference_mode():
-        for length in pieces or [len(tokens)]:
-            piece = torch.tensor(tokens[start : start + length])
-            rows.append(decoder.logits(decoder.hidden(piece, cache, stack=stack), stack=stack))
-            start += length
-    return torch.cat(rows)
+    return forward_pass.logits(decoder, tokens, stack, pieces)
 
 
 def adapter(

@@ -25,7 +25,7 @@ from engine.loading.loader import LoadedModel, load
 from engine.messages import DEFAULT_CACHE, CacheType, Sampling
 from kernels import ops
 from kernels.cpu import library
-from kernels.program import Program
+from kernels.interpreter import Interpreter
 
 pytestmark = pytest.mark.real
 LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's mean KL from the exact rows
@@ -190,13 +190,11 @@ def _kl(exact: Tensor, found: Tensor) -> float:
     return float((p.exp() * (p - q)).sum())
 
 
-def _none(program: Program) -> None:
-    del program
-
-
 def greedy(model: LoadedModel, prompt: list[int], *, recorded: bool = True) -> list[int]:
     """The first tokens of the greedy answer."""
-    session = model.new_session() if recorded else Session(model.decoder, model.new_cache(), _none)
+    session = (
+        model.new_session() if recorded else Session(model.decoder, model.new_cache(), Interpreter)
+    )
     (*_, hidden) = session.prefill(prompt)
     answer: list[int] = []
     for token in decode(session, session.logits_after(hidden), Sampler(Sampling(temperature=0))):

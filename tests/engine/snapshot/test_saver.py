@@ -16,6 +16,7 @@ from engine.snapshot.capture import Snapshot
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import Snapshots
 from engine.state.kv_cache import Cache
+from kv_writing import write
 
 TIMEOUT_SECONDS = 60  # for an event, on a busy machine
 MODEL = "0" * 64
@@ -28,7 +29,7 @@ class Panic(BaseException):
 def captured() -> Snapshot:
     cache = Cache(2, kv_heads=2, head_width=16, context=64)
     for layer in range(2):
-        cache.write(layer, torch.ones(3, 2, 16), torch.ones(3, 2, 16))
+        write(cache, layer, torch.ones(3, 2, 16), torch.ones(3, 2, 16))
     cache.advance(3)
     return Snapshot(
         {"conversation": "talk", "stack": "", "cache": "f32", "tokens": "3"},

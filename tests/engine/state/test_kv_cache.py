@@ -11,6 +11,7 @@ from torch import Tensor
 from engine import CacheType
 from engine.state.kv_cache import Cache
 from kernels.quantized_kv import QuantizedKV, hadamard
+from kv_writing import write
 
 TYPES = list(CacheType)
 K = 2  # key/value heads
@@ -22,7 +23,7 @@ def rows(tokens: int, width: int, seed: int = 0, spread: float = 1.0) -> Tensor:
 
 def written(cache: Cache, layer: int, keys: Tensor, values: Tensor) -> list[Tensor]:
     """Write one layer; returns the values attention reads from it."""
-    read = cache.write(layer, keys, values)
+    read = write(cache, layer, keys, values)
     return [rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in read]
 
 

@@ -21,6 +21,7 @@ from kernels.cpu.schema import NativeActivation
 from kernels.formats import by_name
 from kernels.program import Activation, Attend, Embed, KVBuffers, LayerKV, Program
 from kernels.weight import Weight
+from kv_writing import write
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -256,7 +257,7 @@ def held(x: Tensor, type: CacheType) -> list[Tensor]:
     """x [T, K, C] as the engine's cache holds it: [K, T, ...]."""
     tokens, heads, width = x.shape
     cache = Cache(1, heads, width, tokens, type)
-    cache.write(0, x, x)
+    write(cache, 0, x, x)
     cache.advance(tokens)
     parts = list(cache.tensors(tokens))
     return parts[: len(parts) // 2]  # keys

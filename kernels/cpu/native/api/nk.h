@@ -15,8 +15,9 @@
 #define NK_API __attribute__((visibility("default")))
 #endif
 
-#define NK_ABI 2
+#define NK_ABI 3
 #define NK_MAX_WEIGHTS 3
+#define NK_MAX_EXPERTS 1024
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,9 +48,9 @@ enum nk_activation {
 
 // Kinds of operations in a recorded program: what each computes from which nk_op fields.
 enum nk_kind {
-    NK_EMBED = 0,  // out = rows `ids` of weights[0] * scale; count 2: + position rows of weights[1]
+    NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale; count 2: + weights[1]
     NK_NORM = 1,  // out = norm of x; with `quantize`, out must not be x, and out is quantized
-    NK_QUANTIZE = 2,  // quantizes x for the products that follow
+    NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair of y
     NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
     NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, cache write
@@ -59,6 +60,12 @@ enum nk_kind {
     NK_SOFTCAP = 9,  // x = cap * tanh(x / cap)
     NK_SCALE_COLUMNS = 10,  // x = x * weight [width], for each row
     NK_BIAS = 11,  // x = x + weight [width], for each row
+    NK_HEAD_NORM = 12,  // x = layer norm of each head of x, times weight [heads, head_width]
+    NK_ROUTE = 13,  // y (routes), z (groups): `chosen` of `experts` by the scores x
+    NK_ORDER_PAIRS = 14,  // completes y and z for several tokens; must follow ROUTE
+    NK_GATHER = 15,  // out = the row of x for each pair of y
+    NK_EXPERT_LINEAR = 16,  // outs = rows of x * expert_weights; groups z; `activation`
+    NK_COMBINE = 17,  // out = sum of a token's rows of x * their shares in y; x is scaled in place
 };
 
 // Whether threads wait for each other after an operation.
@@ -86,17 +93,19 @@ struct nk_layer_kv {
 struct nk_op {
     int32_t kind, barrier;  // nk_kind, nk_barrier
     int32_t quantize;  // NORM (or 0), QUANTIZE: columns per scale, 16 or 32
-    int32_t x, y, z, out;
+    int32_t x, y, z, out;  // -1: none
     int32_t count;  // number of weights
     int32_t activation;  // LINEAR: nk_activation, or -1
     int32_t add_to;  // LINEAR: buffer to which outs[0] is added, or -1
     int32_t interleaved, layer, pairs;  // pairs: half the rotary channels
+    int32_t experts, chosen;  // of a mixture, and how many of them a token passes
     int64_t width;  // columns of x
     int64_t heads, kv_heads, head_width, window;
     float epsilon, scale, cap;
     int32_t centred;  // NORM: layer norm instead of RMS norm
     const float *weight, *bias, *query_norm, *key_norm, *sinks;
     struct nk_weight weights[3];
+    const struct nk_weight *expert_weights;  // EXPERT_LINEAR: [count, experts]
     int32_t outs[4];
 };
 
@@ -144,6 +153,9 @@ NK_API int nk_rope(const float *x, const int64_t *positions, const float *freque
     tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y);
 // up may be null: y = activation(gate)
 NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activation, float *y);
+// scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
+NK_API int nk_route(const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float
+    *shares);
 NK_API int nk_softcap(const float *x, float cap, int64_t count, float *y);
 // q [tokens, heads, width] of positions `position` .., over a cache that includes them
 // → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.

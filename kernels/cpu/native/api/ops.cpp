@@ -9,6 +9,7 @@
 
 #include "isa/current.h"
 #include "run/pool.h"
+#include "run/route.h"
 
 namespace {
 
@@ -281,6 +282,20 @@ int nk_gated(const float *gate, const float *up, int64_t count, int activation, 
         return NK_BAD_SHAPE;
     Elements op = {nk_current(), gate, up, count, activation, 0, y};
     run(elements_job, &op, 16 * count);
+    return NK_OK;
+}
+
+int nk_route(const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float *shares) {
+    if (tokens == 0) return NK_OK;
+    if (!valid_sizes(tokens, experts) || chosen < 1 || chosen > experts || experts > NK_MAX_EXPERTS)
+        return NK_BAD_SHAPE;
+    int32_t numbers[NK_MAX_EXPERTS];
+    float some[NK_MAX_EXPERTS];
+    for (int64_t t = 0; t < tokens; t++, scores += experts, shares += experts) {
+        nk_route_token(scores, experts, chosen, numbers, some);
+        for (int64_t e = 0; e < experts; e++) shares[e] = 0;
+        for (int64_t i = 0; i < chosen; i++) shares[numbers[i]] = some[i];
+    }
     return NK_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "isa/current.h"
 #include "run/pool.h"
+#include "run/route.h"
 #include "isa/table.h"
 
 namespace {
@@ -56,13 +57,16 @@ int64_t quantized_bytes(int64_t tokens, int64_t padded) {
     return rounded(tokens * padded) + 2 * rounded(tokens * padded / 4);
 }
 
+QuantizedTokens quantized_at(uint8_t *at, int64_t tokens, int64_t padded) {
+    uint8_t *scale = at + rounded(tokens * padded), *sum = scale + rounded(tokens * padded / 4);
+    return {(int8_t *)at, (float *)scale, (int32_t *)sum};
+}
+
 // For a single token every thread quantizes a private copy: a row is short, so this costs less than
 // a barrier and moving cache lines between cores.
 QuantizedTokens quantized_of(const Run &run, int thread, int64_t padded) {
-    uint8_t *at = run.quantized + (run.tokens == 1 ? thread * run.quantized_bytes : 0);
-    uint8_t *scale = at + rounded(run.tokens * padded),
-            *sum = scale + rounded(run.tokens * padded / 4);
-    return {(int8_t *)at, (float *)scale, (int32_t *)sum};
+    return quantized_at(run.quantized + (run.tokens == 1 ? thread * run.quantized_bytes : 0),
+                        run.tokens, padded);
 }
 
 nk_attend attention_of(const Run &run, const nk_op &op) {
@@ -337,49 +341,8 @@ void merge(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.partials);
 }
 
-// Adds a vector [width] to, or multiplies it into, elements first .. end of contiguous rows.
-void columns(const Run &run, const nk_op &op, int64_t first, int64_t end) {
-    float *x = run.buffer(op.x);
-    for (int64_t i = first; i < end;) {
-        const int64_t column = i % op.width, count = smaller(end - i, op.width - column);
-        if (op.kind == NK_BIAS) run.table->add(x + i, op.weight + column, count, x + i);
-        else
-            for (int64_t k = 0; k < count; k++) x[i + k] *= op.weight[column + k];
-        i += count;
-    }
-}
-
-void elementwise(Run &run, const nk_op &op, int thread, int threads) {
-    int64_t first, end;
-    nk_split_range(run.tokens * op.width, 64, thread, threads, &first, &end);
-    if (first >= end) return;
-    float *x = run.buffer(op.x) + first, *y = op.y < 0 ? nullptr : run.buffer(op.y) + first;
-    switch (op.kind) {
-    case NK_ADD:
-        if (op.scale != 1.0f) run.table->multiply(y, op.scale, end - first, y);
-        return run.table->add(x, y, end - first, x);
-    case NK_SOFTCAP: return run.table->softcap(x, op.cap, end - first, x);
-    case NK_GATE:
-        return run.table->gated(x, y, end - first, op.activation, run.buffer(op.out) + first);
-    default: return columns(run, op, first, end);
-    }
-}
-
-void embed(Run &run, const nk_op &op, int thread, int threads) {
-    int64_t first, end;
-    nk_split_range(run.tokens, 1, thread, threads, &first, &end);
-    if (first >= end) return;
-    float *x = run.buffer(op.out) + first * op.width;
-    nk_rows_of(&op.weights[0], run.ids + first, end - first, x);
-    if (op.scale != 1.0f) run.table->multiply(x, op.scale, (end - first) * op.width, x);
-    if (op.count < 2) return;
-    float *row = (float *)run.scratch_of(thread);
-    for (int64_t t = first; t < end; t++, x += op.width) {
-        const int64_t position = run.position + t;
-        nk_rows_of(&op.weights[1], &position, 1, row);
-        run.table->add(x, row, op.width, x);
-    }
-}
+#include "run/elementwise.inc"
+#include "run/experts.inc"
 
 void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     const nk_op &op = run.program->ops[index];
@@ -387,11 +350,21 @@ void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     switch (op.kind) {
     case NK_EMBED: return embed(run, op, thread, threads);
     case NK_NORM: return norm(run, op, thread, threads);
-    case NK_QUANTIZE: return quantize(run, op, thread, threads);
+    case NK_QUANTIZE:
+        return op.chosen ? quantize_pairs(run, op, thread, threads)
+                         : quantize(run, op, thread, threads);
     case NK_LINEAR: return linear(run, op, claimed, thread, threads);
     case NK_ANGLES: return angles(run, op, thread, threads);
     case NK_ROPE: return rope(run, op, thread, threads);
     case NK_ATTEND: return attend(run, op, claimed, thread, threads, fused_rope);
+    case NK_HEAD_NORM: return head_norm(run, op, thread, threads);
+    case NK_ROUTE: return route(run, op, thread, threads);
+    case NK_ORDER_PAIRS:
+        if (thread == 0 && run.tokens > 1) order_pairs(run, op);
+        return;
+    case NK_GATHER: return gather(run, op, thread, threads);
+    case NK_EXPERT_LINEAR: return expert_linear(run, op, claimed, thread, threads);
+    case NK_COMBINE: return combine(run, op, thread, threads);
     default: return elementwise(run, op, thread, threads);
     }
 }
@@ -429,6 +402,7 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
         for (int i = 0; i < op.count; i++)
             bytes = larger(bytes,
                            run.table->linear_scratch(op.weights[i].format, op.width, run.tokens));
+    if (op.kind == NK_EXPERT_LINEAR) bytes = expert_scratch_bytes(run, op);
     if (op.kind == NK_ATTEND) {
         const nk_attend a = attention_of(run, op);
         bytes = run.table->attention_thread_scratch(&a);
@@ -437,10 +411,13 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
 }
 
 int reserve(Run &run, int threads) {
-    int64_t width = 0, partials = 0, thread_bytes = 0;
+    int64_t width = 0, partials = 0, thread_bytes = 0, pairs = 0;  // pairs: bytes
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
-        if (op.kind == NK_NORM || op.kind == NK_QUANTIZE) width = larger(width, padded(op.width));
+        if (op.kind == NK_QUANTIZE && op.chosen)
+            pairs = larger(pairs, quantized_bytes(run.tokens * op.chosen, padded(op.width)));
+        else if (op.kind == NK_NORM || op.kind == NK_QUANTIZE)
+            width = larger(width, padded(op.width));
         thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) {
             const nk_attend a = attention_of(run, op);
@@ -449,7 +426,7 @@ int reserve(Run &run, int threads) {
     }
     run.quantized_bytes = quantized_bytes(run.tokens, width);
     run.thread_scratch_bytes = rounded(thread_bytes) + 64;
-    const int64_t quantized = (run.tokens == 1 ? threads : 1) * run.quantized_bytes;
+    const int64_t quantized = larger((run.tokens == 1 ? threads : 1) * run.quantized_bytes, pairs);
     const int64_t needed = quantized + rounded(partials) + threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();

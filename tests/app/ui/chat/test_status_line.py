@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -127,20 +126,6 @@ def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage
     *_, heading, why = line(stage).words.toolTip().splitlines()
     assert heading == "Slower than this computer could run it:"
     assert why.endswith(".")
-
-
-def test_adapters_that_reduce_speed_are_named_while_in_use(stage: Stage) -> None:
-    stage.ready(MODEL)
-    stage.controller.adapters.add(Path("/adapters/words.gguf"))
-    changed = SlowPart(SlowReason.ADAPTED_EMBEDDING, "token_embd.weight")
-    stage.engine.set_adapters(slow=(changed,))
-    stage.drain()
-    assert "reduced speed" in words(stage)
-    assert "An adapter changes token_embd.weight" in line(stage).words.toolTip()
-    stage.controller.load_model(Path("/models/Another-1B.gguf"))
-    stage.engine.finish_load("Another")
-    stage.drain()
-    assert "reduced speed" not in words(stage)
 
 
 def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:

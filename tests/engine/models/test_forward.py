@@ -14,8 +14,8 @@ import tiny_lora
 from engine import CacheType, Cancelled
 from engine.inference.session import Session
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
+from engine.models.forward import forward_program
 from engine.models.layers import Decoder
-from engine.models.recording import record
 from engine.state.kv_cache import Cache
 from interpreter import Interpreter
 from kernels import ops, program
@@ -66,7 +66,7 @@ def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Inter
     caches = [
         Cache(len(blocks), heads, blocks[0].attention.head_width, 256, type) for _ in range(2)
     ]
-    plain = Session(decoder, caches[0], lambda _: None)
+    plain = Session(decoder, caches[0], Interpreter)
     return plain, Session(decoder, caches[1], recorder), made[0]
 
 
@@ -106,7 +106,7 @@ def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> 
 
 
 def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
-    recorded = record(decoder)
+    recorded = forward_program(decoder)
     kinds = [type(recorded.body[at]) for at in recorded.layers]
     assert kinds == [program.Norm] * len(decoder.blocks)
     attending = [one for one in recorded.body if isinstance(one, program.Attend)]
@@ -177,7 +177,7 @@ def threads_set(threads: int) -> Iterator[None]:
 def both(decoder: Decoder, type: CacheType) -> tuple[Session, Session]:
     """A session that runs op by op, and one that runs the active backend's recorded program."""
     plain, _, _ = sessions(decoder, type)
-    assert ops.record(record(decoder)) is not None
+    assert ops.record(forward_program(decoder)) is not None
     return plain, Session(decoder, plain.cache.fresh())
 
 

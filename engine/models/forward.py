@@ -1,13 +1,13 @@
-"""Compiles a decoder and its LoRA stack to a `Program`: instructions over named buffers.
+"""Forward pass: a decoder and its LoRA stack as a `Program`, instructions over named buffers.
 
-This duplicates the op-by-op computation of `Decoder` and its blocks, so that a backend can run a
-whole token in one call. Tests check for every architecture that both give the same bits.
+The one definition of what a model computes. `kernels.interpreter` runs it op by op in torch; a
+backend lowers it, to run a whole token in one call.
 """
 
 from __future__ import annotations
 
+from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, NO_ADAPTERS, Stack
-from engine.messages import SlowPart, SlowReason
 from engine.models.layers import (
     MLP,
     Attention,
@@ -19,28 +19,25 @@ from engine.models.layers import (
     Norm,
     Projection,
 )
-from kernels import program
-from kernels.program import Instruction, Program
+from kernels import ops, program
+from kernels.program import Instruction, LoraDelta, Program
 
 # Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
 STREAM, NORMED, CHANGE, LOGITS = "stream", "normed", "change", "logits"
 QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
-GATE, UP = "gate", "up"
+GATE, UP, ROUTES = "gate", "up", "routes"
 
 
-def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
-    """The program of `decoder.hidden` and `decoder.logits` under `stack`.
+def forward_program(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
+    """The program of a decoder whose products have the LoRA terms of `stack`.
 
-    None if a part of the model has no instruction, or if a kernel failed the check at load: a
-    recorded program runs the same kernels.
+    An empty stack changes no bit of the result.
     """
-    if obstacles(decoder) or decoder.refused:
-        return None
     embed = program.Embed(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        stack.delta_for(EMBEDDING),
+        _delta(stack, EMBEDDING),
         decoder.positions,
     )
     body: list[Instruction] = [embed]
@@ -62,26 +59,6 @@ def record(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program | None:
         logits=LOGITS,
         widths=_widths((*body, *head)),
     )
-
-
-def obstacles(decoder: Decoder) -> tuple[SlowPart, ...]:
-    """Parts of a model that have no instruction and so force it to run op by op.
-
-    A program is the same list for every token, but experts are selected per token.
-    """
-    found: list[SlowPart] = []
-    if any(isinstance(block.mlp, Experts) for block in decoder.blocks):
-        found.append(SlowPart(SlowReason.EXPERTS, "experts"))
-    if any(isinstance(block.attention.query_norm, HeadNorms) for block in decoder.blocks):
-        found.append(SlowPart(SlowReason.HEAD_NORMS, "attn_q_norm"))
-    return tuple(found)
-
-
-def adapter_obstacles(stack: Stack) -> tuple[SlowPart, ...]:
-    """Adapter deltas that have no instruction yet: those of the embedding."""
-    if stack.delta_for(EMBEDDING) is None:
-        return ()
-    return (SlowPart(SlowReason.ADAPTED_EMBEDDING, EMBEDDING),)
 
 
 def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:
@@ -106,15 +83,18 @@ def _input(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
 def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> list[Instruction]:
     heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
     query_norm, key_norm = attention.query_norm, attention.key_norm
-    assert not isinstance(query_norm, HeadNorms)
-    assert not isinstance(key_norm, HeadNorms)
-    whole_norms: list[Instruction] = []
-    if query_norm is not None and key_norm is not None and attention.norms_whole:
-        whole_norms = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
+    norms: list[Instruction] = []  # those that are not a part of the attention
+    if isinstance(query_norm, HeadNorms) or isinstance(key_norm, HeadNorms):
+        for norm, heads_of in ((query_norm, QUERY), (key_norm, KEY)):
+            assert isinstance(norm, HeadNorms)
+            norms.append(program.HeadNorm(heads_of, norm.weight, norm.epsilon))
+        query_norm = key_norm = None
+    elif query_norm is not None and key_norm is not None and attention.norms_whole:
+        norms = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
         query_norm = key_norm = None
     return [
         _products(source, heads, stack),
-        *whole_norms,
+        *norms,
         program.Attend(
             q=QUERY,
             k=KEY,
@@ -137,7 +117,8 @@ def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> l
 
 
 def _mlp(mlp: GatedMLP | MLP | Experts, source: str, stack: Stack) -> list[Instruction]:
-    assert not isinstance(mlp, Experts)
+    if isinstance(mlp, Experts):
+        return [_products(source, ((mlp.router, ROUTES),), stack), _experts(mlp, source)]
     if isinstance(mlp, MLP):
         up: tuple[tuple[Projection, str], ...] = ((mlp.up, GATE),)
     else:
@@ -147,6 +128,20 @@ def _mlp(mlp: GatedMLP | MLP | Experts, source: str, stack: Stack) -> list[Instr
         program.Gate(GATE, UP if len(up) > 1 else "", mlp.activation, GATE),
         _products(GATE, ((mlp.down, CHANGE),), stack),
     ]
+
+
+def _experts(mlp: Experts, source: str) -> program.Experts:
+    """The experts without their router; adapters do not apply to them."""
+    return program.Experts(
+        x=source,
+        scores=ROUTES,
+        gates=tuple(expert.gate.weight for expert in mlp.experts),
+        ups=tuple(expert.up.weight for expert in mlp.experts),
+        downs=tuple(expert.down.weight for expert in mlp.experts),
+        chosen=mlp.chosen,
+        activation=mlp.experts[0].activation,
+        out=CHANGE,
+    )
 
 
 def _added(norm: Norm | None, scale: float) -> list[Instruction]:
@@ -160,7 +155,7 @@ def _norm(norm: Norm, x: str, out: str) -> program.Norm:
 
 
 def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack) -> program.Linear:
-    changes = tuple(stack.delta_for(one.name, one.part) for one, _ in products)
+    changes = tuple(_delta(stack, one.name, one.part) for one, _ in products)
     biases = tuple(one.bias for one, _ in products)
     return program.Linear(
         x,
@@ -169,6 +164,14 @@ def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack
         changes=changes if any(changes) else (),
         biases=biases if any(bias is not None for bias in biases) else (),
     )
+
+
+def _delta(stack: Stack, name: str, part: Part | None = None) -> LoraDelta | None:
+    """The stack's delta of a tensor, repacked for the backend like the model's weights."""
+    delta = stack.delta_for(name, part)
+    if delta is None:
+        return None
+    return LoraDelta(ops.prepare(delta.down), ops.prepare(delta.up), delta.scales)
 
 
 def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
@@ -191,6 +194,8 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
                 note(one.out, widths[one.q])
             case program.Gate():
                 note(one.out, widths[one.gate])
-            case program.Add() | program.Softcap():
+            case program.Experts():
+                note(one.out, one.downs[0].shape[0])
+            case program.Add() | program.Softcap() | program.HeadNorm():
                 pass  # in place
     return widths

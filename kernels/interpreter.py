@@ -1,0 +1,198 @@
+"""Interpreter of programs: runs each instruction with the public ops of `kernels.ops`.
+
+It defines what a program computes. A backend that lowers programs must give the same bits as its
+ops run one by one here. Models run on it where no backend lowers their program: without native
+kernels, and after a kernel failed its check.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from kernels import kv_rows, ops
+from kernels.program import (
+    Add,
+    Attend,
+    Embed,
+    Experts,
+    Gate,
+    HeadNorm,
+    Instruction,
+    KVBuffers,
+    Linear,
+    LoraDelta,
+    Norm,
+    Program,
+    Recorded,
+    Softcap,
+)
+
+log = logging.getLogger(__name__)
+
+
+def record(program: Program) -> Recorded:
+    """The program lowered by the current backend, or interpreted where it cannot be lowered."""
+    lowered = ops.record(program)
+    if lowered is not None:
+        return lowered
+    log.info("The model runs op by op: the backend does not lower its program.")
+    return Interpreter(program)
+
+
+class Interpreter:
+    """A program that is run op by op; results belong to the caller."""
+
+    def __init__(self, program: Program, excluded: Collection[str] = ()) -> None:
+        """The ops in `excluded` run on the reference."""
+        self.program = program
+        self._excluded = excluded
+
+    def hidden(
+        self,
+        tokens: Sequence[int],
+        kv: KVBuffers,
+        position: int,
+        checkpoint: Callable[[], None] = lambda: None,
+    ) -> Tensor:
+        """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
+        pass_ = _Pass(self.program, {}, torch.tensor(list(tokens)), kv, position)
+        with ops.without(self._excluded):
+            for at, one in enumerate(self.program.body):
+                if at in self.program.layers:
+                    checkpoint()
+                pass_.run(one)
+        return pass_.buffers[self.program.hidden]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
+        pass_ = _Pass(self.program, {self.program.hidden: hidden}, None, None, 0)
+        with ops.without(self._excluded):
+            for one in self.program.head:
+                pass_.run(one)
+        return pass_.buffers[self.program.logits]
+
+    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
+        """Body and head for one token → logits [V] f32."""
+        return self.logits(self.hidden([token], kv, position))[0]
+
+
+class _Pass:
+    """One run over the body or the head, with the buffers written so far."""
+
+    def __init__(
+        self,
+        program: Program,
+        buffers: dict[str, Tensor],
+        tokens: Tensor | None,
+        kv: KVBuffers | None,
+        position: int,
+    ) -> None:
+        """`tokens` and `kv` are None in a head, which has no embedding and no attention."""
+        self.buffers = buffers
+        self._widths = program.widths
+        self._tokens, self._kv, self._position = tokens, kv, position
+
+    def run(self, one: Instruction) -> None:
+        """Execute one instruction; see its class for what it computes."""
+        buffers = self.buffers
+        match one:
+            case Embed():
+                self._set(one.out, self._embed(one))
+            case Norm(centred=True):
+                y = ops.layer_norm(buffers[one.x], one.weight, one.bias, one.epsilon)
+                self._set(one.out, y)
+            case Norm():
+                self._set(one.out, ops.rms_norm(buffers[one.x], one.weight, one.epsilon))
+            case HeadNorm():
+                self._set(one.x, _head_norm(buffers[one.x], one))
+            case Linear():
+                self._linear(one)
+            case Attend():
+                self._set(one.out, self._attend(one))
+            case Gate():
+                up = buffers[one.up] if one.up else None
+                self._set(one.out, ops.gated(buffers[one.gate], up, one.activation))
+            case Experts():
+                self._set(one.out, _experts(buffers[one.x], buffers[one.scores], one))
+            case Add():
+                y = buffers[one.y] if one.scale == 1.0 else buffers[one.y] * one.scale
+                self._set(one.x, buffers[one.x] + y)
+            case Softcap():
+                self._set(one.x, ops.softcap(buffers[one.x], one.cap))
+            case _:
+                assert_never(one)
+
+    def _set(self, name: str, values: Tensor) -> None:
+        assert values.shape[1] == self._widths[name], name
+        self.buffers[name] = values
+
+    def _embed(self, one: Embed) -> Tensor:
+        assert self._tokens is not None
+        rows = ops.embed(self._tokens, one.table)
+        if one.change is not None:
+            rows = rows + _lora(ops.embed(self._tokens, one.change.down), one.change)
+        if one.scale != 1.0:
+            rows = rows * one.scale
+        if one.positions is not None:
+            positions = torch.arange(self._position, self._position + len(rows))
+            rows = rows + ops.embed(positions, one.positions)
+        return rows
+
+    def _linear(self, one: Linear) -> None:
+        x = self.buffers[one.x]
+        changes = one.changes or (None,) * len(one.outs)
+        biases = one.biases or (None,) * len(one.outs)
+        for weight, out, change, bias in zip(one.weights, one.outs, changes, biases, strict=True):
+            y = ops.linear(x, weight)
+            if change is not None:
+                y = y + _lora(ops.linear(x, change.down), change)
+            self._set(out, y if bias is None else y + bias)
+
+    def _attend(self, one: Attend) -> Tensor:
+        assert self._kv is not None
+        query, key, value = (
+            self.buffers[name].view(len(self.buffers[name]), -1, one.head_width)
+            for name in (one.q, one.k, one.v)
+        )  # [T, H, C] and twice [T, K, C]
+        if one.query_norm is not None and one.key_norm is not None:
+            query = ops.rms_norm(query, one.query_norm, one.epsilon)
+            key = ops.rms_norm(key, one.key_norm, one.epsilon)
+        position = self._position
+        positions = torch.arange(position, position + len(query))
+        query, key = (
+            ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+            for x in (query, key)
+        )
+        keys = kv_rows.append(key, self._kv.keys[one.layer], position)
+        values = kv_rows.append(value, self._kv.values[one.layer], position)
+        return ops.attention(query, keys, values, position, one.scale, one.window, one.cap)
+
+
+def _lora(low: Tensor, change: LoraDelta) -> Tensor:
+    """The LoRA term of rows [T, R] that were multiplied by the first factor."""
+    return ops.linear(low * change.scales, change.up)
+
+
+def _head_norm(x: Tensor, one: HeadNorm) -> Tensor:
+    """Layer norm of each head of x [T, H*C], then its weights."""
+    heads = x.view(len(x), *one.weight.shape)
+    ones = torch.ones(one.weight.shape[1])
+    return (ops.layer_norm(heads, ones, None, one.epsilon) * one.weight).view(x.shape)
+
+
+def _experts(x: Tensor, scores: Tensor, one: Experts) -> Tensor:
+    """Outputs of each token's experts times their shares, added in the order of the experts."""
+    shares = ops.route(scores, one.chosen)  # [T, E]
+    y = torch.zeros_like(x)
+    for number in shares.any(0).nonzero()[:, 0].tolist():
+        tokens = shares[:, number].nonzero()[:, 0]
+        some = x[tokens]
+        gate, up = ops.linear(some, one.gates[number]), ops.linear(some, one.ups[number])
+        added = ops.linear(ops.gated(gate, up, one.activation), one.downs[number])
+        y.index_add_(0, tokens, added * shares[tokens, number, None])
+    return y
