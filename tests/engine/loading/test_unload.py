@@ -66,7 +66,7 @@ def test_an_unload_frees_the_memory_of_the_model(run: Runner, starter_model: Pat
     size = starter_model.stat().st_size
     facts = inspect_model(starter_model, 1_024)  # as measured by the load
     assert facts.memory_bytes == loaded.memory_bytes
-    assert facts.weights_bytes == pytest.approx(0.8 * size, rel=0.5)
+    assert facts.weights_bytes == pytest.approx(1.1 * size, rel=0.5)  # with the vocabulary
     most = resident_memory() - before.resident_bytes
     assert most < 1.1 * loaded.memory_bytes
     assert loaded.resident_bytes - before.resident_bytes > 0.9 * size
