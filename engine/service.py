@@ -278,10 +278,10 @@ class Engine:
 
     def _unload(self) -> None:
         if self._host is not None:
-            from kernels import ops
+            from kernels import backends
 
             self._host = None
-            ops.release()
+            backends.release()
             trim_heap()
 
     def _wait_for_saver(self, checkpoint: Callable[[], None] = lambda: None) -> None:

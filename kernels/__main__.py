@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.dispatch import KNOWN, OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.backends import KNOWN
 from kernels.formats import FORMATS
 
 
@@ -26,7 +27,7 @@ def matrix() -> str:
 
 def _backends(op: str, format: str) -> str:
     """Names of the backends that have a kernel for `op` on `format`."""
-    return ", ".join(name for name, kernels in KNOWN.items() if (op, format) in kernels)
+    return ", ".join(name for name, one in KNOWN.items() if (op, format) in one.kernels)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -1,4 +1,4 @@
-"""Interpreter of programs: runs each instruction with the public ops of `kernels.ops`.
+"""Interpreter of programs: runs each instruction with the ops of a backend.
 
 It defines what a program computes. A backend that lowers programs must give the same bits as its
 ops run one by one here. Models run on it where no backend lowers their program: without native
@@ -7,14 +7,14 @@ kernels, and after a kernel failed its check.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from kernels import kv_rows, ops
+from kernels import kv_rows
+from kernels.ops import Ops
 from kernels.program import (
     Add,
     Attend,
@@ -28,29 +28,16 @@ from kernels.program import (
     LoraDelta,
     Norm,
     Program,
-    Recorded,
     Softcap,
 )
-
-log = logging.getLogger(__name__)
-
-
-def record(program: Program) -> Recorded:
-    """The program lowered by the current backend, or interpreted where it cannot be lowered."""
-    lowered = ops.record(program)
-    if lowered is not None:
-        return lowered
-    log.info("The model runs op by op: the backend does not lower its program.")
-    return Interpreter(program)
 
 
 class Interpreter:
     """A program that is run op by op; results belong to the caller."""
 
-    def __init__(self, program: Program, excluded: Collection[str] = ()) -> None:
-        """The ops in `excluded` run on the reference."""
+    def __init__(self, program: Program, ops: Ops) -> None:
         self.program = program
-        self._excluded = excluded
+        self._ops = ops
 
     def hidden(
         self,
@@ -60,20 +47,18 @@ class Interpreter:
         checkpoint: Callable[[], None] = lambda: None,
     ) -> Tensor:
         """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
-        pass_ = _Pass(self.program, {}, torch.tensor(list(tokens)), kv, position)
-        with ops.without(self._excluded):
-            for at, one in enumerate(self.program.body):
-                if at in self.program.layers:
-                    checkpoint()
-                pass_.run(one)
+        pass_ = _Pass(self._ops, self.program, {}, torch.tensor(list(tokens)), kv, position)
+        for at, one in enumerate(self.program.body):
+            if at in self.program.layers:
+                checkpoint()
+            pass_.run(one)
         return pass_.buffers[self.program.hidden]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
-        pass_ = _Pass(self.program, {self.program.hidden: hidden}, None, None, 0)
-        with ops.without(self._excluded):
-            for one in self.program.head:
-                pass_.run(one)
+        pass_ = _Pass(self._ops, self.program, {self.program.hidden: hidden}, None, None, 0)
+        for one in self.program.head:
+            pass_.run(one)
         return pass_.buffers[self.program.logits]
 
     def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
@@ -86,6 +71,7 @@ class _Pass:
 
     def __init__(
         self,
+        ops: Ops,
         program: Program,
         buffers: dict[str, Tensor],
         tokens: Tensor | None,
@@ -94,12 +80,13 @@ class _Pass:
     ) -> None:
         """`tokens` and `kv` are None in a head, which has no embedding and no attention."""
         self.buffers = buffers
+        self._ops = ops
         self._widths = program.widths
         self._tokens, self._kv, self._position = tokens, kv, position
 
     def run(self, one: Instruction) -> None:
         """Execute one instruction; see its class for what it computes."""
-        buffers = self.buffers
+        ops, buffers = self._ops, self.buffers
         match one:
             case Embed():
                 self._set(one.out, self._embed(one))
@@ -109,7 +96,7 @@ class _Pass:
             case Norm():
                 self._set(one.out, ops.rms_norm(buffers[one.x], one.weight, one.epsilon))
             case HeadNorm():
-                self._set(one.x, _head_norm(buffers[one.x], one))
+                self._set(one.x, _head_norm(ops, buffers[one.x], one))
             case Linear():
                 self._linear(one)
             case Attend():
@@ -118,7 +105,7 @@ class _Pass:
                 up = buffers[one.up] if one.up else None
                 self._set(one.out, ops.gated(buffers[one.gate], up, one.activation))
             case Experts():
-                self._set(one.out, _experts(buffers[one.x], buffers[one.scores], one))
+                self._set(one.out, _experts(ops, buffers[one.x], buffers[one.scores], one))
             case Add():
                 y = buffers[one.y] if one.scale == 1.0 else buffers[one.y] * one.scale
                 self._set(one.x, buffers[one.x] + y)
@@ -132,10 +119,11 @@ class _Pass:
         self.buffers[name] = values
 
     def _embed(self, one: Embed) -> Tensor:
+        ops = self._ops
         assert self._tokens is not None
         rows = ops.embed(self._tokens, one.table)
         if one.change is not None:
-            rows = rows + _lora(ops.embed(self._tokens, one.change.down), one.change)
+            rows = rows + _lora(ops, ops.embed(self._tokens, one.change.down), one.change)
         if one.scale != 1.0:
             rows = rows * one.scale
         if one.positions is not None:
@@ -144,16 +132,17 @@ class _Pass:
         return rows
 
     def _linear(self, one: Linear) -> None:
-        x = self.buffers[one.x]
+        ops, x = self._ops, self.buffers[one.x]
         changes = one.changes or (None,) * len(one.outs)
         biases = one.biases or (None,) * len(one.outs)
         for weight, out, change, bias in zip(one.weights, one.outs, changes, biases, strict=True):
             y = ops.linear(x, weight)
             if change is not None:
-                y = y + _lora(ops.linear(x, change.down), change)
+                y = y + _lora(ops, ops.linear(x, change.down), change)
             self._set(out, y if bias is None else y + bias)
 
     def _attend(self, one: Attend) -> Tensor:
+        ops = self._ops
         assert self._kv is not None
         query, key, value = (
             self.buffers[name].view(len(self.buffers[name]), -1, one.head_width)
@@ -173,19 +162,19 @@ class _Pass:
         return ops.attention(query, keys, values, position, one.scale, one.window, one.cap)
 
 
-def _lora(low: Tensor, change: LoraDelta) -> Tensor:
+def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:
     """The LoRA term of rows [T, R] that were multiplied by the first factor."""
     return ops.linear(low * change.scales, change.up)
 
 
-def _head_norm(x: Tensor, one: HeadNorm) -> Tensor:
+def _head_norm(ops: Ops, x: Tensor, one: HeadNorm) -> Tensor:
     """Layer norm of each head of x [T, H*C], then its weights."""
     heads = x.view(len(x), *one.weight.shape)
     ones = torch.ones(one.weight.shape[1])
     return (ops.layer_norm(heads, ones, None, one.epsilon) * one.weight).view(x.shape)
 
 
-def _experts(x: Tensor, scores: Tensor, one: Experts) -> Tensor:
+def _experts(ops: Ops, x: Tensor, scores: Tensor, one: Experts) -> Tensor:
     """Outputs of each token's experts times their shares, added in the order of the experts."""
     shares = ops.route(scores, one.chosen)  # [T, E]
     y = torch.zeros_like(x)

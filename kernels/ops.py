@@ -1,4 +1,4 @@
-"""Public ops of models: validate the operands, look up the kernel, call it.
+"""Ops: validated operations of one backend, by which the interpreter runs programs.
 
 Shape letters: T tokens, D model width, N outputs, V vocabulary, H heads, K key/value heads,
 C width of one head, S tokens in the cache. Every op raises ValueError, beginning with its name,
@@ -7,314 +7,245 @@ for an operand of the wrong shape or dtype. Definitions are in `kernels.referenc
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels import reference
-from kernels.cpu import library
-from kernels.dispatch import BACKENDS, find, in_use, only, watched, without
-from kernels.formats import Format
-from kernels.program import Activation, Program, Recorded
+from kernels.program import Activation
 from kernels.quantized_kv import QuantizedKV
-from kernels.reference import DECODING_BYTES
-from kernels.weight import Storage, Weight
+from kernels.reference import Kernel
+from kernels.weight import Weight
 
-__all__ = [
-    "BACKENDS",
-    "DECODING_BYTES",
-    "Activation",
-    "attention",
-    "attention_bytes",
-    "embed",
-    "gated",
-    "held_bytes",
-    "in_use",
-    "layer_norm",
-    "linear",
-    "macs_per_100_ms",
-    "only",
-    "prepare",
-    "read_bandwidth",
-    "record",
-    "release",
-    "rms_norm",
-    "rope",
-    "route",
-    "softcap",
-    "watched",
-    "without",
-]
+Find = Callable[[str, str], Kernel]  # op and format name to the kernel that runs it
+Observer = Callable[[str, tuple[Any, ...], Any], None]
 
 
-def prepare(
-    weight: Weight,
-    checkpoint: Callable[[], None] = lambda: None,
-    done: Callable[[int, int], None] = lambda first, end: None,
-    storage: Storage = Storage.BACKEND,
-) -> Weight:
-    """Prepare a weight for repeated products: repack it in the layout of the current backend.
+class Ops:
+    """The ops of a backend; immutable, so that several backends can be used side by side."""
 
-    With a `storage` other than BACKEND its products run on the reference, whatever kernels are in
-    use. Called once per tensor, embeddings included; the result does not refer to the file.
-    `checkpoint()` is called every few milliseconds and may raise to cancel; `done(first, end)` is
-    called on any thread when these stored rows, a few megabytes, have been read for the last time.
-    """
-    match storage:
-        case Storage.BACKEND:
-            return find("prepare", weight.format.name)(weight, checkpoint, done)
-        case Storage.FLOAT32:
-            return reference.prepare(weight, checkpoint, done)
-        case Storage.FILE:
-            return reference.copy(weight, checkpoint, done)
+    def __init__(
+        self,
+        find: Find,
+        reference: Find,
+        excluded: Collection[str] = (),
+        observer: Observer | None = None,
+    ) -> None:
+        """The ops in `excluded` run on the `reference`; `observer` sees operands and results."""
+        self._find, self._reference = find, reference
+        self._excluded, self._observer = frozenset(excluded), observer
 
+    def without(self, excluded: Collection[str]) -> Ops:
+        """These ops with some on the reference, and the memory they take estimated for it.
 
-def held_bytes(format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND) -> int:
-    """Bytes that `prepare` will allocate for a weight of this format and shape.
+        Only for ops that read no weight: a prepared weight has the layout of one backend.
+        """
+        estimates = (f"{op}_bytes" for op in excluded)
+        return Ops(self._find, self._reference, (*excluded, *estimates), self._observer)
 
-    Products with weights in FILE storage take `DECODING_BYTES` more while they run.
-    """
-    match storage:
-        case Storage.BACKEND:
-            return find("held_bytes", format.name)(format, shape)
-        case Storage.FLOAT32:
-            return reference.held_bytes(format, shape)
-        case Storage.FILE:
-            return math.prod(shape[:-1]) * format.row_bytes(shape[-1])
+    def watched(self, observer: Observer) -> Ops:
+        """These ops with `observer(op, operands, result)` called after every one."""
+        return Ops(self._find, self._reference, self._excluded, observer)
 
+    def find(self, op: str, format: str = "F32") -> Kernel:
+        """The kernel that runs an op on weights of a format; raises ValueError if there is none."""
+        kernel = (self._reference if op in self._excluded else self._find)(op, format)
+        return kernel if self._observer is None else _observed(op, kernel, self._observer)
 
-def linear(x: Tensor, weight: Weight) -> Tensor:
-    """Matrix product: x [T, D] f32, weight [N, D] of any format → [T, N] f32.
+    def linear(self, x: Tensor, weight: Weight) -> Tensor:
+        """Matrix product: x [T, D] f32, weight [N, D] of any format → [T, N] f32.
 
-    Source: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.linear.html
-    """
-    shape = weight.shape
-    if len(shape) != 2 or x.dim() != 2 or x.shape[1] != shape[1]:
-        raise ValueError(f"linear: x {list(x.shape)} does not fit a weight {list(shape)}")
-    if x.dtype != torch.float32:
-        raise ValueError(f"linear: x is {_name(x)}, not float32")
-    return find("linear", weight.format.name)(x, weight)
+        Source: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.linear.html
+        """
+        shape = weight.shape
+        if len(shape) != 2 or x.dim() != 2 or x.shape[1] != shape[1]:
+            raise ValueError(f"linear: x {list(x.shape)} does not fit a weight {list(shape)}")
+        if x.dtype != torch.float32:
+            raise ValueError(f"linear: x is {_name(x)}, not float32")
+        return self.find("linear", weight.format.name)(x, weight)
 
+    def embed(self, ids: Tensor, weight: Weight) -> Tensor:
+        """Rows of a table: ids [T] i64, weight [V, D] of any format → [T, D] f32.
 
-def embed(ids: Tensor, weight: Weight) -> Tensor:
-    """Rows of a table: ids [T] i64, weight [V, D] of any format → [T, D] f32.
+        Raises IndexError for an id outside the table.
+        """
+        if len(weight.shape) != 2:
+            raise ValueError(f"embed: the table is [V, D], got {list(weight.shape)}")
+        if ids.dim() != 1 or ids.dtype != torch.int64:
+            raise ValueError(f"embed: ids are int64 [T], got {_name(ids)} {list(ids.shape)}")
+        return self.find("embed", weight.format.name)(ids, weight)
 
-    Raises IndexError for an id outside the table.
-    """
-    if len(weight.shape) != 2:
-        raise ValueError(f"embed: the table is [V, D], got {list(weight.shape)}")
-    if ids.dim() != 1 or ids.dtype != torch.int64:
-        raise ValueError(f"embed: ids are int64 [T], got {_name(ids)} {list(ids.shape)}")
-    return find("embed", weight.format.name)(ids, weight)
+    def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """Root-mean-square norm: x [..., D] f32, weight [D] f32 → [..., D] f32.
 
+        y = x / sqrt(mean of x² + epsilon) * weight; GGUF stores gemma's weights with the 1 added.
+        Source: https://arxiv.org/abs/1910.07467 equation 4
+        """
+        if weight.dim() != 1 or x.shape[-1:] != weight.shape:
+            raise ValueError(
+                f"rms_norm: x {list(x.shape)} does not fit a weight {list(weight.shape)}"
+            )
+        if x.dtype != torch.float32 or weight.dtype != torch.float32:
+            raise ValueError(f"rms_norm: x is {_name(x)} and weight {_name(weight)}, not float32")
+        return self.find("rms_norm")(x, weight, epsilon)
 
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Root-mean-square norm: x [..., D] f32, weight [D] f32 → [..., D] f32.
+    def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
+        """Layer norm: x [..., D] f32, weight and bias [D] f32 → [..., D] f32; without bias: None.
 
-    y = x / sqrt(mean of x² + epsilon) * weight; GGUF stores gemma's weights with the 1 added.
-    Source: https://arxiv.org/abs/1910.07467 equation 4
-    """
-    if weight.dim() != 1 or x.shape[-1:] != weight.shape:
-        raise ValueError(f"rms_norm: x {list(x.shape)} does not fit a weight {list(weight.shape)}")
-    if x.dtype != torch.float32 or weight.dtype != torch.float32:
-        raise ValueError(f"rms_norm: x is {_name(x)} and weight {_name(weight)}, not float32")
-    return find("rms_norm")(x, weight, epsilon)
+        y = (x - mean) / sqrt(variance + epsilon) * weight + bias; the variance is that of D values.
+        Source: https://arxiv.org/abs/1607.06450 equation 4
+        """
+        for name, vector in (("weight", weight), ("bias", bias)):
+            if vector is not None and (vector.dim() != 1 or x.shape[-1:] != vector.shape):
+                shapes = f"x {list(x.shape)} does not fit a {name} {list(vector.shape)}"
+                raise ValueError(f"layer_norm: {shapes}")
+            if vector is not None and (x.dtype != torch.float32 or vector.dtype != torch.float32):
+                raise ValueError(
+                    f"layer_norm: x is {_name(x)} and {name} {_name(vector)}, not float32"
+                )
+        return self.find("layer_norm")(x, weight, bias, epsilon)
 
+    def rope(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        frequencies: Tensor,
+        interleaved: bool,
+        scale: float = 1.0,
+    ) -> Tensor:
+        """Rotary position embedding (RoPE) of x [T, H, C] f32 → [T, H, C] f32.
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
-    """Layer norm: x [..., D] f32, weight and bias [D] f32 → [..., D] f32; without bias: None.
+        positions [T] i64, frequencies [n] f32. The first 2n channels are rotated, pair i by positions *
+        frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
+        (2i, 2i+1) when `interleaved` (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine
+        (YaRN's attention factor).
+        Source: https://arxiv.org/abs/2104.09864 section 3.4.2
+        """
+        if x.dim() != 3 or positions.shape != x.shape[:1]:
+            raise ValueError(
+                f"rope: positions {list(positions.shape)} do not fit x {list(x.shape)}, [T, H, C]"
+            )
+        if frequencies.dim() != 1 or 2 * frequencies.shape[0] > x.shape[2]:
+            raise ValueError(
+                f"rope: frequencies {list(frequencies.shape)} rotate more channels than x "
+                f"{list(x.shape)} has"
+            )
+        if x.dtype != torch.float32 or frequencies.dtype != torch.float32:
+            raise ValueError(
+                f"rope: x is {_name(x)}, frequencies {_name(frequencies)}, not float32"
+            )
+        if positions.dtype != torch.int64:
+            raise ValueError(f"rope: positions are {_name(positions)}, not int64")
+        return self.find("rope")(x, positions, frequencies, interleaved, scale)
 
-    y = (x - mean) / sqrt(variance + epsilon) * weight + bias; the variance is that of D values.
-    Source: https://arxiv.org/abs/1607.06450 equation 4
-    """
-    for name, vector in (("weight", weight), ("bias", bias)):
-        if vector is not None and (vector.dim() != 1 or x.shape[-1:] != vector.shape):
-            shapes = f"x {list(x.shape)} does not fit a {name} {list(vector.shape)}"
-            raise ValueError(f"layer_norm: {shapes}")
-        if vector is not None and (x.dtype != torch.float32 or vector.dtype != torch.float32):
-            raise ValueError(f"layer_norm: x is {_name(x)} and {name} {_name(vector)}, not float32")
-    return find("layer_norm")(x, weight, bias, epsilon)
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor | QuantizedKV,
+        v: Tensor | QuantizedKV,
+        position: int,
+        scale: float,
+        window: int = 0,
+        softcap: float = 0.0,
+    ) -> Tensor:
+        """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] → [T, H*C] f32.
 
+        Keys and values are f32, f16 or 8-bit codes.
 
-def rope(
-    x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool, scale: float = 1.0
-) -> Tensor:
-    """Rotary position embedding (RoPE) of x [T, H, C] f32 → [T, H, C] f32.
+        Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
+        the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
+        multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked cache rows may have
+        any contents, NaN included. Memory is bounded for any T and S, except for the reference's
+        float32 copies of an f16 or 8-bit cache.
+        Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
+        """
+        if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
+            raise ValueError(
+                f"attention: q is [T, H, C], k and v [S, K, C] of one dtype; got q {list(q.shape)}, "
+                f"k {list(k.shape)} {_name(k)}, v {list(v.shape)} {_name(v)}"
+            )
+        if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+            raise ValueError(
+                f"attention: the heads of q {list(q.shape)} do not fit those of k {list(k.shape)}"
+            )
+        if position < 0 or position + q.shape[0] > k.shape[0]:
+            raise ValueError(
+                f"attention: {q.shape[0]} queries from position {position} need more than the "
+                f"{k.shape[0]} keys of the cache {list(k.shape)}"
+            )
+        allowed = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
+        if q.dtype != torch.float32 or k.dtype not in allowed:
+            raise ValueError(
+                f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
+                f"or QuantizedKV"
+            )
+        if window < 0 or softcap < 0:
+            raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
+        return self.find("attention")(q, k, v, position, scale, window, softcap)
 
-    positions [T] i64, frequencies [n] f32. The first 2n channels are rotated, pair i by positions *
-    frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
-    (2i, 2i+1) when `interleaved` (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine
-    (YaRN's attention factor).
-    Source: https://arxiv.org/abs/2104.09864 section 3.4.2
-    """
-    if x.dim() != 3 or positions.shape != x.shape[:1]:
-        raise ValueError(
-            f"rope: positions {list(positions.shape)} do not fit x {list(x.shape)}, [T, H, C]"
+    def attention_bytes(
+        self,
+        tokens: int,
+        context: int,
+        heads: int,
+        kv_heads: int,
+        head_width: int,
+        cache_dtype: torch.dtype,
+    ) -> int:
+        """Maximum bytes that `attention` allocates for `tokens` queries, its result included.
+
+        `context` is the number of keys; `cache_dtype` is float32, float16 or int8.
+        """
+        return self.find("attention_bytes")(
+            tokens, context, heads, kv_heads, head_width, cache_dtype
         )
-    if frequencies.dim() != 1 or 2 * frequencies.shape[0] > x.shape[2]:
-        raise ValueError(
-            f"rope: frequencies {list(frequencies.shape)} rotate more channels than x "
-            f"{list(x.shape)} has"
-        )
-    if x.dtype != torch.float32 or frequencies.dtype != torch.float32:
-        raise ValueError(f"rope: x is {_name(x)}, frequencies {_name(frequencies)}, not float32")
-    if positions.dtype != torch.int64:
-        raise ValueError(f"rope: positions are {_name(positions)}, not int64")
-    return find("rope")(x, positions, frequencies, interleaved, scale)
+
+    def gated(self, gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
+        """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
+
+        Without `up` it is the activation alone.
+        Source: https://arxiv.org/abs/2002.05202 section 2
+        """
+        if up is not None and gate.shape != up.shape:
+            raise ValueError(f"gated: gate {list(gate.shape)} and up {list(up.shape)} differ")
+        if gate.dtype != torch.float32:
+            raise ValueError(f"gated: gate is {_name(gate)}, not float32")
+        if up is not None and up.dtype != torch.float32:
+            raise ValueError(f"gated: up is {_name(up)}, not float32")
+        return self.find("gated")(gate, up, activation)
+
+    def route(self, scores: Tensor, chosen: int) -> Tensor:
+        """Expert routing: scores [T, E] f32 → shares [T, E] f32, 0 for experts that are not chosen.
+
+        A token's `chosen` highest scores, of equal ones the first, become shares by a softmax.
+        Source: https://arxiv.org/abs/2401.04088 section 2.1
+        """
+        if scores.dim() != 2 or scores.dtype != torch.float32:
+            raise ValueError(f"route: scores are float32 [T, E], got {list(scores.shape)}")
+        if not 0 < chosen <= scores.shape[1]:
+            raise ValueError(f"route: {chosen} of {scores.shape[1]} experts cannot be chosen")
+        return self.find("route")(scores, chosen)
+
+    def softcap(self, x: Tensor, cap: float) -> Tensor:
+        """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
+
+        Source: https://arxiv.org/abs/2408.00118 section 2
+        """
+        if x.dtype != torch.float32:
+            raise ValueError(f"softcap: x {list(x.shape)} is {_name(x)}, not float32")
+        if cap <= 0:
+            raise ValueError(f"softcap: the cap is {cap}, not above 0")
+        return self.find("softcap")(x, cap)
 
 
-def attention(
-    q: Tensor,
-    k: Tensor | QuantizedKV,
-    v: Tensor | QuantizedKV,
-    position: int,
-    scale: float,
-    window: int = 0,
-    softcap: float = 0.0,
-) -> Tensor:
-    """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] → [T, H*C] f32.
+def _observed(op: str, kernel: Kernel, observer: Observer) -> Kernel:
+    def run(*operands: Any) -> Any:
+        result = kernel(*operands)
+        observer(op, operands, result)
+        return result
 
-    Keys and values are f32, f16 or 8-bit codes.
-
-    Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
-    the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
-    multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked cache rows may have
-    any contents, NaN included. Memory is bounded for any T and S, except for the reference's
-    float32 copies of an f16 or 8-bit cache.
-    Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
-    """
-    if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
-        raise ValueError(
-            f"attention: q is [T, H, C], k and v [S, K, C] of one dtype; got q {list(q.shape)}, "
-            f"k {list(k.shape)} {_name(k)}, v {list(v.shape)} {_name(v)}"
-        )
-    if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
-        raise ValueError(
-            f"attention: the heads of q {list(q.shape)} do not fit those of k {list(k.shape)}"
-        )
-    if position < 0 or position + q.shape[0] > k.shape[0]:
-        raise ValueError(
-            f"attention: {q.shape[0]} queries from position {position} need more than the "
-            f"{k.shape[0]} keys of the cache {list(k.shape)}"
-        )
-    allowed = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
-    if q.dtype != torch.float32 or k.dtype not in allowed:
-        raise ValueError(
-            f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
-            f"or QuantizedKV"
-        )
-    if window < 0 or softcap < 0:
-        raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
-    return find("attention")(q, k, v, position, scale, window, softcap)
-
-
-def attention_bytes(
-    tokens: int, context: int, heads: int, kv_heads: int, head_width: int, cache_dtype: torch.dtype
-) -> int:
-    """Maximum bytes that `attention` allocates for `tokens` queries, its result included.
-
-    `context` is the number of keys; `cache_dtype` is float32, float16 or int8.
-    """
-    return find("attention_bytes")(tokens, context, heads, kv_heads, head_width, cache_dtype)
-
-
-def gated(gate: Tensor, up: Tensor | None, activation: Activation) -> Tensor:
-    """Gated unit: gate and up, both [..., F] f32 → activation(gate) * up [..., F] f32.
-
-    Without `up` it is the activation alone.
-    Source: https://arxiv.org/abs/2002.05202 section 2
-    """
-    if up is not None and gate.shape != up.shape:
-        raise ValueError(f"gated: gate {list(gate.shape)} and up {list(up.shape)} differ")
-    if gate.dtype != torch.float32:
-        raise ValueError(f"gated: gate is {_name(gate)}, not float32")
-    if up is not None and up.dtype != torch.float32:
-        raise ValueError(f"gated: up is {_name(up)}, not float32")
-    return find("gated")(gate, up, activation)
-
-
-def route(scores: Tensor, chosen: int) -> Tensor:
-    """Expert routing: scores [T, E] f32 → shares [T, E] f32, 0 for experts that are not chosen.
-
-    A token's `chosen` highest scores, of equal ones the first, become shares by a softmax.
-    Source: https://arxiv.org/abs/2401.04088 section 2.1
-    """
-    if scores.dim() != 2 or scores.dtype != torch.float32:
-        raise ValueError(f"route: scores are float32 [T, E], got {list(scores.shape)}")
-    if not 0 < chosen <= scores.shape[1]:
-        raise ValueError(f"route: {chosen} of {scores.shape[1]} experts cannot be chosen")
-    return find("route")(scores, chosen)
-
-
-def softcap(x: Tensor, cap: float) -> Tensor:
-    """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
-
-    Source: https://arxiv.org/abs/2408.00118 section 2
-    """
-    if x.dtype != torch.float32:
-        raise ValueError(f"softcap: x {list(x.shape)} is {_name(x)}, not float32")
-    if cap <= 0:
-        raise ValueError(f"softcap: the cap is {cap}, not above 0")
-    return find("softcap")(x, cap)
-
-
-def record(program: Program) -> Recorded | None:
-    """Record a program on the current backend; None where it cannot be recorded.
-
-    Its weights must come from `prepare`. Results are bit-identical to running its ops one by one.
-    """
-    return find("record")(program)
-
-
-def records_programs() -> bool:
-    """Whether `record` makes programs on the current backend, for models without obstacles."""
-    return find("record") is not reference.record
-
-
-def macs_per_100_ms() -> int:
-    """Multiply-adds (weights times tokens) of the backend in about 100 ms on two slow cores."""
-    return find("macs_per_100_ms")()
-
-
-def set_threads(threads: int) -> None:
-    """Set the number of threads, the caller's included.
-
-    Raises RuntimeError when the system refuses one.
-    """
-    torch.set_num_threads(threads)
-    if library.available():
-        library.set_threads(threads)
-
-
-def release() -> None:
-    """Release worker threads and scratch memory until the next pass."""
-    if library.available():
-        library.release()
-
-
-def memory(size: int) -> Tensor:
-    """Allocate an uninitialised uint8 tensor in memory suited to the current backend (huge pages).
-
-    Raises MemoryError when the system refuses it.
-    """
-    return find("memory")(size)
-
-
-def read_bandwidth(size: int) -> float:
-    """Measured read bandwidth of the current backend in bytes/s over `size` bytes, best of several.
-
-    Allocates that much memory while it runs; raises MemoryError when the system refuses it.
-    """
-    return find("read_bandwidth")(size)
-
-
-def instruction_set_refusal() -> str:
-    """Reason why the instruction set named by KERNELS_ISA is not in use; "" when it is."""
-    wanted = os.environ.get("KERNELS_ISA", "")
-    return library.reason() if wanted and wanted != library.instruction_set() else ""
+    return run
 
 
 def _name(tensor: Tensor | QuantizedKV) -> str:

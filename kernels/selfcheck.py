@@ -1,7 +1,7 @@
 """Run-time check of kernels against the reference, on the operands of a loaded model.
 
 A kernel that is wrong on one processor, or for one shape, produces noise that looks like a bad
-model. `KernelChecker` observes ops (see `Dispatch.watched`) and recomputes each by the reference;
+model. `KernelChecker` observes ops (see `Ops.watched`) and recomputes each by the reference;
 for an op that reads a weight it samples rows and decodes them from the file.
 """
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from engine.snapshot import capture as snapshot
 from engine.snapshot import file as snapshot_file
 from engine.tokenizer import vocabulary
 from engine.tokenizer.tokenizer import Tokenizer
-from kernels import ops
+from kernels.backends import BACKENDS, instruction_set_refusal
 
 _GIGABYTE = 1e9
 _THINKING = {"auto": None, "on": True, "off": False}
@@ -96,15 +96,15 @@ def _print_status(line: str) -> None:
 
 def _run(options: Options) -> None:
     chosen = os.environ.get("KERNELS", "") if options.backend == "auto" else options.backend
-    if chosen and chosen not in ops.BACKENDS:
+    if chosen and chosen not in BACKENDS:
         raise RequestError(
             f"There are no kernels called {chosen!r} in this build.",
-            f"Set KERNELS to one of these, or unset it: {', '.join(ops.BACKENDS)}.",
+            f"Set KERNELS to one of these, or unset it: {', '.join(BACKENDS)}.",
         )
-    if refused := ops.instruction_set_refusal():
+    if refused := instruction_set_refusal():
         raise RequestError(refused, "Set KERNELS_ISA to an available one, or unset it.")
-    with ops.only(chosen) if chosen else nullcontext():
-        options.run(options)
+    options.backend = chosen
+    options.run(options)
 
 
 # --- subcommands --------------------------------------------------------------------------------
@@ -365,6 +365,7 @@ def _info(options: Options) -> None:
         options.context,
         options_of.cache_type(options),
         options_of.tokenizer(options),
+        options.backend,
     )
     if options.json:
         _print_json(**facts)
@@ -448,6 +449,7 @@ _COMMANDS = {
 def _load(options: Options) -> LoadedModel:
     return load(
         find_model(options.model),
+        backend=options.backend,
         context=options.context,
         threads=options.threads,
         cache=options_of.cache_type(options),

@@ -32,7 +32,8 @@ from engine.messages import CacheType, SlowReason
 from engine.models.config import Config
 from engine.state.kv_cache import Cache
 from engine.tokenizer import vocabulary
-from kernels import ops
+from kernels import backends
+from kernels.backend import Backend
 
 # Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,
 # and read a third slower.
@@ -117,7 +118,7 @@ def bench(
             f"{model.plan.context:,}.",
             "Give smaller -p, -n and -d, or a larger -c.",
         )
-    session = _session(model, stack)
+    session, backend = _session(model, stack), model.decoder.backend
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
     # Warm-up: allocates memory, starts threads and grows the cache before the timed runs.
@@ -127,9 +128,9 @@ def bench(
     for _ in range(repetitions):
         prefill.append(prompt / _prefill_seconds(session, ids[: depth + prompt], depth))
         # In a virtual machine the bandwidth varies by half within seconds, as cores are migrated.
-        before = ops.read_bandwidth(_BANDWIDTH_BYTES)
+        before = backend.read_bandwidth(_BANDWIDTH_BYTES)
         decode.append(generated / _decode_seconds(session, ids[depth : depth + generated], depth))
-        bandwidths.append((before + ops.read_bandwidth(_BANDWIDTH_BYTES)) / 2)
+        bandwidths.append((before + backend.read_bandwidth(_BANDWIDTH_BYTES)) / 2)
     speed = statistics.median(decode)
     read = speed * bytes_per_token(model, depth + generated // 2) / 1e9
     bandwidth = statistics.median(bandwidths) / 1e9
@@ -166,11 +167,13 @@ def describe(
     context: int,
     cache: CacheType = CacheType.F32,
     tokenizer: Path | None = None,
+    backend: str = "",
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights."""
+    chosen = backends.choose(backend)
     with GGUFFile.open(path) as file:
         _, config = identify(file)
-        kernels = kernels_in_use(file)
+        kernels = kernels_in_use(file, chosen)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
             row = formats.setdefault(info.format.name, Counter())
@@ -193,7 +196,7 @@ def describe(
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
-            "memory": _memory(file, config, context, cache),
+            "memory": _memory(file, config, chosen, context, cache),
             "kernels": kernels,
             **_slow(kernels),
         }
@@ -228,9 +231,11 @@ def _two_bit(file: GGUFFile) -> dict[str, object]:
     return {"two_bit_layout": f"{found.layout.words}, detected by {found.by}"} if found else {}
 
 
-def _memory(file: GGUFFile, config: Config, context: int, cache: CacheType) -> dict[str, object]:
+def _memory(
+    file: GGUFFile, config: Config, backend: Backend, context: int, cache: CacheType
+) -> dict[str, object]:
     """The memory plan, and the reason if it does not fit."""
-    memory = predict(file, config, context, cache)
+    memory = predict(file, config, backend, context, cache)
     refused = refusal(memory, context)
     figures: dict[str, object] = {
         "fits": memory.fits,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, Sampling
-from kernels import ops
+from kernels.backends import BACKENDS
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
@@ -151,7 +151,7 @@ def _command(
     )
     made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's maximum")
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
-    made.add_argument("--backend", default="auto", choices=("auto", *ops.BACKENDS))
+    made.add_argument("--backend", default="auto", choices=("auto", *BACKENDS))
     made.add_argument("--json", action="store_true", help="print JSON")
     return made
 

@@ -18,7 +18,7 @@ from engine.messages import Sampling
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.kv_cache import Cache
-from kernels import interpreter, ops
+from kernels.backend import Backend
 from kernels.interpreter import Interpreter
 from kernels.program import Program, Recorded
 
@@ -43,19 +43,19 @@ class Session:
         self,
         model: Decoder,
         cache: Cache,
-        recorder: Callable[[Program], Recorded] = interpreter.record,
+        recorder: Callable[[Program], Recorded] | None = None,
     ) -> None:
-        """An empty session; `recorder` makes the model's program executable."""
+        """An empty session; `recorder` replaces `record` of the model's backend."""
         self.model = model
         self.cache = cache
-        self._recorder = recorder
+        self._recorder = recorder or model.backend.record
         self.stack = NO_ADAPTERS  # the KV cache was computed with these adapters
         self.tokens: list[int] = []
         # Generated but not in the KV cache: at most one, the last token of an interrupted answer.
         self.pending: list[int] = []
         self.last_logits: Tensor | None = None  # [V] after the last token; None: not computed
         self.sampler_state: SamplerState | None = None  # of the answer `all_tokens` ends with
-        self._chunk = chunk_size(max(block.weights for block in model.blocks))
+        self._chunk = chunk_size(max(block.weights for block in model.blocks), model.backend)
         self._recorded = self._record()
         size = sum(block.size_bytes for block in model.blocks)
         self._steps_at_once = size <= _UNINTERRUPTED_BYTES
@@ -116,7 +116,7 @@ class Session:
         """The forward pass with the current adapters; after a failed kernel check, interpreted."""
         program = forward_program(self.model, self.stack)
         if self.model.refused:
-            return Interpreter(program, self.model.refused)
+            return Interpreter(program, self.model.backend.ops.without(self.model.refused))
         return self._recorder(program)
 
     def clear(self) -> None:
@@ -203,7 +203,7 @@ class Session:
         return logits
 
 
-def chunk_size(layer_weights: int) -> int:
+def chunk_size(layer_weights: int, backend: Backend) -> int:
     """Prefill chunk length: the power of two for which one layer takes about 100 ms."""
-    fitting = max(ops.macs_per_100_ms() // max(layer_weights, 1), 1)
+    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

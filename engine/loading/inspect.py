@@ -103,9 +103,10 @@ def _with_plan(
     from engine.loading.measured import read_weights
     from engine.loading.preflight import check, identify, predict
     from engine.tokenizer.vocabulary import find
+    from kernels import backends
 
     build, config = identify(file)
-    plan = predict(file, config, context, cache, reclaimable)
+    plan = predict(file, config, backends.choose(), context, cache, reclaimable)
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)

@@ -35,7 +35,7 @@ from engine.models.weights import Weights
 from engine.state.kv_cache import Cache
 from engine.tokenizer.tokenizer import Tokenizer
 from engine.tokenizer.vocabulary import find as find_vocabulary
-from kernels import ops
+from kernels import backends
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,14 @@ class LoadedModel:
     def new_cache(self) -> Cache:
         """An empty KV cache of the planned type and context."""
         config, context = self.config, self.plan.context
-        return Cache(config.layers, config.kv_heads, config.head_width, context, self.cache)
+        return Cache(
+            config.layers,
+            config.kv_heads,
+            config.head_width,
+            context,
+            self.cache,
+            self.decoder.backend.memory,
+        )
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
@@ -82,6 +89,7 @@ class LoadedModel:
 def load(
     path: Path,
     *,
+    backend: str = "",
     context: int = 0,
     threads: int = 0,
     cache: CacheType = CacheType.F32,
@@ -91,18 +99,21 @@ def load(
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
 ) -> LoadedModel:
-    """Load a model; raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
+    """Load a model on a backend, see `backends.choose`.
+
+    Raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
     `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
     """
     started = time.perf_counter()
+    chosen = backends.choose(backend)
     set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file)
-        memory = plan(file, config, context, cache, reclaimable)
+        memory = plan(file, config, chosen, context, cache, reclaimable)
         vocabulary = find_vocabulary(file, tokenizer_file)
         check(file, config, build, vocabulary)
         checkpoint()
@@ -114,18 +125,18 @@ def load(
             if tokenizer.failed:
                 raise tokenizer.failed  # stop at once on a faulty vocabulary
 
-        weights = Weights(file, progress, check_both)
+        weights = Weights(file, progress, check_both, backend=chosen)
         decoder = build(file, weights, memory.context)
         weights.refuse_unused_tensors()
         faults = find_faults(config, decoder, weights, checkpoint)
         if faults.errors:
-            with ops.without(faults.ops):
-                formats = faults.formats
-                memory, storage = plan_without(file, config, context, cache, memory, formats)
+            memory, storage = plan_without(
+                file, config, chosen, context, cache, memory, faults.formats, faults.ops
+            )
             del decoder  # free its weights before they are loaded in another storage
             decoder = build(file, weights.reread(storage), memory.context)
             decoder = replace(decoder, refused=faults.ops)
-        kernels = kernels_in_use(file)
+        kernels = kernels_in_use(file, chosen)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -156,7 +167,7 @@ def set_threads(threads: int) -> None:
         )
     wanted = threads or physical_cores()
     try:
-        ops.set_threads(wanted)
+        backends.set_threads(wanted)
     except RuntimeError as error:
         raise RequestError(
             f"The system could not start {wanted} threads.", "Use fewer, or close other programs."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from engine.errors import Fault, FaultKind, ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile
@@ -30,7 +31,8 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.kv_cache import Cache
 from engine.tokenizer.vocabulary import Vocabulary
-from kernels import ops
+from kernels import backends
+from kernels.backend import DECODING_BYTES, Backend
 from kernels.formats import Format, by_name
 from kernels.weight import Storage
 
@@ -76,10 +78,15 @@ def outline(file: GGUFFile, config: Config, build: Build) -> Decoder:
 
 
 def plan(
-    file: GGUFFile, config: Config, context: int, cache: CacheType, reclaimable: int = 0
+    file: GGUFFile,
+    config: Config,
+    backend: Backend,
+    context: int,
+    cache: CacheType,
+    reclaimable: int = 0,
 ) -> MemoryPlan:
     """The memory plan of the model; raises OutOfMemory if it does not fit."""
-    found = predict(file, config, context, cache, reclaimable)
+    found = predict(file, config, backend, context, cache, reclaimable)
     if refused := refusal(found, context):
         raise refused
     return found
@@ -88,24 +95,30 @@ def plan(
 def plan_without(
     file: GGUFFile,
     config: Config,
+    backend: Backend,
     context: int,
     cache: CacheType,
     before: MemoryPlan,
     formats: Collection[str],
+    excluded: Collection[str],
 ) -> tuple[MemoryPlan, dict[str, Storage]]:
     """The plan and storage for a model whose weights of `formats` cannot use their kernels.
 
-    The available memory is that of the plan `before`. Weights decoded to float32 are faster but up
-    to 28 times as large: if they do not fit, they are kept in the file format. Raises OutOfMemory
-    if that does not fit either.
+    The ops in `excluded`, which read no weights, run on the reference. The available memory is
+    that of the plan `before`. Weights decoded to float32 are faster but up to 28 times as large: if
+    they do not fit, they are kept in the file format. Raises OutOfMemory if that does not fit
+    either.
     """
     available = before.available_bytes
     decoded = dict.fromkeys(formats, Storage.FLOAT32)
-    found = predict(file, config, before.context, cache, available=available, storage=decoded)
+    predicted = partial(
+        predict, file, config, backend, cache=cache, available=available, excluded=excluded
+    )
+    found = predicted(context=before.context, storage=decoded)
     if found.fits:
         return found, decoded
     stored = dict.fromkeys(formats, Storage.FILE)
-    found = predict(file, config, context, cache, available=available, storage=stored)
+    found = predicted(context=context, storage=stored)
     if refused := refusal(found, context):
         raise refused
     return found, stored
@@ -114,18 +127,20 @@ def plan_without(
 def predict(
     file: GGUFFile,
     config: Config,
+    backend: Backend,
     context: int,
     cache: CacheType,
     reclaimable: int = 0,
     *,
     available: int | None = None,
     storage: Mapping[str, Storage] | None = None,
+    excluded: Collection[str] = (),
 ) -> MemoryPlan:
     """The memory plan, whether or not it fits; `context` 0 chooses one that fits if possible.
 
     `reclaimable` bytes are in use now but will be freed before the load. `available` is measured
-    if None; `storage` overrides how weights are stored, by format. Raises RequestError for a
-    context below 0.
+    if None; `storage` overrides how weights are stored, by format; ops in `excluded` run on the
+    reference. Raises RequestError for a context below 0.
     """
     storage = storage or {}
     if context < 0:
@@ -133,17 +148,17 @@ def predict(
             f"The context is {context} tokens.", "Give 0 for the model's own, or more."
         )
     weights = sum(
-        ops.held_bytes(info.format, info.shape, storage.get(info.format.name, Storage.BACKEND))
+        backend.held_bytes(info.format, info.shape, storage.get(info.format.name, Storage.BACKEND))
         for info in file.tensors.values()
     )
-    decoding = ops.DECODING_BYTES if Storage.FILE in storage.values() else 0
+    decoding = DECODING_BYTES if Storage.FILE in storage.values() else 0
     vocabulary = vocabulary_bytes(
         file.length(_TOKENS),
         file.length(_MERGES),
         file.metadata.get("tokenizer.ggml.model") == "llama",
     )
     return plan_memory(
-        _needs(shape(file, config), weights + vocabulary, cache, decoding),
+        _needs(shape(file, config), backend, weights + vocabulary, cache, decoding, excluded),
         context_wanted=context,
         context_model=config.context,
         available=available_memory() + reclaimable if available is None else available,
@@ -154,12 +169,13 @@ def predict_shape(
     model: ModelShape, context: int, cache: CacheType, reclaimable: int = 0
 ) -> MemoryPlan:
     """The memory plan for a model that is not downloaded, as if all weights had one format."""
+    backend = backends.choose()
     rows = -(-model.parameters // _BLOCK)
-    weights = ops.held_bytes(_format(model.format), (rows, _BLOCK))
+    weights = backend.held_bytes(_format(model.format), (rows, _BLOCK))
     sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
     vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
     return plan_memory(
-        _needs(model, weights + vocabulary, cache),
+        _needs(model, backend, weights + vocabulary, cache),
         context_wanted=context,
         context_model=model.context,
         available=available_memory() + reclaimable,
@@ -201,9 +217,9 @@ def layout(file: GGUFFile) -> str:
     return main.words if main else ""
 
 
-def kernels_in_use(file: GGUFFile) -> dict[str, str]:
-    """The backend that runs each op on the formats of this file."""
-    return ops.in_use(sorted({info.format.name for info in file.tensors.values()}))
+def kernels_in_use(file: GGUFFile, backend: Backend) -> dict[str, str]:
+    """The kernels that a model on a backend uses: op and format to the backend that runs it."""
+    return backend.in_use(sorted({info.format.name for info in file.tensors.values()}))
 
 
 def slow_parts(kernels: Mapping[str, str]) -> tuple[SlowPart, ...]:
@@ -224,12 +240,18 @@ def parameters(file: GGUFFile) -> int:
 
 
 def _needs(
-    model: ModelShape, weights_bytes: int, cache: CacheType, decoding_bytes: int = 0
+    model: ModelShape,
+    backend: Backend,
+    weights_bytes: int,
+    cache: CacheType,
+    decoding_bytes: int = 0,
+    excluded: Collection[str] = (),
 ) -> Needs:
     """Memory requirements of a model; `decoding_bytes` is scratch to decode weights on the fly."""
-    tokens = chunk_size(model.layer_weights)
+    tokens = chunk_size(model.layer_weights, backend)
     per_token = Cache.bytes_per_token(model.layers, model.kv_heads, model.head_width, cache)
-    recorded = ops.records_programs()
+    recorded = backend.records_programs()
+    ops = backend.ops.without(excluded)
 
     def scratch(context: int) -> int:
         attention = ops.attention_bytes(

@@ -20,7 +20,6 @@ from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.kv_cache import Cache
-from kernels import interpreter, ops
 from kernels.interpreter import Interpreter
 from kernels.program import Recorded
 from kernels.selfcheck import KernelChecker
@@ -82,11 +81,11 @@ def find_faults(
     checker = KernelChecker(weights.stored_rows)
     program = forward_program(sample)
     with torch.inference_mode():
-        with ops.watched(checker):
-            expected = _run(Interpreter(program), cache, tokens, checkpoint)
+        watched = Interpreter(program, decoder.backend.ops.watched(checker))
+        expected = _run(watched, cache, tokens, checkpoint)
         errors = dict(checker.faults)
         if not errors:  # otherwise this model is interpreted
-            lowered = interpreter.record(program)
+            lowered = decoder.backend.record(program)
             if not isinstance(lowered, Interpreter):
                 found = _run(lowered, cache.fresh(), tokens, checkpoint)
                 if not _same(found, expected):

@@ -17,7 +17,7 @@ from engine.models.layers import (
     Rope,
 )
 from engine.models.weights import Weights
-from kernels.ops import Activation
+from kernels.program import Activation
 from kernels.weight import Weight
 
 
@@ -177,6 +177,7 @@ def decoder(
         norm=last_norm or norm(weights, config, "output_norm", D),
         head=head,
         base=_base(config, embedding, head, blocks),
+        backend=weights.backend,
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
         positions=positions,

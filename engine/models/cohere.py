@@ -15,7 +15,7 @@ from engine.models.config import Config, read_config, sliding_layers, sliding_wi
 from engine.models.layers import Attention, Block, Decoder, HeadNorms, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.ops import Activation
+from kernels.program import Activation
 
 
 def build_command_r(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -6,6 +6,9 @@ backend lowers it, to run a whole token in one call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, NO_ADAPTERS, Stack
 from engine.models.layers import (
@@ -19,8 +22,12 @@ from engine.models.layers import (
     Norm,
     Projection,
 )
-from kernels import ops, program
+from kernels import program
+from kernels.backend import Backend
 from kernels.program import Instruction, LoraDelta, Program
+
+# LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
+Deltas = Callable[[str, Part | None], LoraDelta | None]
 
 # Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
 STREAM, NORMED, CHANGE, LOGITS = "stream", "normed", "change", "logits"
@@ -33,21 +40,22 @@ def forward_program(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
 
     An empty stack changes no bit of the result.
     """
+    deltas = partial(_delta, decoder.backend, stack)
     embed = program.Embed(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        _delta(stack, EMBEDDING),
+        deltas(EMBEDDING, None),
         decoder.positions,
     )
     body: list[Instruction] = [embed]
     layers: list[int] = []
     for layer, block in enumerate(decoder.blocks):
         layers.append(len(body))
-        body += _block(block, layer, stack)
+        body += _block(block, layer, deltas)
     head = [
         _norm(decoder.norm, STREAM, NORMED),
-        _products(NORMED, ((decoder.head, LOGITS),), stack),
+        _products(NORMED, ((decoder.head, LOGITS),), deltas),
     ]
     if decoder.logit_cap:
         head.append(program.Softcap(LOGITS, decoder.logit_cap))
@@ -61,16 +69,16 @@ def forward_program(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
     )
 
 
-def _block(block: Block, layer: int, stack: Stack) -> list[Instruction]:
+def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     source, before = _input(block.attention_norm, STREAM)
-    attended = _attention(block.attention, layer, source, stack)
+    attended = _attention(block.attention, layer, source, deltas)
     source, between = _input(block.mlp_norm, source)  # without a norm: the input of attention
     return [
         *before,
         *attended,
         *_added(block.after_attention, block.residual_scale),
         *between,
-        *_mlp(block.mlp, source, stack),
+        *_mlp(block.mlp, source, deltas),
         *_added(block.after_mlp, block.residual_scale),
     ]
 
@@ -80,7 +88,7 @@ def _input(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
     return (otherwise, []) if norm is None else (NORMED, [_norm(norm, STREAM, NORMED)])
 
 
-def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> list[Instruction]:
+def _attention(attention: Attention, layer: int, source: str, deltas: Deltas) -> list[Instruction]:
     heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
     query_norm, key_norm = attention.query_norm, attention.key_norm
     norms: list[Instruction] = []  # those that are not a part of the attention
@@ -93,7 +101,7 @@ def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> l
         norms = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
         query_norm = key_norm = None
     return [
-        _products(source, heads, stack),
+        _products(source, heads, deltas),
         *norms,
         program.Attend(
             q=QUERY,
@@ -112,21 +120,21 @@ def _attention(attention: Attention, layer: int, source: str, stack: Stack) -> l
             window=attention.window,
             cap=attention.cap,
         ),
-        _products(MIXED, ((attention.output, CHANGE),), stack),
+        _products(MIXED, ((attention.output, CHANGE),), deltas),
     ]
 
 
-def _mlp(mlp: GatedMLP | MLP | Experts, source: str, stack: Stack) -> list[Instruction]:
+def _mlp(mlp: GatedMLP | MLP | Experts, source: str, deltas: Deltas) -> list[Instruction]:
     if isinstance(mlp, Experts):
-        return [_products(source, ((mlp.router, ROUTES),), stack), _experts(mlp, source)]
+        return [_products(source, ((mlp.router, ROUTES),), deltas), _experts(mlp, source)]
     if isinstance(mlp, MLP):
         up: tuple[tuple[Projection, str], ...] = ((mlp.up, GATE),)
     else:
         up = ((mlp.gate, GATE), (mlp.up, UP))
     return [
-        _products(source, up, stack),
+        _products(source, up, deltas),
         program.Gate(GATE, UP if len(up) > 1 else "", mlp.activation, GATE),
-        _products(GATE, ((mlp.down, CHANGE),), stack),
+        _products(GATE, ((mlp.down, CHANGE),), deltas),
     ]
 
 
@@ -154,8 +162,10 @@ def _norm(norm: Norm, x: str, out: str) -> program.Norm:
     return program.Norm(x, norm.weight, norm.epsilon, out, norm.centred, norm.bias)
 
 
-def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack) -> program.Linear:
-    changes = tuple(_delta(stack, one.name, one.part) for one, _ in products)
+def _products(
+    x: str, products: tuple[tuple[Projection, str], ...], deltas: Deltas
+) -> program.Linear:
+    changes = tuple(deltas(one.name, one.part) for one, _ in products)
     biases = tuple(one.bias for one, _ in products)
     return program.Linear(
         x,
@@ -166,12 +176,13 @@ def _products(x: str, products: tuple[tuple[Projection, str], ...], stack: Stack
     )
 
 
-def _delta(stack: Stack, name: str, part: Part | None = None) -> LoraDelta | None:
+def _delta(backend: Backend, stack: Stack, name: str, part: Part | None = None) -> LoraDelta | None:
     """The stack's delta of a tensor, repacked for the backend like the model's weights."""
     delta = stack.delta_for(name, part)
     if delta is None:
         return None
-    return LoraDelta(ops.prepare(delta.down), ops.prepare(delta.up), delta.scales)
+    down, up = backend.prepare(delta.down), backend.prepare(delta.up)
+    return LoraDelta(down, up, delta.scales)
 
 
 def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:

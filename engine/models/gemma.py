@@ -15,7 +15,7 @@ from engine.models.config import Config, read_config, sliding_layers, sliding_wi
 from engine.models.layers import Block, Decoder, Rope
 from engine.models.rope import rope, rope_frequencies
 from engine.models.weights import Weights
-from kernels.ops import Activation
+from kernels.program import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0
 # Only the 27B models scale scores by width / heads, which no key of the file states.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.lora.delta import BaseModel, Part
-from kernels.ops import Activation
+from kernels.backend import Backend
+from kernels.program import Activation
 from kernels.weight import Weight
 
 
@@ -166,6 +167,7 @@ class Decoder:
     norm: Norm
     head: Projection  # [V, D]; its weight is the embedding where a file ties them
     base: BaseModel  # the shapes adapters must match
+    backend: Backend  # of its weights
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings

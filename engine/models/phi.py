@@ -8,7 +8,7 @@ from engine.models.config import read_config, sliding_window
 from engine.models.layers import Block, Decoder
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.ops import Activation
+from kernels.program import Activation
 
 
 def build_phi2(file: GGUFFile, weights: Weights, context: int) -> Decoder:

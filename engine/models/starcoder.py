@@ -9,7 +9,7 @@ from engine.models.config import Config, read_config, sliding_window
 from engine.models.layers import Block, Decoder, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.ops import Activation
+from kernels.program import Activation
 from kernels.weight import Weight
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
-from kernels import ops
+from kernels import backends
+from kernels.backend import Backend
 from kernels.formats import by_name
 from kernels.weight import Storage, Weight
 
@@ -22,7 +23,8 @@ class Weights:
     `progress(done, total)` counts file bytes and is called often enough for a progress bar;
     `checkpoint()` may raise `Cancelled` between chunks of a tensor. With `read` False every check
     is made, but no tensor data is read: the returned weights are placeholders of the right shape.
-    `storage` overrides, by format, how weights are stored in memory.
+    `backend` prepares them, by default `backends.choose()`; `storage` overrides, by format, how
+    they are stored in memory.
     """
 
     def __init__(
@@ -31,9 +33,11 @@ class Weights:
         progress: Callable[[int, int], None] = lambda done, total: None,
         checkpoint: Callable[[], None] = lambda: None,
         *,
+        backend: Backend | None = None,
         read: bool = True,
         storage: Mapping[str, Storage] | None = None,
     ) -> None:
+        self.backend = backend or backends.choose()
         self._file = file
         self._progress = progress
         self._checkpoint = checkpoint
@@ -101,7 +105,9 @@ class Weights:
 
         Their old memory is freed with the model that uses them.
         """
-        reloaded = Weights(self._file, self._progress, self._checkpoint, storage=storage)
+        reloaded = Weights(
+            self._file, self._progress, self._checkpoint, backend=self.backend, storage=storage
+        )
         tensors = self._file.tensors
         reloaded._made = {
             name: made
@@ -184,7 +190,7 @@ class Weights:
 
         self._checkpoint()
         storage = self._storage.get(info.format.name, Storage.BACKEND)
-        prepared = ops.prepare(weight, self._checkpoint, done, storage)
+        prepared = self.backend.prepare(weight, self._checkpoint, done, storage)
         self._count(weight.size_bytes)
         return prepared
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from engine.host.device import trim_heap
 from engine.messages import CacheType
 from engine.state.cache_lease import CacheLease
-from kernels import ops
 from kernels.program import KVBuffers, LayerKV
 from kernels.quantized_kv import BLOCK
 
@@ -44,6 +43,10 @@ _PARTS: dict[CacheType, tuple[_Part, ...]] = {
 }
 
 
+def _heap(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8)
+
+
 class Cache:
     """Keys and values of every layer for the tokens of one session.
 
@@ -61,9 +64,12 @@ class Cache:
         head_width: int,
         context: int,
         type: CacheType = CacheType.F32,
+        memory: Callable[[int], Tensor] = _heap,
     ) -> None:
+        """An empty cache; `memory` allocates uint8 tensors, see `Backend.memory`."""
         self.context = context  # tokens: the maximum length
         self.type = type
+        self._memory = memory
         self._kv_heads, self._head_width = kv_heads, head_width
         self.length = 0  # tokens committed
         self._outgrown = 0  # bytes of buffers replaced since the heap was last trimmed
@@ -95,6 +101,7 @@ class Cache:
     def fresh(self) -> Cache:
         """An empty cache of the same shape; buffers leased from this one still count as memory."""
         made = Cache(len(self._keys), self._kv_heads, self._head_width, self.context, self.type)
+        made._memory = self._memory
         made._lease = self._lease
         return made
 
@@ -236,7 +243,7 @@ class Cache:
         """Copy a layer's committed tokens to new buffers; returns the old ones."""
         self._buffers = None
         before = [*self._keys[layer], *self._values[layer]]
-        after = _allocate(before, capacity)
+        after = _allocate(before, capacity, self._memory)
         for part, copy in zip(before, after, strict=True):
             copy[:, : self.length] = part[:, : self.length]
         half = len(after) // 2
@@ -250,14 +257,16 @@ def _empty(kv_heads: int, head_width: int, type: CacheType) -> list[Tensor]:
     ]
 
 
-def _allocate(parts: list[Tensor], capacity: int) -> list[Tensor]:
+def _allocate(
+    parts: list[Tensor], capacity: int, allocate: Callable[[int], Tensor]
+) -> list[Tensor]:
     """Buffers like `parts` [K, _, width] for `capacity` tokens, in one allocation."""
     shapes = [(part.shape[0], capacity, part.shape[2]) for part in parts]
     sizes = [
         math.prod(shape) * part.dtype.itemsize for part, shape in zip(parts, shapes, strict=True)
     ]
     starts = [0, *itertools.accumulate(-(-size // _CACHE_LINE) * _CACHE_LINE for size in sizes)]
-    memory = ops.memory(starts[-1])
+    memory = allocate(starts[-1])
     return [
         memory[start : start + size].view(part.dtype).view(shape)
         for part, shape, start, size in zip(parts, shapes, starts, sizes, strict=False)

@@ -39,7 +39,7 @@ def prepare(
     checkpoint: Callable[[], None] = lambda: None,
     done: Callable[[int, int], None] = lambda first, end: None,
 ) -> Weight:
-    """Pack a weight; its file can then be closed. See `kernels.ops.prepare`.
+    """Pack a weight; its file can then be closed. See `Backend.prepare`.
 
     `checkpoint` is called on the caller's thread every few milliseconds; an exception from it
     cancels the packing. A vector is decoded to float32; a packed weight is returned unchanged.

@@ -207,12 +207,12 @@ def machine() -> str:
     """What the figures were measured with, without naming the machine."""
     import torch
 
-    from kernels import ops
+    from kernels import backends
 
     return (
         f"{date.today().isoformat()}; {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores; Python {platform.python_version()}, torch {torch.__version__}; "
-        f"kernels: {', '.join(sorted(set(ops.in_use(['F32', 'Q4_K']).values())))}"
+        f"kernels: {', '.join(sorted(set(backends.choose().in_use(['F32', 'Q4_K']).values())))}"
     )
 
 

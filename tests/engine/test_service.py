@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny
+from chosen_backend import ops
 from engine import (
     DEFAULT_CACHE,
     Cancel,
@@ -35,7 +36,6 @@ from engine import (
 )
 from engine.loading.loader import load
 from engine_bench import GREEDY, TIMEOUT_SECONDS, Bench, answer_text
-from kernels import ops
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import blocks
-from kernels import ops
+from chosen_backend import ops
 from kernels.cpu import library
 from kernels.formats import Format
 

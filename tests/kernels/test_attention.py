@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import ops
+from chosen_backend import ops
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import ops
+from chosen_backend import ops
 from kernels.formats import by_name
-from kernels.ops import Activation
+from kernels.program import Activation
 from kernels.weight import Weight
 
 MATRIX = Weight(torch.ones(5, 8), by_name("F32"), (5, 8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels import ops
+from chosen_backend import ops
 from kernels.quantized_kv import QuantizedKV, hadamard
 from rotation import rotation
 

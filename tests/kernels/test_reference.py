@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from blocks import decoded
-from kernels import ops
+from chosen_backend import ops
 from kernels.formats import FORMATS, Format, by_name
-from kernels.ops import Activation
+from kernels.program import Activation
 from kernels.weight import Storage, Weight
 
 LayerKV = Callable[[Format, int, int], Tensor]

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tiny
+from chosen_backend import ops
 from engine.cli.quantize import quantize
 from engine.loading.loader import load
-from kernels import ops
 from kernels.quantizers import QUANTIZERS
 from llama_server import Refusal, ask, serving, version
 from sessions import open_session

@@ -24,7 +24,9 @@ def logits(
     attention = decoder.blocks[0].attention
     kv_heads = attention.key.weight.shape[0] // attention.head_width
     cache = Cache(len(decoder.blocks), kv_heads, attention.head_width, len(tokens))
-    model = Interpreter(forward_program(decoder, stack), decoder.refused)
+    model = Interpreter(
+        forward_program(decoder, stack), decoder.backend.ops.without(decoder.refused)
+    )
     rows: list[Tensor] = []
     with torch.inference_mode():
         for length in pieces or [len(tokens)]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from kernels import interpreter
+from kernels import backends, interpreter
 from kernels.program import KVBuffers, Program
 
 
@@ -14,7 +14,7 @@ class Interpreter(interpreter.Interpreter):
     """Runs a program's instructions one by one, and counts the runs."""
 
     def __init__(self, program: Program) -> None:
-        super().__init__(program)
+        super().__init__(program, backends.choose().ops)
         self.passes = 0  # runs of the body
         self.steps = 0  # of these, decode steps of one token
 

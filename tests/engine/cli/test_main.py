@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import tiny
+from chosen_backend import ops
 from engine.cli.commands import main
-from kernels import ops
+from kernels import backends
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_bandwidth_is_measured_before_and_after_each_decode(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([1e9, 3e9, 10e9, 20e9, 4e9, 6e9])  # before and after each of three: 2, 15, 5
-    monkeypatch.setattr(ops, "read_bandwidth", lambda _: next(found))
+    monkeypatch.setattr(backends.choose(), "read_bandwidth", lambda _: next(found))
     (result,) = run(capsys, "bench", "-m", model, "-p", "4", "-n", "2", "-r", "3")
     assert result["read_bandwidth_gigabytes_per_second"] == 5.0
     assert next(found, None) is None

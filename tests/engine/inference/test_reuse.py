@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from chosen_backend import ops
 from engine.inference.generate import Answer
 from engine.inference.session import Session
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Finished, FinishReason, Sampling
-from kernels import ops
 from kernels.cpu import library
 
 pytestmark = pytest.mark.real

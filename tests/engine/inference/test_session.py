@@ -17,7 +17,7 @@ from engine import CacheType, Cancelled, Sampling
 from engine.inference.session import SamplerState, Session, chunk_size
 from engine.lora.stack import Stack, load_adapter
 from engine.state.kv_cache import Cache
-from kernels import ops
+from kernels.backends import BACKENDS
 from sessions import open_session
 
 # Largest difference of logits of about one when the same tokens were prefilled in other chunks.
@@ -181,8 +181,7 @@ def test_adapter_of_the_output_head_changes_logits(path: Path, base: Session) ->
 
 @pytest.mark.parametrize(("weights", "tokens"), [(0, 512), (5_000_000, 256), (10**9, 16)])
 def test_chunk_size_follows_the_weights_of_a_layer(weights: int, tokens: int) -> None:
-    with ops.only("reference"):
-        assert chunk_size(weights) == tokens
+    assert chunk_size(weights, BACKENDS["reference"]) == tokens
 
 
 def test_equal_prompts_give_equal_bits(base: Session) -> None:

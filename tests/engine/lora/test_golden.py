@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 import golden_lora
+from chosen_backend import ops
 from engine.models.layers import Decoder
 from golden_lora import CASES, Case
-from kernels import ops
 from sessions import open_session
 
 STARTER = [case.name for case in CASES.values() if case.model == "starter"]

@@ -16,10 +16,10 @@ import forward_pass
 import merged
 import tiny
 import tiny_lora
+from chosen_backend import ops
 from engine import AdapterError, RequestError
 from engine.lora.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
 from engine.models.layers import Decoder
-from kernels import ops
 from sessions import open_session
 
 ARCHITECTURES = ["llama", "qwen3", "gemma3"]

@@ -11,6 +11,7 @@ import torch
 
 import tiny
 import tiny_lora
+from chosen_backend import ops
 from engine import CacheType, Cancelled
 from engine.inference.session import Session
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
@@ -18,7 +19,7 @@ from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.kv_cache import Cache
 from interpreter import Interpreter
-from kernels import ops, program
+from kernels import program
 from kernels.program import Program
 from sessions import open_session
 

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import golden_tiny
+from chosen_backend import ops
 from engine.chat.template import prompt_ids
 from engine.cli.measure import logits_at, perplexity
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Role, Turn
-from kernels import ops
 from sessions import open_session
 
 pytestmark = pytest.mark.real

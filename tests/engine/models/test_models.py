@@ -10,11 +10,11 @@ import torch
 
 import oracle
 import tiny
+from chosen_backend import ops
 from engine import ModelFileError, UnsupportedModel
 from engine.errors import RequestError
 from engine.inference.session import Session
-from kernels import ops
-from kernels.interpreter import Interpreter
+from interpreter import Interpreter
 from sessions import open_session
 
 

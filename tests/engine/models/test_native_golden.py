@@ -17,15 +17,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from chosen_backend import ops
 from engine.cli.measure import logits_at, perplexity
 from engine.inference.decode import decode
 from engine.inference.sampling import Sampler
 from engine.inference.session import Session
 from engine.loading.loader import LoadedModel, load
 from engine.messages import DEFAULT_CACHE, CacheType, Sampling
-from kernels import ops
+from interpreter import Interpreter
 from kernels.cpu import library
-from kernels.interpreter import Interpreter
 
 pytestmark = pytest.mark.real
 LARGEST_KL = {"smollm2": 0.003, "gemma3": 0.005}  # llama.cpp's mean KL from the exact rows

@@ -11,10 +11,10 @@ import pytest
 import torch
 from gguf import GGUFWriter
 
+from chosen_backend import ops
 from engine import Cancelled
 from engine.gguf.reader import GGUFFile
 from engine.models.weights import Weights
-from kernels import ops
 
 MB = 1_000_000
 ROWS, COLUMNS = 32_768, 1_024  # 64 MB as F16

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import ops
+from chosen_backend import ops
 from kernels.cpu import build, library, schema
 
 REPOSITORY = Path(__file__).parents[3]
@@ -57,8 +57,8 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
 @needs_library
 def test_the_environment_chooses_the_instruction_set() -> None:
     code = (
-        "from kernels import ops; print(ops.in_use(['Q4_0'])['linear Q4_0'],"
-        " ops.instruction_set_refusal())"
+        "from kernels import backends as b; print(b.choose().in_use(['Q4_0'])['linear Q4_0'],"
+        " b.instruction_set_refusal())"
     )
     ran = python(code, KERNELS_ISA="scalar")
     assert (ran.stdout, ran.stderr) == ("cpu scalar \n", "")
@@ -66,7 +66,7 @@ def test_the_environment_chooses_the_instruction_set() -> None:
 
 @needs_library
 def test_an_instruction_set_nobody_has_is_named_in_one_sentence() -> None:
-    ran = python("from kernels import ops; print(list(ops.BACKENDS))", KERNELS_ISA="mmx")
+    ran = python("from kernels import backends; print(list(backends.BACKENDS))", KERNELS_ISA="mmx")
     assert ran.stdout == "['reference']\n"
     there = ", ".join(library.instruction_sets())
     assert f"KERNELS_ISA is 'mmx'; this processor runs: {there}." in ran.stderr
@@ -77,7 +77,7 @@ def test_an_instruction_set_nobody_has_is_named_in_one_sentence() -> None:
 
 @needs_library
 def test_the_reference_that_is_asked_for_is_nothing_to_warn_of() -> None:
-    code = "from kernels import ops; print(set(ops.in_use(['Q4_0']).values()))"
+    code = "from kernels import backends as b; print(set(b.choose().in_use(['Q4_0']).values()))"
     ran = python(code, KERNELS="reference", KERNELS_ISA="mmx")
     assert (ran.stdout, ran.stderr) == ("{'reference'}\n", "")
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import blocks
-from kernels import cpu, ops
+from chosen_backend import ops
+from kernels import cpu
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.program import (

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from kernels import ops
-from kernels.dispatch import BACKENDS
+from chosen_backend import ops
+from kernels.backends import BACKENDS
 from kernels.formats import FORMATS, Format
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight

@@ -1,0 +1,148 @@
+"""Backend: the kernels of one device, which prepare weights, run ops and record programs.
+
+A model is loaded for a backend and refers to it, so models on several backends work side by side.
+A table of kernels is a dict `(op, format name) → function`; an op that reads no weight is listed
+under F32. The reference has every entry; what another backend lacks runs on it, which is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from torch import Tensor
+
+from kernels import reference
+from kernels.formats import Format
+from kernels.interpreter import Interpreter
+from kernels.ops import Ops
+from kernels.program import Program, Recorded
+from kernels.reference import DECODING_BYTES, Kernel
+from kernels.weight import Storage, Weight
+
+__all__ = ["DECODING_BYTES", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "Backend"]
+
+Kernels = Mapping[tuple[str, str], Kernel]
+
+log = logging.getLogger(__name__)
+
+# Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
+SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
+OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
+
+
+class Backend:
+    """A table of kernels with the reference as its fallback."""
+
+    def __init__(self, name: str, kernels: Kernels, words: Callable[[], str] | None = None) -> None:
+        """`words` returns the display name; None: the name itself."""
+        self.name = name
+        self.kernels = kernels
+        self.ops = Ops(self._find, _find_reference)
+        self._words = words or (lambda: name)
+        self._missing: set[tuple[str, str]] = set()  # already logged
+
+    @property
+    def words(self) -> str:
+        """The display name: "cpu avx512"."""
+        return self._words()
+
+    def _find(self, op: str, format: str = "F32") -> Kernel:
+        kernel = self.kernels.get((op, format))
+        if kernel is not None:
+            return kernel
+        kernel = _find_reference(op, format)
+        if (op, format) not in self._missing:
+            self._missing.add((op, format))
+            log.warning("%s %s: %s lacks it, reference runs", op, format, self.name)
+        return kernel
+
+    def in_use(self, formats: Iterable[str]) -> dict[str, str]:
+        """Display name of the backend that runs each op: "linear Q4_K" → "cpu avx512"."""
+        keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
+        used = {f"{op} {format}": self._runs(op, format) for op, format in keys}
+        return used | {op: self._runs(op, "F32") for op in OTHER_OPS}
+
+    def _runs(self, op: str, format: str) -> str:
+        if (op, format) in self.kernels:
+            return self.words
+        _find_reference(op, format)
+        return "reference"
+
+    def prepare(
+        self,
+        weight: Weight,
+        checkpoint: Callable[[], None] = lambda: None,
+        done: Callable[[int, int], None] = lambda first, end: None,
+        storage: Storage = Storage.BACKEND,
+    ) -> Weight:
+        """Prepare a weight for repeated products: repack it in this backend's layout.
+
+        With a `storage` other than BACKEND its products run on the reference. Called once per
+        tensor, embeddings included; the result does not refer to the file. `checkpoint()` is
+        called every few milliseconds and may raise to cancel; `done(first, end)` is called on any
+        thread when these stored rows, a few megabytes, have been read for the last time.
+        """
+        match storage:
+            case Storage.BACKEND:
+                return self._find("prepare", weight.format.name)(weight, checkpoint, done)
+            case Storage.FLOAT32:
+                return reference.prepare(weight, checkpoint, done)
+            case Storage.FILE:
+                return reference.copy(weight, checkpoint, done)
+
+    def held_bytes(
+        self, format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND
+    ) -> int:
+        """Bytes that `prepare` will allocate for a weight of this format and shape.
+
+        Products with weights in FILE storage take `DECODING_BYTES` more while they run.
+        """
+        match storage:
+            case Storage.BACKEND:
+                return self._find("held_bytes", format.name)(format, shape)
+            case Storage.FLOAT32:
+                return reference.held_bytes(format, shape)
+            case Storage.FILE:
+                return math.prod(shape[:-1]) * format.row_bytes(shape[-1])
+
+    def record(self, program: Program) -> Recorded:
+        """The program lowered by this backend, or interpreted where it cannot be lowered.
+
+        Its weights must come from `prepare`. Both give the same bits.
+        """
+        lowered = self._find("record")(program)
+        if lowered is not None:
+            return lowered
+        log.info("The model runs op by op: %s does not lower its program.", self.name)
+        return Interpreter(program, self.ops)
+
+    def records_programs(self) -> bool:
+        """Whether `record` lowers programs, unless their weights are in another layout."""
+        return ("record", "F32") in self.kernels and self.kernels is not reference.KERNELS
+
+    def macs_per_100_ms(self) -> int:
+        """Multiply-adds (weights times tokens) in about 100 ms on two slow cores."""
+        return self._find("macs_per_100_ms")()
+
+    def memory(self, size: int) -> Tensor:
+        """An uninitialised uint8 tensor in memory suited to this backend, such as huge pages.
+
+        Raises MemoryError when the system refuses it.
+        """
+        return self._find("memory")(size)
+
+    def read_bandwidth(self, size: int) -> float:
+        """Measured read bandwidth in bytes/s over `size` bytes, best of several.
+
+        Allocates that much memory while it runs; raises MemoryError when the system refuses it.
+        """
+        return self._find("read_bandwidth")(size)
+
+
+def _find_reference(op: str, format: str = "F32") -> Kernel:
+    kernel = reference.KERNELS.get((op, format))
+    if kernel is None:
+        raise ValueError(f"{op}: no kernel for {format} weights")
+    return kernel
