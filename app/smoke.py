@@ -59,7 +59,7 @@ async def _ask(controller: Controller) -> Message:
     controller.send(QUESTION)
     while (answer := state.messages[-1]).state is MessageState.STREAMING:
         await _state_changed(state)
-    if answer.error or not answer.text.strip():
+    if answer.error or answer.stop or not answer.text.strip():
         raise SmokeError(ending(answer) or "The answer was empty.")
     _check_notices(state)
     return answer

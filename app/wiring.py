@@ -12,6 +12,7 @@ from app.chat.adapters import Adapters
 from app.chat.controller import Controller
 from app.library.service import Library
 from app.state.chat import ModelPhase, Notice
+from app.store.parts import Content, written
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
 from app.ui.library.page import LibraryPage
@@ -29,12 +30,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar, transcript = window.sidebar, window.transcript
     composer = window.composer
 
-    def send(text: str) -> None:
+    def send(content: Content) -> None:
         composer.set_text("")
-        if controller.send(text):
+        if controller.send(content):
             transcript.jump_to_end()
         else:
-            composer.set_text(text)
+            composer.set_text(content if isinstance(content, str) else written(content))
 
     def next_theme() -> None:
         choice = CHOICES[(CHOICES.index(theme.choice) + 1) % len(CHOICES)]
@@ -82,7 +83,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         remedy = tr("Open the file, and paste its text.") if is_file else ""
         controller.state.set_notice("paste", Notice(sentence, remedy))
 
-    def forget_refused_paste(text: str) -> None:
+    def forget_refused_paste(content: Content) -> None:
         controller.state.set_notice("paste", None)
 
     composer.refused.connect(refuse_paste)

@@ -18,7 +18,7 @@ from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.engines.client import EngineRequests
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
-from app.state.faults import stored_text
+from app.store.parts import ErrorPart, Parts, grown
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -59,7 +59,7 @@ class _Job:
     branch: Branch  # ends with the answer
     conversation: int
     message: int
-    text: str  # of the answer so far; not empty when it is continued
+    parts: Parts  # of the answer so far; not empty when it is continued
     command: Generate
     without_adapters: bool  # ignore the conversation's adapters
 
@@ -82,7 +82,8 @@ class Answers:
         self._runner = runner
         self._jobs: deque[_Job] = deque()
         self._unsaved: list[str] = []
-        self._written: list[str] = []  # full text of the current answer, in pieces
+        self._before: Parts = ()  # of the current answer when it was started
+        self._written: list[str] = []  # its text since then, in pieces
         self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
         self._first_token: tuple[float, int] | None = None  # time, tokens by then
@@ -112,7 +113,7 @@ class Answers:
         policy = self._state.policy(message.conversation)
         command = Generate(0, turns, sampling, most, thinking=thinking, policy=policy)
         self._jobs.append(
-            _Job(branch, message.conversation, message.id, message.text, command, without_adapters)
+            _Job(branch, message.conversation, message.id, message.parts, command, without_adapters)
         )
         self._state.set_waiting(message.id, message.conversation, self._note())
         self.start_next()
@@ -142,10 +143,10 @@ class Answers:
             self._link.cancel(current.request)
             self._state.set_generation(replace(current, stopping=True))
 
-    def fail_waiting(self, error: str) -> None:
+    def fail_waiting(self, error: ErrorPart) -> None:
         """Fail every queued answer with this error: no model could be loaded."""
         for job in list(self._jobs):
-            self._drop(job, MessageState.FAILED, error)
+            self._drop(job, MessageState.FAILED, error=error)
 
     def save(self) -> None:
         """Append the unsaved text of the current answer in the store."""
@@ -162,7 +163,7 @@ class Answers:
         """Messages read from the store, with the current answer's newest text."""
         current = self._state.generation
         return [
-            replace(message, text="".join(self._written))
+            replace(message, parts=self._newest_parts())
             if current and message.id == current.message
             else message
             for message in messages
@@ -229,7 +230,7 @@ class Answers:
         details = self._details(event)
         self._end(
             _ENDS[event.reason],
-            error=_STOPS.get(event.reason, ""),
+            stop=_STOPS.get(event.reason, ""),
             prompt_tokens=event.prompt_tokens,
             generated_tokens=event.generated_tokens,
             seconds=event.prefill_seconds + event.decode_seconds,
@@ -242,7 +243,7 @@ class Answers:
             return False
         current = self._state.generation
         name = self._state.model.name
-        error = stored_text(event.fault, name, event.message, event.remedy)
+        error = ErrorPart(event.fault, name, event.message, event.remedy)
         self._end(MessageState.FAILED, error=error)
         if event.full and current is not None:
             self._full = current.conversation, current.message
@@ -290,6 +291,10 @@ class Answers:
         current = self._state.generation
         return current if current and current.request == request else None
 
+    def _newest_parts(self) -> Parts:
+        """The parts of the current answer."""
+        return grown(self._before, "".join(self._written))
+
     def _note(self) -> str:
         match self._state.model.phase:
             case ModelPhase.LOADING:
@@ -311,7 +316,7 @@ class Answers:
             return
         self._jobs.popleft()
         self._unsaved.clear()
-        self._written = [job.text]
+        self._before, self._written = job.parts, []
         self._first_token, self._speed_at = None, 0.0
         self._began, self._waited, self._sampling = time.monotonic(), 0.0, job.command.sampling
         self._state.set_generation(
@@ -324,7 +329,8 @@ class Answers:
         self,
         state: MessageState,
         *,
-        error: str = "",
+        stop: str = "",
+        error: ErrorPart | None = None,
         prompt_tokens: int = 0,
         generated_tokens: int = 0,
         seconds: float = 0.0,
@@ -340,6 +346,7 @@ class Answers:
             store.finish(
                 numbers.stored(current.message),
                 state,
+                stop=stop,
                 error=error,
                 prompt_tokens=prompt_tokens,
                 generated_tokens=generated_tokens,
@@ -352,9 +359,9 @@ class Answers:
         if message is not None:
             ended = replace(
                 message,
-                text="".join(self._written),
+                parts=_with_error(self._newest_parts(), error),
                 state=state,
-                error=error,
+                stop=stop,
                 prompt_tokens=prompt_tokens,
                 generated_tokens=generated_tokens,
                 seconds=seconds,
@@ -364,17 +371,24 @@ class Answers:
         self._state.set_generation(None)
         self.start_next()
 
-    def _drop(self, job: _Job, state: MessageState, error: str = "") -> None:
+    def _drop(
+        self, job: _Job, state: MessageState, stop: str = "", error: ErrorPart | None = None
+    ) -> None:
         """Remove an answer from the queue before it has started."""
         self._jobs.remove(job)
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)
         if message is not None:
-            self._state.change(replace(message, state=state, error=error))
+            parts = _with_error(message.parts, error)
+            self._state.change(replace(message, parts=parts, state=state, stop=stop))
         numbers = self._archive.messages
         self._archive.write(
-            lambda store: store.finish(numbers.stored(job.message), state, error=error)
+            lambda store: store.finish(numbers.stored(job.message), state, stop=stop, error=error)
         )
+
+
+def _with_error(parts: Parts, error: ErrorPart | None) -> Parts:
+    return parts if error is None else (*parts, error)
 
 
 def full_notice(model: ModelStatus) -> Notice:

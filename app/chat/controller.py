@@ -36,8 +36,9 @@ from app.engines.client import EngineMaker, EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
 from app.state.chat import UNFINISHED, ModelPhase, Notice
-from app.state.faults import explain, stored_text
+from app.state.faults import explain
 from app.state.states import States
+from app.store.parts import Content, ErrorPart, Parts, parts_of, searched, stripped, without_error
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -240,15 +241,15 @@ class Controller(QObject):
 
     # --- messages -------------------------------------------------------------------------------
 
-    def send(self, text: str) -> bool:
+    def send(self, content: Content) -> bool:
         """Send a message in the shown conversation; False when it cannot be sent now."""
-        text = text.strip()
-        if not text or self.state.busy:
+        parts = stripped(parts_of(Role.USER, content))
+        if not parts or self.state.busy:
             return False
         shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
-        conversation_id = self._begin(text) if shown is None else shown
-        self._ask(conversation_id, parent, text)
+        conversation_id = self._begin(parts) if shown is None else shown
+        self._ask(conversation_id, parent, parts)
         self.drafts.keep(shown, "")  # after the message: a crash in between must not lose both
         if shown is None:
             self.state.show(conversation_id)
@@ -264,16 +265,17 @@ class Controller(QObject):
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         self.state.cut(old.conversation, place)
-        again = self._add(old.conversation, old.parent, Role.ASSISTANT, "", old.siblings + 1)
+        again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
         self._answer(again, without_adapters=without_adapters)
 
-    def edit(self, message_id: int, text: str) -> None:
+    def edit(self, message_id: int, content: Content) -> None:
         """Send an edited user message as a sibling; the old branch stays."""
         place, old = self._find(message_id)
-        if old is None or old.role is not Role.USER or self.state.busy or not text.strip():
+        parts = stripped(parts_of(Role.USER, content))
+        if old is None or old.role is not Role.USER or self.state.busy or not parts:
             return
         self.state.cut(old.conversation, place)
-        self._ask(old.conversation, old.parent, text.strip(), old.siblings + 1)
+        self._ask(old.conversation, old.parent, parts, old.siblings + 1)
 
     def continue_answer(self, message_id: int) -> None:
         """Continue an unfinished answer; new text is appended to it."""
@@ -281,7 +283,8 @@ class Controller(QObject):
         last = place == len(self.state.messages) - 1
         if old is None or not last or old.state not in UNFINISHED or self.state.busy:
             return
-        message = replace(old, state=MessageState.STREAMING, error="")
+        parts = without_error(old.parts)
+        message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
         self.state.change(message)
         number = self._archive.messages.stored
         self._archive.write(lambda store: store.append_text(number(message_id), ""))
@@ -384,24 +387,27 @@ class Controller(QObject):
         notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
         self.state.set_notice("model", notice)
         if self.state.model.phase is ModelPhase.FAILED:
-            self._answers.fail_waiting(stored_text(event.fault, name, event.message, event.remedy))
+            error = ErrorPart(event.fault, name, event.message, event.remedy)
+            self._answers.fail_waiting(error)
         self._answers.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _begin(self, text: str) -> int:
+    def _begin(self, parts: Parts) -> int:
         """Create a conversation; it takes over the adapters chosen in the new chat."""
-        conversation_id = self.conversations.begin(text)
+        conversation_id = self.conversations.begin(searched(parts))
         self.adapters.begin(conversation_id)
         return conversation_id
 
-    def _ask(self, conversation_id: int, parent: int | None, text: str, sibling: int = 1) -> None:
-        own = self._add(conversation_id, parent, Role.USER, text, sibling)
-        self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, "", 1))
+    def _ask(
+        self, conversation_id: int, parent: int | None, parts: Parts, sibling: int = 1
+    ) -> None:
+        own = self._add(conversation_id, parent, Role.USER, parts, sibling)
+        self._answer(self._add(conversation_id, own.id, Role.ASSISTANT, (), 1))
         self.conversations.change(conversation_id, updated=time.time())
 
     def _add(
-        self, conversation_id: int, parent: int | None, role: Role, text: str, sibling: int
+        self, conversation_id: int, parent: int | None, role: Role, parts: Parts, sibling: int
     ) -> Message:
         """Append a message to the branch, as the newest of `sibling` siblings."""
         archive, number = self._archive, self._number()
@@ -409,7 +415,7 @@ class Controller(QObject):
         state = MessageState.COMPLETE if own else MessageState.STREAMING
         model = "" if own else self.state.model.name
         message = Message(
-            number, conversation_id, parent, role, text, state, time.time(), model,
+            number, conversation_id, parent, role, parts, state, time.time(), model,
             "", 0, 0, 0.0, sibling, sibling,
         )  # fmt: skip
 
@@ -418,13 +424,13 @@ class Controller(QObject):
                 archive.conversations.stored(conversation_id),
                 None if parent is None else archive.messages.stored(parent),
                 role,
-                text,
+                parts,
                 state,
                 model,
             )
             archive.messages.pair(number, added.id)
 
-        archive.write(add, text)
+        archive.write(add, message.text)
         self.state.add(message)
         return message
 

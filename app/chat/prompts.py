@@ -1,11 +1,19 @@
-"""Chat messages as prompt turns for the model."""
+"""Chat messages as prompt turns for the model.
+
+A turn is text, so this is also where each kind of part becomes text: thoughts with their tags as
+the model wrote them, attached texts between blank lines, and results of tools as a turn of the user
+in the notation that most models with tools were trained on. Images and errors are not in a prompt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from app.store.parts import Part, ToolResultPart, written
 from app.store.store import Message
 from engine import Role, Turn
+
+_Piece = tuple[int, Turn]  # the message, and the text of some of its parts
 
 
 def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
@@ -16,7 +24,8 @@ def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
     """
     turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
     for group in _groups(messages):
-        turns.append(Turn(group[0].role, "\n\n".join(message.text for message in group)))
+        text = "\n\n".join(turn.text for _, turn in group)
+        turns.append(Turn(group[0][1].role, text))
     return tuple(turns)
 
 
@@ -26,17 +35,38 @@ def memory_start(messages: Sequence[Message], dropped_turns: int) -> int | None:
     `dropped_turns` is the engine's count of the turns after the instructions.
     """
     groups = _groups(messages)
-    return groups[dropped_turns][0].id if 0 < dropped_turns < len(groups) else None
+    return groups[dropped_turns][0][0] if 0 < dropped_turns < len(groups) else None
 
 
-def _groups(messages: Sequence[Message]) -> list[list[Message]]:
-    """The messages with text, those of one turn together."""
-    groups: list[list[Message]] = []
+def _groups(messages: Sequence[Message]) -> list[list[_Piece]]:
+    """The pieces of the messages with text, those of one turn together."""
+    groups: list[list[_Piece]] = []
     for message in messages:
-        if not message.text.strip():
-            continue
-        if groups and groups[-1][0].role is message.role:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
+        for turn in _turns(message):
+            if not turn.text.strip():
+                continue
+            if groups and groups[-1][0][1].role is turn.role:
+                groups[-1].append((message.id, turn))
+            else:
+                groups.append([(message.id, turn)])
     return groups
+
+
+def _turns(message: Message) -> Iterator[Turn]:
+    """The parts of a message as turns: results of tools are read by the model, not written."""
+    parts: list[Part] = []
+    results: list[str] = []
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            if parts:
+                yield Turn(message.role, written(parts))
+                parts.clear()
+            results.append(f"<tool_response>\n{part.text}\n</tool_response>")
+        else:
+            if results:
+                yield Turn(Role.USER, "\n".join(results))
+                results.clear()
+            parts.append(part)
+    if results:
+        yield Turn(Role.USER, "\n".join(results))
+    yield Turn(message.role, written(parts))

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from PySide6.QtCore import QObject, Signal
 
 from app.state.read_only import ReadOnly, changed
+from app.store.parts import grown
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import ContextPolicy, Fault, ModelLoaded
 
@@ -280,7 +281,9 @@ class State(QObject):
 
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
         """Append text to a message."""
-        self._put(conversation_id, message_id, lambda old: replace(old, text=old.text + text))
+        self._put(
+            conversation_id, message_id, lambda old: replace(old, parts=grown(old.parts, text))
+        )
         if conversation_id == self.current:
             self.text_added.emit(message_id, text)
 

@@ -1,20 +1,17 @@
-"""Faults of models as sentences for the window, and as texts for the store.
+"""Faults of models as sentences for the window.
 
 The engine reports a code with parameters and the exact technical text. The window shows a short
-sentence made of the code; the technical text is its detail. The store keeps the code.
+sentence made of the code; the technical text is its detail. The store keeps the code, as an
+`ErrorPart`.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import dataclass
 
 from app.system.byte_size import size
 from app.system.translation import tr
 from engine import Fault, FaultKind, FileLook
-
-_STORED = "fault"  # the key by which a stored code is told from a sentence of an earlier version
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +36,6 @@ def explain(fault: Fault | None, file: str, message: str, remedy: str = "") -> E
     if found is None:
         return Explanation(message, remedy)
     return Explanation(*found, detail=f"{message} {remedy}".strip())
-
-
-def stored_text(fault: Fault, file: str, message: str, remedy: str) -> str:
-    """The text of a failed answer for the store: the code and its parameters."""
-    if fault.kind is FaultKind.OTHER:
-        return f"{message} {remedy}".strip()
-    return json.dumps({_STORED: asdict(fault), "file": file, "message": message, "remedy": remedy})
-
-
-def explain_stored(text: str) -> Explanation:
-    """Explain a text of `stored_text`; another text is a sentence itself."""
-    try:
-        stored = cast("dict[str, Any]", json.loads(text)) if text.startswith("{") else {}
-        values = {**stored[_STORED]}
-        fault = Fault(FaultKind(values.pop("kind")), **values)
-        return explain(fault, stored["file"], stored["message"], stored["remedy"])
-    except (ValueError, TypeError, KeyError):  # not of this version
-        return Explanation(text)
 
 
 def _file_words(fault: Fault, file: str) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """Deleting one message of the tree and putting it back exactly.
 
-The row moves to another table, as JSON by column name, so that later columns of `message` are
-kept as well. Each function runs in the transaction of its caller, `app.store.store`.
+The row moves to another table, as JSON by column name and with its parts, so that later columns of
+`message` are kept as well. Each function runs in the transaction of its caller, `app.store.store`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ import sqlite3
 import time
 from typing import Any
 
-from app.store.queries import LAST_USED_BELOW, MessageState, fold_chunks, set_leaf
+from app.store.parts import from_row, searched, to_row
+from app.store.queries import (
+    LAST_USED_BELOW,
+    MessageState,
+    fold_chunks,
+    read_parts,
+    set_leaf,
+    write_parts,
+)
 from app.store.schema import RowNotFound
 from app.store.search import index
 
@@ -28,6 +36,7 @@ def delete_message(database: sqlite3.Connection, message_id: int) -> None:
     if row["state"] == MessageState.STREAMING.value:
         fold_chunks(database, message_id, MessageState.INTERRUPTED)
         row = _row(database, message_id)
+    row["parts"] = [to_row(part) for part in read_parts(database, message_id)]
     conversation, parent = row["conversation"], row["parent"]
     children = [
         found[0]
@@ -59,9 +68,11 @@ def restore_message(database: sqlite3.Connection, message_id: int) -> None:
         raise RowNotFound
     conversation, was_leaf, content, children = found
     row: dict[str, Any] = json.loads(content)
+    parts = tuple(from_row(*each) for each in row.pop("parts"))
     columns, places = ", ".join(row), ", ".join("?" * len(row))
     database.execute(f"INSERT INTO message({columns}) VALUES ({places})", list(row.values()))
-    index(database, message_id, row["text"])
+    write_parts(database, message_id, parts)
+    index(database, message_id, searched(parts))
     _set_parent(database, conversation, json.loads(children), message_id)
     database.execute("DELETE FROM deleted_message WHERE id = ?", (message_id,))
     if was_leaf:

@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.store.parts import searched
+from app.store.queries import read_parts
 from app.system.text_search import first_occurrence
 
 _BEFORE, _LENGTH = 16, 160  # characters before the first word, and of the whole snippet
 _READ = 20_000  # characters of a message in which the words are looked for
-_BLOCK_MARKUP = re.compile(r"</?think>|^\s*(?:#{1,6}|>|[-*+])\s|\|", re.MULTILINE)
+_BLOCK_MARKUP = re.compile(r"^\s*(?:#{1,6}|>|[-*+])\s|\|", re.MULTILINE)
 _INLINE_MARKUP = re.compile(r"\*\*|`+")
 
 
@@ -45,10 +47,7 @@ def best_hits(
 
 
 def _text(database: sqlite3.Connection, message_id: int) -> str:
-    row = database.execute(
-        "SELECT substr(text, 1, ?) FROM message WHERE id = ?", (_READ, message_id)
-    ).fetchone()
-    return row[0] if row else ""
+    return searched(read_parts(database, message_id))[:_READ]
 
 
 def snippet(text: str, words: Sequence[str]) -> str:

@@ -13,13 +13,14 @@ from typing import Any
 
 from app.store.adapters import AdapterMark, marks_of, marks_text
 from app.store.answer_details import AnswerDetails, details_of, details_text
+from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
 from app.store.schema import RowNotFound
 from app.store.search import clean, index
 from engine import ContextPolicy, Role
 
 
 class StopReason(StrEnum):
-    """Why an answer in the state STOPPED ended; stored as the message's `error`."""
+    """Why an answer in the state STOPPED ended; stored as the message's `stop`."""
 
     USER = "user"  # the user pressed Stop
     LENGTH = "length"  # the most tokens of the settings were generated
@@ -68,11 +69,11 @@ class Message:
     conversation: int
     parent: int | None
     role: Role
-    text: str
+    parts: Parts
     state: MessageState
     created: float  # seconds since 1970
     model: str
-    error: str
+    stop: str  # a `StopReason`, or a sentence of an earlier version; "": none
     prompt_tokens: int
     generated_tokens: int
     seconds: float
@@ -81,10 +82,20 @@ class Message:
     adapters: tuple[AdapterMark, ...] = ()  # used for it, in the order they were applied
     details: AnswerDetails | None = None  # of an answer that has ended
 
+    @property
+    def text(self) -> str:
+        """The text as its author wrote it, with attached texts; see `parts.written`."""
+        return written(self.parts)
+
+    @property
+    def error(self) -> ErrorPart | None:
+        """Why it failed."""
+        return next((part for part in self.parts if isinstance(part, ErrorPart)), None)
+
 
 CONVERSATION = "SELECT id, title, created, updated, leaf, policy FROM conversation"
 MESSAGE = """
-    SELECT m.id, m.conversation, m.parent, m.role, m.text, m.state, m.created, m.model, m.error,
+    SELECT m.id, m.conversation, m.parent, m.role, m.state, m.created, m.model, m.stop,
         m.prompt_tokens, m.generated_tokens, m.seconds,
         (SELECT count(*) FROM message AS s
             WHERE s.conversation = m.conversation AND s.parent IS m.parent AND s.id <= m.id),
@@ -124,11 +135,12 @@ def to_conversation(row: tuple[Any, ...]) -> Conversation:
 
 
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
-    """Convert a row of `MESSAGE`, with the chunks streamed so far."""
-    message_id, conversation, parent, role, text, state, *rest, adapters, details = row
+    """Convert a row of `MESSAGE`, with its parts and the chunks streamed so far."""
+    message_id, conversation, parent, role, state, *rest, adapters, details = row
+    parts = read_parts(database, message_id)
     if state == MessageState.STREAMING.value:
-        text += chunks(database, message_id)
-    known = (Role(role), text, MessageState(state), *rest)
+        parts = grown(parts, chunks(database, message_id))
+    known = (Role(role), parts, MessageState(state), *rest)
     return Message(
         message_id,
         conversation,
@@ -136,6 +148,23 @@ def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
         *known,
         adapters=marks_of(adapters),
         details=details_of(details),
+    )
+
+
+def read_parts(database: sqlite3.Connection, message_id: int) -> Parts:
+    """The stored parts of a message, without the chunks of a streaming one."""
+    rows = database.execute(
+        "SELECT kind, data, text FROM part WHERE message = ? ORDER BY id", (message_id,)
+    )
+    return tuple(from_row(*row) for row in rows)
+
+
+def write_parts(database: sqlite3.Connection, message_id: int, parts: Parts) -> None:
+    """Replace the parts of a message, without the search index."""
+    database.execute("DELETE FROM part WHERE message = ?", (message_id,))
+    database.executemany(
+        "INSERT INTO part(message, kind, data, text) VALUES (?, ?, ?, ?)",
+        [(message_id, *map(clean, to_row(part))) for part in parts],
     )
 
 
@@ -161,17 +190,24 @@ def chunks(database: sqlite3.Connection, message_id: int) -> str:
     return "".join(row[0] for row in rows)
 
 
-def fold_chunks(database: sqlite3.Connection, message_id: int, state: MessageState) -> None:
-    """Merge the chunks of a message into its text, and add it to the search index."""
-    row = database.execute("SELECT text FROM message WHERE id = ?", (message_id,)).fetchone()
-    if row is None:
+def fold_chunks(
+    database: sqlite3.Connection,
+    message_id: int,
+    state: MessageState,
+    error: ErrorPart | None = None,
+) -> None:
+    """Merge the chunks of a message into its parts, end it, and add it to the search index."""
+    known = database.execute("UPDATE message SET state = ? WHERE id = ?", (state.value, message_id))
+    if not known.rowcount:
         raise RowNotFound
-    text = row[0] + chunks(database, message_id)
-    database.execute(
-        "UPDATE message SET text = ?, state = ? WHERE id = ?", (text, state.value, message_id)
-    )
+    before = read_parts(database, message_id)
+    parts = grown(before, chunks(database, message_id))
+    if error is not None:
+        parts = (*parts, error)
+    if parts != before:
+        write_parts(database, message_id, parts)
     database.execute("DELETE FROM chunk WHERE message = ?", (message_id,))
-    index(database, message_id, text)
+    index(database, message_id, searched(parts))
 
 
 def set_leaf(database: sqlite3.Connection, conversation: int, leaf: int) -> None:
@@ -199,23 +235,43 @@ def touch(database: sqlite3.Connection, conversation: int) -> None:
     )
 
 
+def insert_message(
+    database: sqlite3.Connection,
+    conversation: int,
+    parent: int | None,
+    role: Role,
+    parts: Parts,
+    state: MessageState,
+    model: str,
+) -> int:
+    """Insert a new message; returns its id."""
+    added = database.execute(
+        "INSERT INTO message(conversation, parent, role, state, created, model)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (conversation, parent, role.value, state.value, time.time(), clean(model)),
+    )
+    number = added.lastrowid or 0
+    write_parts(database, number, parts)
+    if state is not MessageState.STREAMING:
+        index(database, number, searched(parts))
+    return number
+
+
 def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
     """Insert a message with its id (0: a new id), unless it exists; returns its id."""
-    text = clean(message.text)
     added = database.execute(
-        "INSERT OR IGNORE INTO message(id, conversation, parent, role, text, state, created, model,"
-        " error, prompt_tokens, generated_tokens, seconds, adapters, details)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO message(id, conversation, parent, role, state, created, model, stop,"
+        " prompt_tokens, generated_tokens, seconds, adapters, details)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             message.id or None,
             message.conversation,
             message.parent,
             message.role.value,
-            text,
             message.state.value,
             message.created,
             clean(message.model),
-            clean(message.error),
+            clean(message.stop),
             message.prompt_tokens,
             message.generated_tokens,
             message.seconds,
@@ -224,6 +280,8 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
         ),
     )
     number = message.id or added.lastrowid or 0
-    if added.rowcount and message.state is not MessageState.STREAMING:
-        index(database, number, text)
+    if added.rowcount:
+        write_parts(database, number, message.parts)
+        if message.state is not MessageState.STREAMING:
+            index(database, number, searched(message.parts))
     return number

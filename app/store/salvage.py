@@ -3,6 +3,8 @@
 SQLite cannot read past a broken page, so this parses the pages directly: a leaf page is decoded
 without the pages above it. Tables are recognised by the types of a row's columns. A message whose
 page is lost is rebuilt from the parent index and the search index.
+Rows of messages and their parts are found separately: a message with a part on a lost page gets the
+rest of its text from the search index.
 File format: https://www.sqlite.org/fileformat2.html
 """
 
@@ -16,7 +18,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.store.queries import MessageState
+from app.store.parts import Part, Parts, Row, TextPart, from_row, grown, searched
+from app.store.parts_migration import old_parts
+from app.store.queries import MessageState, write_parts
 from app.store.schema import connect
 from app.store.search import index
 from app.system.text_search import fold
@@ -27,6 +31,7 @@ _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # by serial type
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
+_COLUMNS = 14  # of a message
 
 Value = int | float | str | bytes | None
 Record = tuple[Value, ...]
@@ -38,7 +43,7 @@ class Salvaged:
 
     conversations: int
     messages: int
-    partly: int  # messages whose row was lost: their text is folded for search, or missing
+    partly: int  # messages that lost a row: some of their text is folded for search, or missing
 
 
 @dataclass(slots=True)
@@ -47,6 +52,13 @@ class _Found:
 
     conversations: dict[int, Record] = field(default_factory=dict[int, Record])
     messages: dict[int, Record] = field(default_factory=dict[int, Record])
+    parts: dict[int, tuple[int, Row]] = field(  # by id: the message, and the columns
+        default_factory=dict[int, tuple[int, Row]]
+    )
+    added: dict[int, list[Part]] = field(  # by message, after those of `parts`
+        default_factory=dict[int, list[Part]]
+    )
+    old: dict[int, Record] = field(default_factory=dict[int, Record])  # messages until schema 6
     pieces: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
     drafts: dict[int, Record] = field(default_factory=dict[int, Record])
     folded: dict[int, str] = field(default_factory=dict[int, str])  # message to folded text
@@ -63,6 +75,9 @@ def salvage(source: Path, target: Path) -> Salvaged:
     found = _Found()
     for rowid, record in _records(_Pages(source)):
         _classify(found, rowid, record)
+    for number, record in found.old.items():
+        if number not in found.messages:  # else it is what a migration left in a free page
+            _add_old(found, number, record)
     partly = _fill_gaps(found)
     unfinished = target.with_name(target.name + ".part")
     for end in ("", "-wal", "-shm"):  # of an interrupted salvage
@@ -203,11 +218,16 @@ def _values(payload: bytes) -> Record:
 def _classify(found: _Found, rowid: int | None, record: Record) -> None:
     """Recognise the table of a record by the types of its columns."""
     match record:
-        case (None, int(), None | int(), str(role), str(state), _, *_) if (
+        case (None, int(), None | int(), str(role), str(state), _, str(), int(), *_) if (
+            rowid and len(record) == _COLUMNS and role in _ROLES and state in _STATES
+        ):
+            found.messages[rowid] = record
+        case (None, int(), None | int(), str(role), str(state), _, str(), str(), *_) if (
             rowid and 13 <= len(record) <= 15 and role in _ROLES and state in _STATES
         ):
-            lacking = ("",) * (15 - len(record))  # rows from before these columns were added
-            found.messages[rowid] = (*record, *lacking)
+            found.old[rowid] = record
+        case (None, int(message), str(kind), str(data), str(text)) if rowid:
+            found.parts[rowid] = message, (kind, data, text)
         case (None, str(), str(), int() | float(), int() | float(), _, _, int(), *policy) if (
             rowid and len(policy) <= 1
         ):
@@ -233,13 +253,24 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
             pass
 
 
+def _add_old(found: _Found, number: int, record: Record) -> None:
+    """Add a message of a store that was not migrated to parts, which has text and error columns."""
+    _, conversation, parent, role, state, created, model, error, *counted, text = record[:13]
+    adapters, details, *_ = (*record[13:], "", "")
+    parts, stop = old_parts(str(role), str(state), str(text), str(error))
+    found.messages[number] = (
+        None, conversation, parent, role, state, created, model, *counted, adapters, details, stop,
+    )  # fmt: skip
+    found.added[number] = list(parts)
+
+
 def _fill_gaps(found: _Found) -> int:
-    """Add placeholders for rows that others refer to; returns how many messages were added."""
-    made = 0
+    """Add what others refer to; returns how many messages lacked their row or a part."""
+    placeholders: set[int] = set()
     for message, (conversation, parent) in sorted(found.places.items()):
         if message not in found.messages:
             found.messages[message] = _placeholder(found, message, conversation, parent)
-            made += 1
+            placeholders.add(message)
     for message in sorted(found.messages, reverse=True):  # a parent is older than its children
         _, conversation, parent, *_ = found.messages[message]
         if (
@@ -253,7 +284,10 @@ def _fill_gaps(found: _Found) -> int:
             found.messages[parent] = _placeholder(
                 found, parent, conversation, max(older, default=None)
             )
-            made += 1
+            placeholders.add(parent)
+    partly = placeholders | _fill_texts(found)
+    for message in placeholders - _parts_by_message(found).keys() - found.pieces.keys():
+        found.added[message] = [TextPart(tr("(This message could not be recovered.)"))]
     for message in sorted(found.messages):
         _, conversation, _, _, _, created, *_ = found.messages[message]
         if isinstance(conversation, int) and conversation not in found.conversations:
@@ -269,35 +303,43 @@ def _fill_gaps(found: _Found) -> int:
                 0,
                 "",
             )
-    return made
+    return len(partly)
 
 
 def _placeholder(found: _Found, message: int, conversation: int, parent: int | None) -> Record:
-    """A placeholder for a lost message, with the folded text of the search index."""
+    """A placeholder for the lost row of a message."""
     above = found.messages.get(parent or 0)
     role = Role.ASSISTANT if above and above[3] == Role.USER.value else Role.USER
-    state, text = (
-        MessageState.INTERRUPTED.value,
-        found.folded.get(message) or tr("(This message could not be recovered.)"),
-    )
     created = above[5] if above else 0.0
+    state = MessageState.INTERRUPTED.value
     return (
-        None,
-        conversation,
-        parent,
-        role.value,
-        state,
-        created,
-        "",
-        "",
-        0,
-        0,
-        0.0,
-        0,
-        text,
-        "",
-        "",
-    )
+        None, conversation, parent, role.value, state, created, "", 0, 0, 0.0, 0, "", "", "",
+    )  # fmt: skip
+
+
+def _fill_texts(found: _Found) -> set[int]:
+    """Add the folded text of the search index to messages that lost a part; returns these."""
+    filled: dict[int, list[Part]] = {}
+    parts = _parts_by_message(found)
+    for message, folded in found.folded.items():
+        old = message in found.added  # its text was in its row
+        if message not in found.messages or message in found.pieces or old:
+            continue
+        known = fold(searched(parts.get(message, ())))
+        if len(folded) > len(known):
+            rest = folded.removeprefix(known).lstrip("\n")
+            filled[message] = [TextPart(rest)]
+    found.added |= filled
+    return set(filled)
+
+
+def _parts_by_message(found: _Found) -> dict[int, Parts]:
+    parts: dict[int, Parts] = {}
+    for _, (message, row) in sorted(found.parts.items()):
+        parts[message] = (*parts.get(message, ()), from_row(*row))
+    for message, added in found.added.items():
+        parts[message] = (*parts.get(message, ()), *added)
+    return parts
 
 
 def _write(database: sqlite3.Connection, found: _Found) -> None:
@@ -320,8 +362,9 @@ def _write(database: sqlite3.Connection, found: _Found) -> None:
             ),
         )
     last: dict[Value, int] = {}
+    parts = _parts_by_message(found)
     for number, record in sorted(found.messages.items()):
-        _write_message(database, found, number, record)
+        _write_message(database, found, number, record, parts.get(number, ()))
         last[record[1]] = number
     for number, record in found.conversations.items():
         leaf = record[6]
@@ -351,18 +394,19 @@ def _write_adapters(database: sqlite3.Connection, found: _Found) -> None:
 
 
 def _write_message(
-    database: sqlite3.Connection, found: _Found, number: int, record: Record
+    database: sqlite3.Connection, found: _Found, number: int, record: Record, parts: Parts
 ) -> None:
-    """Write one message, with its streamed chunks."""
-    _, conversation, parent, role, state, created, *counted, text, adapters, details = record
-    model, error, prompt_tokens, generated_tokens, seconds, used = counted
+    """Write one message and its parts, with its streamed chunks."""
+    _, conversation, parent, role, state, created, model, *counted, adapters, details, stop = record
+    prompt_tokens, generated_tokens, seconds, used = counted
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
-    whole = str(text) + "".join(pieces[seq] for seq in sorted(pieces))
+    if pieces or state == MessageState.STREAMING.value:
+        parts = grown(parts, "".join(pieces[seq] for seq in sorted(pieces)))
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
     database.execute(
-        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             conversation,
@@ -371,17 +415,17 @@ def _write_message(
             state,
             _number(created),
             str(model),
-            str(error),
             int(_number(prompt_tokens)),
             int(_number(generated_tokens)),
             _number(seconds),
             int(_number(used)),
-            whole,
             str(adapters),
             str(details),
+            str(stop),
         ),
     )
-    index(database, number, whole)
+    write_parts(database, number, parts)
+    index(database, number, searched(parts))
 
 
 def _number(value: Value) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from app.store.parts_migration import convert_messages
 from app.system.text_search import fold
 from app.system.translation import tr
 
@@ -119,7 +120,19 @@ MIGRATIONS = (
     """
     ALTER TABLE conversation ADD COLUMN policy TEXT NOT NULL DEFAULT '';  -- when it is full
     """,
+    """
+    CREATE TABLE part (
+        id INTEGER PRIMARY KEY,  -- the parts of a message are in the order of their ids
+        message INTEGER NOT NULL REFERENCES message(id) ON DELETE CASCADE,
+        kind TEXT NOT NULL,
+        data TEXT NOT NULL,  -- JSON: the fields of its kind; empty: the usual ones
+        text TEXT NOT NULL
+    );
+    CREATE INDEX part_message ON part(message);
+    ALTER TABLE message ADD COLUMN stop TEXT NOT NULL DEFAULT '';  -- why an answer was stopped
+    """,
 )
+CONVERSIONS = {7: convert_messages}  # run after the script of their version, in its transaction
 
 
 class StoreError(Exception):
@@ -249,7 +262,7 @@ def connect(path: Path) -> sqlite3.Connection:
         version = _pragma(database, "user_version")
         if 0 < version < len(MIGRATIONS):
             _back_up(database, path.with_name(f"{path.name}.schema-{version}.backup"))
-        _migrate(database)
+        migrate(database)
     except BaseException:
         database.close()
         raise
@@ -268,7 +281,7 @@ def connect_copy(path: Path) -> sqlite3.Connection:
             _check(source, path)
             source.backup(database)
         _prepare(database)
-        _migrate(database)
+        migrate(database)
     except BaseException:
         database.close()
         raise
@@ -339,15 +352,18 @@ def _is_damaged(database: sqlite3.Connection, path: Path) -> bool:
     return database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
 
 
-def _migrate(database: sqlite3.Connection) -> None:
-    """Apply the missing migrations, one transaction each."""
+def migrate(database: sqlite3.Connection, last: int = len(MIGRATIONS)) -> None:
+    """Apply the missing migrations up to version `last`, one transaction each."""
     version = _pragma(database, "user_version")
-    for number, script in enumerate(MIGRATIONS[version:], version + 1):
+    for number, script in enumerate(MIGRATIONS[version:last], version + 1):
+        convert = CONVERSIONS.get(number)
         try:
-            database.executescript(
-                f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number};"
-                f"PRAGMA application_id = {APPLICATION}; COMMIT;"
-            )
+            database.executescript(f"BEGIN IMMEDIATE; {script}")
+            if convert is not None:
+                convert(database)
+            database.execute(f"PRAGMA user_version = {number}")
+            database.execute(f"PRAGMA application_id = {APPLICATION}")
+            database.execute("COMMIT")
         finally:
             if database.in_transaction:
                 database.execute("ROLLBACK")

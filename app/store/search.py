@@ -42,5 +42,5 @@ def index(database: sqlite3.Connection, message_id: int, text: str) -> None:
     database.execute("DELETE FROM search WHERE rowid = ?", (message_id,))
     if text:
         database.execute(
-            "INSERT INTO search(rowid, folded) VALUES (?, ?)", (message_id, fold(text))
+            "INSERT INTO search(rowid, folded) VALUES (?, ?)", (message_id, fold(clean(text)))
         )

@@ -1,6 +1,6 @@
 """Conversations in SQLite, each a tree of messages; answers are stored while they stream.
 
-Each piece of a streaming answer is a row in `chunk`; `finish` merges them into one text. After a
+Each piece of a streaming answer is a row in `chunk`; `finish` merges them into its parts. After a
 crash, the next start merges the chunks and marks the answer as interrupted. A store may only be
 used on the thread that opened it.
 """
@@ -21,6 +21,7 @@ from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store.answer_details import AnswerDetails, details_text
 from app.store.hits import Hit, best_hits
 from app.store.lock import lock_store, set_aside
+from app.store.parts import Content, ErrorPart, parts_of
 from app.store.queries import (
     BRANCH,
     CONVERSATION,
@@ -32,6 +33,7 @@ from app.store.queries import (
     TrashedConversation,
     find,
     fold_chunks,
+    insert_message,
     rewrite_row,
     set_leaf,
     show_last_used_below,
@@ -50,7 +52,7 @@ from app.store.schema import (
     connect_copy,
     translate_errors,
 )
-from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, word_query
 from app.system.file_lock import FileLock
 from app.system.text_search import fold
 from app.system.translation import tr
@@ -343,24 +345,19 @@ class Store:
         conversation_id: int,
         parent: int | None,
         role: Role,
-        text: str,
+        content: Content,
         state: MessageState = MessageState.COMPLETE,
         model: str = "",
     ) -> Message:
         """Add a message below `parent` (None: at the root) and make it the leaf.
 
-        If the parent already has children, this starts a new branch.
+        If the parent already has children, this starts a new branch. `content` is its parts, or a
+        text from which they are made.
         """
-        text, now = clean(text), time.time()
         with self._writing(durable=True) as database:
-            added = database.execute(
-                "INSERT INTO message(conversation, parent, role, text, state, created, model)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (conversation_id, parent, role.value, text, state.value, now, clean(model)),
+            message_id = insert_message(
+                database, conversation_id, parent, role, parts_of(role, content), state, model
             )
-            message_id = added.lastrowid or 0
-            if state is not MessageState.STREAMING:
-                index(database, message_id, text)
             set_leaf(database, conversation_id, message_id)
             touch(database, conversation_id)
             return find(database, message_id)
@@ -386,21 +383,25 @@ class Store:
         message_id: int,
         state: MessageState,
         *,
-        error: str = "",
+        stop: str = "",
+        error: ErrorPart | None = None,
         prompt_tokens: int = 0,
         generated_tokens: int = 0,
         seconds: float = 0.0,
         details: AnswerDetails | None = None,
     ) -> Message:
-        """End a streaming message: merge its chunks, index the text, and sync it to the disk."""
+        """End a streaming message: merge its chunks, index the text, and sync it to the disk.
+
+        `stop` says why it was stopped, `error` why it failed.
+        """
         assert state is not MessageState.STREAMING
         with self._writing(durable=True) as database:
-            fold_chunks(database, message_id, state)
+            fold_chunks(database, message_id, state, error)
             database.execute(
-                "UPDATE message SET error = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?,"
+                "UPDATE message SET stop = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?,"
                 " details = ? WHERE id = ?",
                 (
-                    clean(error),
+                    clean(stop),
                     prompt_tokens,
                     generated_tokens,
                     seconds,

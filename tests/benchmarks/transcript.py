@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtWidgets import QApplication
 
+from app.store.parts import parts_of
 from app.store.store import Message, MessageState
 from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import load_fonts
@@ -100,7 +101,8 @@ def answer(tokens: int) -> str:
 
 def message(number: int, role: Role, text: str, state: MessageState) -> Message:
     """A message as the store would give it."""
-    return Message(number, 1, number - 1, role, text, state, 0.0, "", "", 0, 0, 4.0, 1, 1)
+    parts = parts_of(role, text)
+    return Message(number, 1, number - 1, role, parts, state, 0.0, "", "", 0, 0, 4.0, 1, 1)
 
 
 def conversation(count: int) -> list[Message]:

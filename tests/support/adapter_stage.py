@@ -220,7 +220,7 @@ def answer(stage: AdapterStage, conversation: int, number: int = -10) -> int:
     archive.write(write)
     streaming = MessageState.STREAMING
     stage.state.add(
-        Message(number, conversation, None, Role.ASSISTANT, "", streaming, 0, "", "", 0, 0, 0, 1, 1)
+        Message(number, conversation, None, Role.ASSISTANT, (), streaming, 0, "", "", 0, 0, 0, 1, 1)
     )
     return number
 

@@ -17,6 +17,7 @@ from app.engines.client import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.snapshots import Resume, SessionState
+from app.store.parts import parts_of
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.worker import BackgroundWorker
@@ -180,7 +181,7 @@ class SnapshotFixture:
         self._last -= 1
         parent = self.branch(conversation)[-1].id if self.branch(conversation) else None
         message = Message(
-            self._last, conversation, parent, role, text, MessageState.COMPLETE, 0.0, "",
+            self._last, conversation, parent, role, parts_of(role, text), MessageState.COMPLETE, 0.0, "",
             "", 0, 0, 0.0, 1, 1,
         )  # fmt: skip
         self.state.add(message)

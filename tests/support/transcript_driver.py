@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QWheelEvent
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import ErrorPart, parts_of
 from app.store.store import Message, MessageState
 from app.ui.theme.theme import load_fonts
 from app.ui.transcript.view import Transcript
@@ -31,8 +32,9 @@ def message(
     error: str = "",
 ) -> Message:
     role = Role.USER if own else Role.ASSISTANT
+    parts = (*parts_of(role, text), ErrorPart(message=error)) if error else parts_of(role, text)
     return Message(
-        number, 1, None, role, text, state, 0.0, "model", error, 0, 0, 6.0, sibling, siblings
+        number, 1, None, role, parts, state, 0.0, "model", "", 0, 0, 6.0, sibling, siblings
     )
 
 

@@ -1,6 +1,6 @@
 """Message composer: a text field that grows with its content, and the Send/Stop button.
 
-A long pasted text is a row above the field, and comes before the typed text in the message.
+A long pasted text is a row above the field, and an attachment before the typed text in the message.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.store.parts import FilePart, Parts, TextPart, written
 from app.system.translation import tr
 from app.ui.chat.pasted_text import PastedText, PasteHistory, is_long, split
 from app.ui.theme.palette import LIGHT, Palette
@@ -104,7 +105,7 @@ class _Editor(QPlainTextEdit):
 class Composer(QFrame):
     """The message editor with one button, which is Send, or Stop while an answer is generated."""
 
-    submitted = Signal(str)
+    submitted = Signal(object)  # its parts: the pasted texts, then the typed one
     stopped = Signal()
     edited = Signal(str)  # the text, debounced
     typed = Signal(str)  # the text, throttled; also when it was replaced
@@ -152,11 +153,14 @@ class Composer(QFrame):
         self._fit_height()
 
     def text(self) -> str:
+        """The pasted texts, then the typed one, as they are sent to the model."""
+        return written(self.parts())
+
+    def parts(self) -> Parts:
         """The pasted texts, then the typed one with folded long lines restored."""
         typed = unfolded(self.editor.toPlainText())
-        return "\n\n".join(
-            [*(row.text for row in self.pasted), *([typed] if typed or not self.pasted else [])]
-        )
+        pasted = tuple(FilePart("", row.text) for row in self.pasted)
+        return (*pasted, TextPart(typed)) if typed else pasted
 
     def set_text(self, text: str) -> None:
         """Replace the text without emitting `edited`."""
@@ -275,10 +279,9 @@ class Composer(QFrame):
     # --- steps ----------------------------------------------------------------------------------
 
     def _submit(self) -> None:
-        text = self.text()
-        if not self._busy and text.strip():
+        if not self._busy and self.text().strip():
             self._debounce.stop()
-            self.submitted.emit(text)
+            self.submitted.emit(self.parts())
 
     def _on_button(self) -> None:
         if self._busy:

@@ -132,6 +132,6 @@ def _time(seconds: float) -> str:
 def _ended(message: Message) -> str:
     if message.state is MessageState.COMPLETE:
         return tr("By the model, complete")
-    if message.state is MessageState.STOPPED and message.error == StopReason.USER:
+    if message.state is MessageState.STOPPED and message.stop == StopReason.USER:
         return tr("Stopped by you")
     return ending(message) or short_ending(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.state.faults import explain_stored
+from app.state.faults import explain
 from app.store.store import Message, MessageState, StopReason
 from app.system.translation import tr
 
@@ -10,10 +10,13 @@ from app.system.translation import tr
 def ending(message: Message) -> str:
     """One or two sentences; empty if there is no more to say than `short_ending`."""
     if message.state is MessageState.FAILED:
-        return explain_stored(message.error).text
+        error = message.error
+        if error is None:
+            return ""
+        return explain(error.fault, error.file, error.message, error.remedy).text
     if message.state is not MessageState.STOPPED:
         return ""
-    match message.error:
+    match message.stop:
         case StopReason.USER:
             return ""
         case StopReason.LENGTH:
@@ -30,7 +33,7 @@ def short_ending(message: Message) -> str:
         return ""
     match message.state:
         case MessageState.STOPPED:
-            by_user = message.error == StopReason.USER
+            by_user = message.stop == StopReason.USER
             return tr("Stopped by you") if by_user else tr("Stopped")
         case MessageState.INTERRUPTED:
             return tr("Interrupted")

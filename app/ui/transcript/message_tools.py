@@ -56,7 +56,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
     if word := short_ending(message):
         tools.append(Tool("word", word, lasting=True))
     if message.state in _UNFINISHED and last and not busy:
-        full = message.error == StopReason.CONTEXT
+        full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
     if message.text:

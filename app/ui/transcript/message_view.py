@@ -27,6 +27,7 @@ from app.markdown.blocks import (
     Table,
 )
 from app.markdown.stream import OwnText, Reply, Stream
+from app.store.parts import grown
 from app.store.store import Message, MessageState
 from app.system.translation import tr
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
@@ -186,7 +187,7 @@ class MessageView:
 
     def append(self, text: str) -> None:
         """Append streamed text; the cost depends on the unfinished tail only."""
-        self.message = replace(self.message, text=self.message.text + text)
+        self.message = replace(self.message, parts=grown(self.message.parts, text))
         if self.built:
             self._feed(text, last=False)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.settings.table import Settings, load
 from app.state.chat import ModelPhase
+from app.store.parts import ErrorPart
 from app.store.store import Message, MessageState, StopReason, Store
 from app.ui.transcript.endings import ending
 from engine import Cancel, Fault, FaultKind, FinishReason, Generate, LoadModel, Role, Turn
@@ -27,12 +28,16 @@ def answer(stage: Stage, text: str = "Because of the air.") -> Message:
     return stage.state.messages[-1]
 
 
-def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
+def stored_branch(stage: Stage) -> list[Message]:
     """The shown branch of the newest conversation, read from the database file."""
     found: list[list[Message]] = []
     stage.archive.read(lambda store: store.branch(store.conversations()[0].id), found.append)
     until(lambda: bool(found))
-    return [(message.role, message.text, message.state) for message in found[0]]
+    return found[0]
+
+
+def stored(stage: Stage) -> list[tuple[Role, str, MessageState]]:
+    return [(message.role, message.text, message.state) for message in stored_branch(stage)]
 
 
 # --- sending ------------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ def test_waiting_message_fails_when_the_load_fails(stage: Stage) -> None:
     stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.state is MessageState.FAILED
-    assert last.error == "The file is cut short. Download it again."
+    assert ending(last) == "The file is cut short. Download it again."
     assert not stage.state.busy
 
 
@@ -253,7 +258,7 @@ def test_failed_answer_has_a_reason_and_can_be_regenerated(stage: Stage) -> None
     failed = stage.state.messages[-1]
     assert failed.state is MessageState.FAILED
     assert failed.text == "Because"
-    assert failed.error == "The memory of this machine ran out. Close other programs."
+    assert ending(failed) == "The memory of this machine ran out. Close other programs."
     stage.controller.regenerate(failed.id)
     assert answer(stage).state is MessageState.COMPLETE
 
@@ -275,7 +280,7 @@ def test_a_full_context_is_reported_and_the_answer_kept(stage: Stage) -> None:
     stage.wait_until_idle()
     last = stage.state.messages[-1]
     assert last.text == "Because"
-    assert last.error == StopReason.CONTEXT
+    assert last.stop == StopReason.CONTEXT
 
 
 # --- several conversations ----------------------------------------------------------------------
@@ -422,7 +427,9 @@ def test_failed_load_is_a_sentence_in_the_window_and_a_code_in_the_store(stage: 
     assert notice.detail == "The file ends at byte 49. It is cut short."
     answer = stage.state.messages[-1]
     assert answer.state is MessageState.FAILED
-    assert "Download" not in answer.error
+    advice = "It is cut short."
+    assert answer.error == ErrorPart(fault, "half.gguf", "The file ends at byte 49.", advice)
+    assert [m.error for m in stored_branch(stage)] == [None, answer.error]
     assert ending(answer) == "half.gguf is incomplete. Download it again."
 
 

@@ -172,7 +172,7 @@ def test_answer_interrupted_by_quitting_continues_without_prefill(runs: Runs) ->
     assert resume.ready_tokens > 256  # the prompt; the answer after it is random
     stage.controller.continue_answer(stage.state.messages[-1].id)
     until(lambda: not stage.state.busy)
-    assert stage.state.messages[-1].error == StopReason.LENGTH
+    assert stage.state.messages[-1].stop == StopReason.LENGTH
 
 
 def test_deleting_snapshots_keeps_the_conversations(runs: Runs) -> None:

@@ -14,6 +14,7 @@ from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
+from app.store.parts import TextPart
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
 from engine import AdapterUse, ModelLoaded, Role
 
@@ -21,8 +22,9 @@ PATH = Path("/models/a.gguf")
 LOADED = ModelLoaded(1, PATH, "Small", "llama", "4-bit", 1, 8192, 1, 1, "reference", (), 0.1)
 ROW = Conversation(1, "Sky", 0.0, 0.0, None)
 MESSAGE = Message(
-    7, 1, None, Role.ASSISTANT, "Because", MessageState.STREAMING, 0.0, "", "", 0, 0, 0.0, 1, 1
-)
+    7, 1, None, Role.ASSISTANT, (TextPart("Because"),), MessageState.STREAMING, 0.0, "", "", 0, 0,
+    0.0, 1, 1,
+)  # fmt: skip
 ENTRY = AdapterEntry(PATH)
 
 
@@ -111,7 +113,7 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
     ("cut", lambda s: s.cut(1, 0), {"branches"}),
-    ("change", lambda s: s.change(replace(MESSAGE, text="No")), {"branches"}),
+    ("change", lambda s: s.change(replace(MESSAGE, parts=(TextPart("No"),))), {"branches"}),
     ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "speed"}),

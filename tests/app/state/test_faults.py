@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from app.state.faults import explain, explain_stored, stored_text
+from app.state.faults import explain
 from engine import Fault, FaultKind, FileLook
 
 EXACT, ADVICE = "The file ends at byte 49.", "It is cut short."
@@ -81,28 +80,3 @@ def test_every_look_of_a_file_has_words(look: FileLook) -> None:
 def test_without_a_code_the_text_of_the_engine_is_shown(fault: Fault | None) -> None:
     shown = explain(fault, "m.gguf", EXACT, ADVICE)
     assert (shown.text, shown.detail) == (f"{EXACT} {ADVICE}", "")
-
-
-@pytest.mark.parametrize("fault", [FIT, Fault(FaultKind.NOT_A_MODEL, FileLook.PDF), Fault()])
-def test_stored_text_is_explained_as_the_fault_was(fault: Fault) -> None:
-    stored = stored_text(fault, "m.gguf", EXACT, ADVICE)
-    assert explain_stored(stored).text == explain(fault, "m.gguf", EXACT, ADVICE).text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The model broke.",
-        "",
-        "{not JSON",
-        "{}",
-        '{"fault": []}',
-        '{"fault": {"kind": "of a later version"}}',
-        '{"fault": {"kind": "memory", "color": 1}}',
-        json.dumps(
-            {"fault": {"kind": "context", "context": "x"}, "file": "", "message": "", "remedy": ""}
-        ),
-    ],
-)
-def test_other_stored_texts_are_shown_as_they_are(text: str) -> None:
-    assert explain_stored(text).text == text

@@ -44,17 +44,20 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
-    """All messages and search entries, and the shown leaves."""
+    """All messages with their parts, search entries, and the shown leaves."""
     with closing(sqlite3.connect(path)) as database:
         messages = "SELECT * FROM message ORDER BY id"
         searched = "SELECT rowid, folded FROM search ORDER BY rowid"
+        parts = "SELECT message, kind, data, text FROM part ORDER BY message, id"
         leaves = "SELECT id, leaf FROM conversation"
-        return [row for query in (messages, searched, leaves) for row in database.execute(query)]
+        return [
+            row for query in (messages, parts, searched, leaves) for row in database.execute(query)
+        ]
 
 
 def without_use(found: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """The rows without the turn in which a message was last the leaf, which showing it changes."""
-    return [row[:11] + row[12:] if len(row) > 3 else row for row in found]
+    return [row[:10] + row[11:] if len(row) > 4 else row for row in found]
 
 
 def chat(store: Store) -> tuple[int, list[int]]:

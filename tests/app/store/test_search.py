@@ -163,9 +163,12 @@ def test_snippet_begins_shortly_before_the_first_word(store):
 
 
 def test_snippet_of_wide_characters_and_of_thoughts(store):
-    begin(store, text="\U0001f333" * 50 + " needle " + "<think>\nA plan.\n</think>")
+    conversation, _ = begin(store, text="\U0001f333" * 50)
+    store.add_message(
+        conversation, None, ASSISTANT, "<think>\n" + "plan " * 9 + "needle </think>A **plan**."
+    )
     _, snippet = hit(store, "needle")
-    assert snippet == "…needle A plan."
+    assert snippet == "…plan plan plan needle A plan."
 
 
 def test_branch_with_a_message_is_shown(store):

@@ -171,9 +171,9 @@ def test_any_text_is_stored_unchanged(store, text, kept):
     store.append_text(streamed.id, text)
     store.append_text(streamed.id, text)
     assert store.branch(conversation.id)[-1].text == kept * 2
-    ended = store.finish(streamed.id, MessageState.FAILED, error=text)
+    ended = store.finish(streamed.id, MessageState.FAILED, stop=text)
     store.set_draft(None, text)
-    assert (ended.text, ended.error, said.model) == (kept * 2, kept, kept)
+    assert (ended.text, ended.stop, said.model) == (kept * 2, kept, kept)
     assert texts(store.branch(conversation.id)) == [kept, kept * 2]
     assert store.conversations()[0].title == kept
     assert store.draft(None) == kept

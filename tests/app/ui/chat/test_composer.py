@@ -10,6 +10,7 @@ from PySide6.QtGui import QDragEnterEvent, QInputMethodEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import written
 from app.ui.chat.composer import Composer, folded
 
 
@@ -24,7 +25,7 @@ def composer(qtbot: QtBot) -> Iterator[Composer]:
 
 def sent(composer: Composer) -> list[str]:
     texts: list[str] = []
-    composer.submitted.connect(texts.append)
+    composer.submitted.connect(lambda parts: texts.append(written(parts)))
     return texts
 
 

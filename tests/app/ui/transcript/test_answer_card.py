@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.settings.table import Settings
+from app.store.parts import TextPart
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.ui.transcript.answer_card import answer_rows
 from engine import FinishReason, Role
@@ -27,8 +28,8 @@ DETAILS = AnswerDetails(
     seed=7,
 )
 ANSWER = Message(
-    2, 1, 1, Role.ASSISTANT, "Because.", MessageState.COMPLETE, 1_759_000_000.0, "Old", "",
-    40, 24, 2.3, 1, 1, details=DETAILS,
+    2, 1, 1, Role.ASSISTANT, (TextPart("Because."),), MessageState.COMPLETE, 1_759_000_000.0, "Old",
+    "", 40, 24, 2.3, 1, 1, details=DETAILS,
 )  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def test_stopped_answers_say_why() -> None:
         (StopReason.LENGTH, "answer length"),
         (StopReason.CONTEXT, "this chat is full"),
     ):
-        stopped = replace(ANSWER, state=MessageState.STOPPED, error=reason)
+        stopped = replace(ANSWER, state=MessageState.STOPPED, stop=reason)
         assert words in shown(stopped)["Ended"]
 
 

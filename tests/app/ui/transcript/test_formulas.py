@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.markdown.blocks import Formula, Paragraph, Place
 from app.markdown.formulas import Tex
 from app.markdown.stream import parse
+from app.store.parts import split
 from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import TextView
 from app.ui.blocks.formula import SMALLEST_SCALE, FormulaView, formula_view
@@ -35,7 +36,7 @@ Wrong: $\frac{1$ and $\nocommand$."""
 
 
 def message(text: str, state: MessageState = MessageState.COMPLETE) -> Message:
-    return Message(1, 1, 0, Role.ASSISTANT, text, state, 0.0, "", "", 0, 0, 4.0, 1, 1)
+    return Message(1, 1, 0, Role.ASSISTANT, split(text), state, 0.0, "", "", 0, 0, 4.0, 1, 1)
 
 
 def typeset(qtbot: QtBot, *sources: Tex) -> None:

@@ -1,0 +1,293 @@
+"""Parts of a message: text, thought, tool call, tool result, file, image, and error.
+
+The parts of an answer reproduce what the model wrote to the last character: a part keeps the exact
+characters of its markup, so `written(split(text)) == text` for every text. The raw text is not
+stored a second time: two copies could disagree, double the file, and a later kind of part (a tool
+result between two texts) has no place in one text. The exactness is needed because an answer is
+continued, and its cached keys and values are found again, by its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, cast
+
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, FaultKind, Role
+
+_NO_CODE = Fault()
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text of the user (as typed) or of a model (Markdown)."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtPart:
+    """The reasoning of a model, which comes before its answer."""
+
+    text: str
+    opens: str = THOUGHT_OPENS  # the characters before it: white space and the tag
+    ends: str = THOUGHT_ENDS  # the tag after it; "" while it has not ended
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A call of a tool by a model."""
+
+    name: str
+    arguments: str = ""  # JSON text
+    call: str = ""  # id that its result repeats
+    source: str = ""  # the characters of the model; "": not kept
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """What a tool returned."""
+
+    name: str
+    text: str = ""
+    call: str = ""  # id of the call
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """An attached text: of a file, or pasted."""
+
+    name: str  # of the file; "": pasted
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An attached image; its bytes are in a file named by their hash."""
+
+    name: str  # of the file; "": pasted
+    sha256: str = ""
+    path: str = ""  # of the file it was attached from
+    width: int = 0  # pixels
+    height: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPart:
+    """Why an answer failed: a code with parameters, of which the window makes the sentence."""
+
+    fault: Fault = _NO_CODE
+    file: str = ""  # name of the model
+    message: str = ""  # technical text of the engine
+    remedy: str = ""
+
+
+Part = TextPart | ThoughtPart | ToolCallPart | ToolResultPart | FilePart | ImagePart | ErrorPart
+Parts = tuple[Part, ...]
+Content = str | Sequence[Part]  # of a message that is being made
+
+_KINDS: dict[str, type[Part]] = {
+    "text": TextPart,
+    "thought": ThoughtPart,
+    "tool call": ToolCallPart,
+    "tool result": ToolResultPart,
+    "file": FilePart,
+    "image": ImagePart,
+    "error": ErrorPart,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_LONG = {
+    "tool call": "arguments",
+    "image": "",
+    "error": "",
+}  # field in the text column, if not `text`
+
+
+# --- text and parts ---------------------------------------------------------------------------
+
+
+def split(text: str) -> Parts:
+    """The parts of a text that a model wrote; `written` joins them to the same text."""
+    begin = text.lstrip()
+    if not begin.startswith(THOUGHT_OPENS):
+        return (TextPart(text),) if text else ()
+    at = len(text) - len(begin) + len(THOUGHT_OPENS)
+    thought, ends, answer = text[at:].partition(THOUGHT_ENDS)
+    parts = ThoughtPart(thought, text[:at], ends)
+    return (parts, TextPart(answer)) if answer else (parts,)
+
+
+def parts_of(role: Role, content: Content) -> Parts:
+    """The parts of a new message; a text is split if it is a model's."""
+    if not isinstance(content, str):
+        return tuple(content)
+    if role is Role.ASSISTANT:
+        return split(content)
+    return (TextPart(content),) if content else ()
+
+
+def written(parts: Iterable[Part]) -> str:
+    """The text of a message as its author wrote it, which is also the model's input.
+
+    Attached texts are separated by blank lines from what is around them.
+    """
+    text, after_file = "", False
+    for part in parts:
+        match part:
+            case FilePart():
+                piece = part.text
+            case TextPart():
+                piece = part.text
+            case ThoughtPart():
+                piece = part.opens + part.text + part.ends
+            case ToolCallPart():
+                piece = part.source or _call_source(part)
+            case ToolResultPart() | ImagePart() | ErrorPart():
+                continue
+        is_file = isinstance(part, FilePart)
+        text = f"{text}\n\n{piece}" if text and (is_file or after_file) else text + piece
+        after_file = is_file
+    return text
+
+
+def _call_source(call: ToolCallPart) -> str:
+    """A call in the notation that most models with tools were trained on."""
+    name = json.dumps(call.name, ensure_ascii=False)
+    return f'<tool_call>\n{{"name": {name}, "arguments": {call.arguments or "{}"}}}\n</tool_call>'
+
+
+def grown(parts: Parts, text: str) -> Parts:
+    """The parts of an answer to which a model has added text; its error is dropped."""
+    parts = without_error(parts)
+    if not text:
+        return parts
+    at = last_run(parts)
+    return (*parts[:at], *split(written(parts[at:]) + text))
+
+
+def last_run(parts: Parts) -> int:
+    """Where the last thought and the text after it begin, to which a model adds text."""
+    at = len(parts)
+    while at and isinstance(parts[at - 1], TextPart):
+        at -= 1
+    return at - 1 if at and isinstance(parts[at - 1], ThoughtPart) else at
+
+
+def without_error(parts: Parts) -> Parts:
+    """All parts but errors."""
+    return tuple(part for part in parts if not isinstance(part, ErrorPart))
+
+
+def stripped(parts: Iterable[Part]) -> Parts:
+    """Parts of the user whose joined text has no white space at its start and end."""
+    left = list(parts)
+    while left and isinstance(first := left[0], TextPart | FilePart):
+        if text := first.text.lstrip():
+            left[0] = _with_text(first, text)
+            break
+        del left[0]
+    while left and isinstance(last := left[-1], TextPart | FilePart):
+        if text := last.text.rstrip():
+            left[-1] = _with_text(last, text)
+            break
+        del left[-1]
+    return tuple(left)
+
+
+def _with_text(part: TextPart | FilePart, text: str) -> Part:
+    return FilePart(part.name, text) if isinstance(part, FilePart) else TextPart(text)
+
+
+def attachments(parts: Iterable[Part]) -> Parts:
+    """The attached files and images."""
+    return tuple(part for part in parts if isinstance(part, FilePart | ImagePart))
+
+
+def searched(parts: Iterable[Part]) -> str:
+    """The text by which a message is found: of all its parts, without their markup."""
+    pieces: list[str] = []
+    for part in parts:
+        match part:
+            case TextPart() | ThoughtPart():
+                pieces.append(part.text)
+            case ToolCallPart():
+                pieces += [part.name, part.arguments]
+            case ToolResultPart():
+                pieces.append(part.text)
+            case FilePart():
+                pieces += [part.name, part.text]
+            case ImagePart():
+                pieces.append(part.name)
+            case ErrorPart():
+                pass
+    return "\n\n".join(filter(None, pieces))
+
+
+# --- rows of the table --------------------------------------------------------------------------
+
+Row = tuple[str, str, str]  # kind, JSON with its other fields, text
+
+
+def to_row(part: Part) -> Row:
+    """The columns of a part."""
+    kind = _NAMES[type(part)]
+    values = asdict(part)
+    text = str(values.pop(_LONG.get(kind, "text"), ""))
+    defaults = {field.name: field.default for field in fields(type(part))}
+    kept = {name: value for name, value in values.items() if value != defaults[name]}
+    if isinstance(part, ErrorPart):
+        kept["fault"] = values["fault"]
+    return kind, json.dumps(kept, ensure_ascii=False) if kept else "", text
+
+
+def from_row(kind: str, data: str, text: str) -> Part:
+    """The part of a row; an unknown kind is a text, and a field of a wrong type gets its default."""
+    made = _KINDS.get(kind)
+    if made is None:
+        return TextPart(text)
+    values = _object(data)
+    if made is ErrorPart:
+        values["fault"] = _fault(values.get("fault"))
+    if long := _LONG.get(kind, "text"):
+        values[long] = text
+    fitting: dict[str, Any] = {}
+    for field in fields(made):
+        default = cast("type[object]", type(field.default))
+        wanted = str if field.name in ("name", "text") else default
+        if type(value := values.get(field.name)) is wanted:
+            fitting[field.name] = value
+        elif field.name == "name":
+            fitting["name"] = ""
+    return made(**fitting)
+
+
+def _object(data: str) -> dict[str, Any]:
+    """A JSON object; an empty one for another text."""
+    try:
+        found: object = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        found = {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _fault(stored: object) -> Fault:
+    """The fault of a stored error; one of another version has no code."""
+    if not isinstance(stored, dict):
+        return _NO_CODE
+    try:
+        values = {**cast("dict[str, Any]", stored)}
+        return Fault(FaultKind(values.pop("kind")), **values)
+    except (ValueError, TypeError, KeyError):
+        return _NO_CODE
+
+
+def error_of_text(text: str) -> ErrorPart:
+    """The error of a text stored before there were parts: JSON with a code, or a sentence."""
+    stored = _object(text) if text.startswith("{") else {}
+    if "fault" not in stored:
+        return ErrorPart(message=text)
+    part = from_row("error", text, "")
+    return part if isinstance(part, ErrorPart) else ErrorPart(message=text)

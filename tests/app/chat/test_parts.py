@@ -1,0 +1,161 @@
+"""Parts of messages in the chat: what the model reads of them, and answers that grow behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.chat.prompts import memory_start, turns_of
+from app.store.parts import (
+    Content,
+    ErrorPart,
+    FilePart,
+    ImagePart,
+    TextPart,
+    ThoughtPart,
+    ToolCallPart,
+    ToolResultPart,
+    parts_of,
+)
+from app.store.store import Message, MessageState, Store
+from app.store.writer import Archive
+from engine import FinishReason, Role, Turn
+from fakes import MODEL
+from stage import Stage, until
+
+USER, ASSISTANT, SYSTEM = Role.USER, Role.ASSISTANT, Role.SYSTEM
+LONG = "a pasted line\n" * 40
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Kyoto"}}\n</tool_call>'
+WEATHER = (
+    ThoughtPart("I ask.", "<think>\n"),
+    TextPart("\n\nLet me look.\n"),
+    ToolCallPart("weather", '{"city": "Kyoto"}', source=CALL),
+    ToolResultPart("weather", "rain"),
+)
+
+
+def said(number: int, role: Role, content: Content) -> Message:
+    parts = parts_of(role, content)
+    return Message(
+        number, 1, None, role, parts, MessageState.COMPLETE, 0.0, "", "", 0, 0, 0.0, 1, 1
+    )
+
+
+def test_thoughts_and_white_space_are_read_as_they_were_written() -> None:
+    text = "\n <think>\nHm.\n</think>\n\n Yes.\n"
+    assert turns_of([said(1, ASSISTANT, text)], "") == (Turn(ASSISTANT, text),)
+
+
+def test_attached_texts_come_before_the_question() -> None:
+    files = (FilePart("a.txt", "first"), FilePart("", "second"), TextPart("What is it?"))
+    (turn,) = turns_of([said(1, USER, files)], "")
+    assert turn == Turn(USER, "first\n\nsecond\n\nWhat is it?")
+
+
+def test_errors_and_images_are_not_read() -> None:
+    branch = [
+        said(1, USER, (ImagePart("tree.png"), TextPart("What is it?"))),
+        said(2, ASSISTANT, (ErrorPart(message="It failed."),)),
+        said(3, USER, "Again"),
+    ]
+    assert turns_of(branch, "Be brief.") == (
+        Turn(SYSTEM, "Be brief."),
+        Turn(USER, "What is it?\n\nAgain"),
+    )
+
+
+def test_results_of_tools_are_turns_that_the_model_reads() -> None:
+    two = (*WEATHER, ToolResultPart("time", "noon"), TextPart("Take an umbrella."))
+    branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, two), said(3, USER, "Thanks")]
+    assert turns_of(branch, "") == (
+        Turn(USER, "And the weather?"),
+        Turn(ASSISTANT, f"<think>\nI ask.</think>\n\nLet me look.\n{CALL}"),
+        Turn(
+            USER,
+            "<tool_response>\nrain\n</tool_response>\n<tool_response>\nnoon\n</tool_response>",
+        ),
+        Turn(ASSISTANT, "Take an umbrella."),
+        Turn(USER, "Thanks"),
+    )
+    starts = [memory_start(branch, dropped) for dropped in range(6)]
+    assert starts == [None, 2, 2, 2, 3, None]
+
+
+def test_an_answer_that_ends_with_a_result_is_to_be_answered() -> None:
+    branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, WEATHER)]
+    assert turns_of(branch, "")[-1] == Turn(USER, "<tool_response>\nrain\n</tool_response>")
+
+
+def test_pasted_text_is_a_part_and_is_read_as_if_it_were_typed(stage: Stage) -> None:
+    stage.ready(MODEL)
+    composer = stage.window.composer
+    composer.editor.long_pasted.emit(f"\n{LONG}")
+    composer.insert("What is it?  ")
+    composer.editor.enter_pressed.emit()
+    stage.wait_until_idle()
+    read = f"{LONG}\n\nWhat is it?".lstrip()
+    assert stage.engine.last_generate.turns == (Turn(USER, read),)
+    own = stage.state.messages[0]
+    assert own.parts == (FilePart("", LONG), TextPart("What is it?"))
+    stage.engine.write("Lines.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    assert stage.state.conversations[0].title.startswith("a pasted line a pasted line")
+    assert composer.text() == ""
+
+
+def test_pasted_text_is_kept_by_a_restart(stage: Stage, tmp_path: Path) -> None:
+    stage.ready(MODEL)
+    assert stage.controller.send((FilePart("", LONG), TextPart("What is it?")))
+    stage.engine.write("<think>Lines.</think>Many")
+    stage.engine.finish(FinishReason.CANCELLED)
+    stage.wait_until_idle()
+    held = stage.state.messages
+    stage.archive.close()
+    store = Store.open(stage.archive.path)
+    now = store.branch(1)
+    store.close()
+    assert [m.parts for m in now] == [m.parts for m in held]
+    assert now[1].parts == (ThoughtPart("Lines."), TextPart("Many"))
+
+
+def begin_answer(stage: Stage) -> Message:
+    """A stopped answer that called a tool, opened in the window."""
+    archive: Archive = stage.archive
+
+    def write(store: Store) -> int:
+        chat = store.create_conversation("Weather").id
+        own = store.add_message(chat, None, USER, "And the weather?").id
+        answer = store.add_message(chat, own, ASSISTANT, WEATHER, MessageState.STREAMING).id
+        store.append_text(answer, "<think>Ra")
+        store.finish(answer, MessageState.STOPPED, stop="user")
+        return chat
+
+    made: list[int] = []
+    archive.read(write, made.append)
+    until(lambda: bool(made))
+    stage.controller.open_conversation(made[0])
+    until(lambda: bool(stage.state.messages))
+    return stage.state.messages[-1]
+
+
+def test_an_answer_is_continued_behind_the_result_of_a_tool(stage: Stage) -> None:
+    stage.ready(MODEL)
+    begun = begin_answer(stage)
+    assert begun.parts == (*WEATHER, ThoughtPart("Ra", ends=""))
+    stage.controller.continue_answer(begun.id)
+    stage.wait_until_idle()
+    assert stage.engine.last_generate.turns[-1] == Turn(ASSISTANT, "<think>Ra")
+    stage.engine.write("in.</think>Take")
+    stage.engine.write(" an umbrella.")
+    stage.drain()
+    done = (*WEATHER, ThoughtPart("Rain."), TextPart("Take an umbrella."))
+    assert stage.state.messages[-1].parts == done
+    stage.engine.fail("It broke.", "Try again.")
+    stage.wait_until_idle()
+    failed = stage.state.messages[-1]
+    assert failed.parts[:-1] == done
+    assert failed.error is not None
+    found: list[list[Message]] = []
+    stage.archive.read(lambda store: store.branch(begun.conversation), found.append)
+    until(lambda: bool(found))
+    assert found[0][-1].parts == failed.parts

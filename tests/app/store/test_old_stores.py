@@ -1,0 +1,183 @@
+"""Databases recorded by earlier versions open with everything that those versions read from them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.state.faults import explain
+from app.store.parts import ErrorPart, TextPart, ThoughtPart, searched
+from app.store.store import Message, MessageState, Store, StoreError
+from engine import FaultKind, Role
+from store_contents import all_messages
+
+OLD = Path(__file__).parent / "old"
+NAMES = ("schema-2", "schema-4", "schema-6")
+SAME = (
+    "id", "conversation", "parent", "created", "model", "prompt_tokens", "generated_tokens",
+    "seconds", "sibling", "siblings",
+)  # fmt: skip
+pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+def unpacked(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The recorded file, and what its version read from it."""
+    path = folder / "conversations.sqlite"
+    path.write_bytes(gzip.decompress((OLD / f"{name}.sqlite.gz").read_bytes()))
+    return path, json.loads((OLD / f"{name}.json").read_text())
+
+
+def compare(store: Store, held: dict[str, Any]) -> None:
+    """Compare a store with all that was recorded."""
+    conversations = store.conversations()
+    assert [
+        {"id": c.id, "title": c.title, "created": c.created, "updated": c.updated}
+        for c in conversations
+    ] == [{k: v for k, v in c.items() if k != "policy"} for c in held["conversations"]]
+    for now, before in zip(conversations, held["conversations"], strict=True):
+        assert now.policy.value == before.get("policy", "drop oldest")
+    for number, ids in held["shown"].items():
+        assert [m.id for m in store.branch(int(number))] == ids
+    for number, text in held["drafts"].items():
+        assert store.draft(int(number) or None) == text
+    messages = all_messages(store)
+    assert sorted(messages) == sorted(map(int, held["messages"]))
+    for number, before in held["messages"].items():
+        compare_message(messages[int(number)], before)
+    for query, ids in held["search"].items():
+        if query != "think":  # the tags were searched, too
+            assert [c.id for c in store.conversations(query)] == ids
+    compare_adapters(store, held)
+
+
+def compare_message(now: Message, before: dict[str, Any]) -> None:
+    assert now.text == before["text"]  # to the last character
+    assert (now.role.value, now.state.value) == (before["role"], before["state"])
+    assert {key: getattr(now, key) for key in SAME} == {key: before[key] for key in SAME}
+    thought = now.role.value == "assistant" and before["text"].lstrip().startswith("<think>")
+    assert any(isinstance(part, ThoughtPart) for part in now.parts) is thought
+    assert "<think>" not in searched(now.parts) or "a tag" in before["text"]
+    if now.state is MessageState.FAILED:
+        assert (now.stop, now.error is not None) == ("", bool(before["error"]))
+        if now.error is not None:
+            compare_error(now.error, before["error"])
+    else:
+        assert (now.stop, now.error) == (before["error"], None)
+    marks = [{"name": m.name, "strength": m.strength, "sha256": m.sha256} for m in now.adapters]
+    assert marks == list(before.get("adapters", ()))
+
+
+def compare_error(now: ErrorPart, before: str) -> None:
+    if not before.startswith("{"):
+        assert now == ErrorPart(message=before)
+        return
+    assert now.fault.kind is FaultKind.CHAT_FULL
+    assert now.fault.most_context == 4096
+    shown = explain(now.fault, now.file, now.message, now.remedy)
+    assert shown.sentence == "This chat is full (4,096 tokens)."
+    assert shown.detail == "The prompt has 5,000 tokens. Shorten it."
+
+
+def compare_adapters(store: Store, held: dict[str, Any]) -> None:
+    if "adapters" in held:
+        kept = store.adapters()
+        stacks = {str(number): len(uses) for number, uses in kept.stacks.items()}
+        assert stacks == {n: len(uses) for n, uses in held["adapters"]["stacks"].items()}
+        assert list(kept.mixes) == list(held["adapters"]["mixes"])
+    trash = [each.title for each in store.trash()]
+    assert trash == [each["title"] for each in held.get("trash", [{"title": "A gone chat"}])]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    with closing(Store.open(path)) as store:
+        yield store
+
+
+def test_everything_is_there_after_the_migration(name: str, tmp_path: Path) -> None:
+    path, held = unpacked(name, tmp_path)
+    with opened(path) as store:
+        compare(store, held)
+        gone = store.trash()[0].id
+        store.restore([gone])
+        assert [m.text for m in store.branch(gone)] == ["This is gone."]
+    with opened(path) as store:
+        assert [m.parts for m in store.branch(gone)] == [(TextPart("This is gone."),)]
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("SELECT count(*) FROM chunk").fetchone() == (0,)
+
+
+def test_everything_is_there_without_write_access(name: str, tmp_path: Path) -> None:
+    path, held = unpacked(name, tmp_path)
+    content = path.read_bytes()
+    with closing(Store.open_copy(path)) as store:
+        compare(store, held)
+    assert path.read_bytes() == content
+
+
+def test_everything_is_there_after_a_salvage(name: str, tmp_path: Path) -> None:
+    path, held = unpacked(name, tmp_path)
+    counts = Store.salvage(path, tmp_path / "salvaged.sqlite")
+    assert counts.partly == 0
+    with opened(tmp_path / "salvaged.sqlite") as store:
+        compare(store, held)
+
+
+def test_a_migrated_store_is_salvaged_with_its_parts(name: str, tmp_path: Path) -> None:
+    path, held = unpacked(name, tmp_path)
+    Store.open(path).close()
+    assert Store.salvage(path, tmp_path / "salvaged.sqlite").partly == 0
+    with opened(tmp_path / "salvaged.sqlite") as store:
+        compare(store, held)
+
+
+def test_a_message_deleted_before_is_restored(name: str, tmp_path: Path) -> None:
+    path, _ = unpacked(name, tmp_path)
+    if name == "schema-2":
+        pytest.skip("single messages could not be deleted")
+    with closing(sqlite3.connect(path)) as database:
+        number, content = database.execute("SELECT id, content FROM deleted_message").fetchone()
+    before = json.loads(content)
+    with opened(path) as store:
+        store.restore_message(number)
+        now = all_messages(store)[number]
+        assert now.text == before["text"]
+        assert isinstance(now.parts[0], ThoughtPart)
+        assert now.error is not None
+        assert before["error"].startswith("{") == (now.error.fault.kind is FaultKind.CHAT_FULL)
+        assert [c.title for c in store.conversations("scatters")] == [
+            "With a deleted answer",
+            "Why is the sky blue?",
+        ]
+
+
+def test_new_messages_get_ids_that_were_never_used(name: str, tmp_path: Path) -> None:
+    path, _ = unpacked(name, tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        (last,) = database.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'message'"
+        ).fetchone()
+    with opened(path) as store:
+        begun = store.create_conversation("New").id
+        assert store.add_message(begun, None, Role.USER, "x").id == last + 1
+
+
+def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> None:
+    path, held = unpacked(name, tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE part(in_the_way)")
+    with pytest.raises(StoreError):
+        Store.open(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE part")
+    with opened(path) as store:
+        compare(store, held)
