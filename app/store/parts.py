@@ -206,6 +206,22 @@ def attachments(parts: Iterable[Part]) -> Parts:
     return tuple(part for part in parts if isinstance(part, FilePart | ImagePart))
 
 
+def copied(parts: Parts) -> str:
+    """The text to copy: what was said, without thoughts and tools unless there is nothing else."""
+    said = tuple(part for part in parts if isinstance(part, TextPart | FilePart))
+    text = written(said).strip("\n")
+    return text if text.strip() else "\n\n".join(_unsaid(part) for part in parts).strip("\n")
+
+
+def _unsaid(part: Part) -> str:
+    return part.text if isinstance(part, ThoughtPart | ToolResultPart) else ""
+
+
+def typed(parts: Iterable[Part]) -> str:
+    """The text that the user typed, without attachments."""
+    return written(part for part in parts if isinstance(part, TextPart))
+
+
 def searched(parts: Iterable[Part]) -> str:
     """The text by which a message is found: of all its parts, without their markup."""
     pieces: list[str] = []

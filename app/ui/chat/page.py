@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFrame, QStackedWidget, QVBoxLayout, QWidget
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState
 from app.state.snapshots import SessionState
+from app.store.parts import copied
 from app.system.translation import tr
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.composer import Composer
@@ -157,7 +158,7 @@ class ChatPage(QWidget):
         """Copy the Markdown source of the last answer to the clipboard."""
         for message in reversed(self._state.messages):
             if message.role is Role.ASSISTANT:
-                QGuiApplication.clipboard().setText(message.text)
+                QGuiApplication.clipboard().setText(copied(message.parts))
                 return
 
     # --- the state ------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QWidget
 
-from app.system.translation import tr, trn
+from app.system.translation import tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
+from app.ui.transcript.sections import MANY_LINES, file_words
 from app.ui.widgets.controls import IconButton, TextButton, label
 from app.ui.widgets.text_undo import UNDOABLE
 
-LONG_CHARACTERS, LONG_LINES = 2_000, 30  # longer pasted text is folded
+LONG_CHARACTERS, LONG_LINES = 2_000, MANY_LINES  # longer pasted text is folded
 _TYPED_CHARACTERS = 500  # at most so much below a blank line counts as typed after a paste
 
 
@@ -27,7 +28,7 @@ class PastedText(QFrame):
         super().__init__(parent)
         self.setObjectName("pasted")
         self.text = text
-        self.words = label(_size(text), "secondary", SMALL)
+        self.words = label(file_words("", text), "secondary", SMALL)
         self.words.setToolTip(text[:400] + ("…" if len(text) > 400 else ""))
         self.show_button = TextButton(tr("Show"), "link")
         self.show_button.setAccessibleName(tr("Show the pasted text"))
@@ -90,14 +91,3 @@ def split(text: str) -> tuple[str, str]:
     if blank and len(typed) <= _TYPED_CHARACTERS and is_long(pasted) and not is_long(typed):
         return pasted, typed
     return text, ""
-
-
-def _size(text: str) -> str:
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")[:60]
-    lines = text.strip("\n").count("\n") + 1
-    size = (
-        trn("{count} line", "{count} lines", lines)
-        if lines >= LONG_LINES
-        else tr("{count} characters", count=f"{len(text):,}")
-    )
-    return tr("Pasted text, {size}: {first}…", size=size, first=first)

@@ -30,11 +30,11 @@ from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.transcript.message_view import Part
+from app.ui.transcript.sections import Row
 from app.ui.transcript.tools import Tools
 from app.ui.widgets.accessibility import NO_INTERFACE
 from engine import Role
-
-_THOUGHTS = "thoughts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,40 +75,47 @@ class AccessibleMessages:
         view.destroyed.connect(lambda: self._forget(set()))
 
     def controls(self, index: int) -> list[Control]:
-        """The controls of a message in reading order: thoughts, links and code, tools.
+        """The controls of a message in reading order: rows, links and code, then tools.
 
         Links and code appear once the message is laid out, which may happen in idle time.
         """
         message, roles = self.layout.stack.views[index], QAccessible.Role
         controls: list[Control] = []
-        if message.has_thoughts:
-            words, area = message.thought_words(), message.thought_area()
-            use = partial(self.layout.toggle_thoughts, index)
-            expanded = not message.folded
-            controls.append(Control(_THOUGHTS, roles.Button, words, area, use, expanded=expanded))
-        if not message.hidden_for_edit:
-            for number, part in enumerate(message.parts):
-                for count, link in enumerate(part.view.links()):
-                    found = link.moved(part.x, part.y)
-                    use = partial(self._open_link, link.address)
-                    key = f"link {number} {count}"
-                    controls.append(
-                        Control(
-                            key, roles.Link, link.text, found.area, use, description=link.address
-                        )
-                    )
-                if isinstance(part.view, CodeView):
-                    area = part.view.copy_area().translated(part.x, part.y)
-                    use = partial(self._tools.copy_code, part.view)
-                    controls.append(
-                        Control(f"code {number}", roles.Button, tr("Copy code"), area, use)
-                    )
+        rows = [] if message.hidden_for_edit else list(enumerate(message.rows))
+        parts = [] if message.hidden_for_edit else message.parts
+        for number, part in enumerate(parts):
+            while rows and rows[0][1].section <= part.section:
+                controls.append(self._row_control(index, *rows.pop(0)))
+            controls += self._part_controls(number, part)
+        controls += [self._row_control(index, *row) for row in rows]
         for tool, area in zip(*self._tools.all(index), strict=True):
             if tool.name == "word":
                 controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
                 continue
             use = partial(self._tools.use, index, tool) if tool.can_act else None
             controls.append(Control(f"tool {tool.name}", roles.Button, tool.text, area, use))
+        return controls
+
+    def _row_control(self, index: int, number: int, row: Row) -> Control:
+        key, roles = f"row-{number}", QAccessible.Role
+        if not row.foldable:
+            return Control(key, roles.StaticText, row.words, row.area)
+        use = partial(self.layout.toggle_row, index, number)
+        return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
+
+    def _part_controls(self, number: int, part: Part) -> list[Control]:
+        """The links of a block, or the button that copies its code."""
+        roles, controls = QAccessible.Role, list[Control]()
+        for count, link in enumerate(part.view.links()):
+            found = link.moved(part.x, part.y)
+            use, key = partial(self._open_link, link.address), f"link {number} {count}"
+            controls.append(
+                Control(key, roles.Link, link.text, found.area, use, description=link.address)
+            )
+        if isinstance(part.view, CodeView):
+            area = part.view.copy_area().translated(part.x, part.y)
+            use = partial(self._tools.copy_code, part.view)
+            controls.append(Control(f"code {number}", roles.Button, tr("Copy code"), area, use))
         return controls
 
     def message(self, message_id: int) -> AccessibleMessage:
@@ -235,9 +242,10 @@ class AccessibleMessage(_PaintedItem):
     def text(self, t: QAccessible.Text) -> str:
         if not self.isValid():
             return ""
-        message = self._layout.stack.views[self.index].message
+        view = self._layout.stack.views[self.index]
+        message = view.message
         if t is QAccessible.Text.Name:
-            return tr("{writer}: {text}", writer=_writer(message), text=message.text)
+            return tr("{writer}: {text}", writer=_writer(message), text=view.spoken)
         if t is QAccessible.Text.Description:
             begins = memory_line.words() if self._layout.stack.memory_line == self.index else ""
             parts = (begins, adapters_in_words(message.adapters), ending(message))

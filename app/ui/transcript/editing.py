@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QWidget
 
+from app.store.parts import Parts
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript.message_editor import MessageEditor
 from app.ui.transcript.message_stack import MessageStack
@@ -20,7 +21,7 @@ class Editing:
 
     `place()` returns the column's left edge and the scroll offset. `changed(index)` is called when
     a message's height changed, `closed()` when the user submits or cancels, and
-    `submitted(message, text)` after `closed()` on submit.
+    `submitted(message, parts)` after `closed()` on submit.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Editing:
         stack: MessageStack,
         place: Callable[[], tuple[int, int]],
         changed: Callable[[int], None],
-        submitted: Callable[[int, str], None],
+        submitted: Callable[[int, Parts], None],
         closed: Callable[[], None],
     ) -> None:
         self.editor: MessageEditor | None = None
@@ -47,7 +48,7 @@ class Editing:
         view.build(self._stack.column)
         view.hidden_for_edit = True
         self.message_id = view.message.id
-        self.editor = MessageEditor(view.message.text, style, self._viewport)
+        self.editor = MessageEditor(view.message.parts, style, self._viewport)
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.resized.connect(self.fit)
@@ -103,11 +104,11 @@ class Editing:
     def _width(self) -> int:
         return round(self._stack.column * CARD_SHARE)
 
-    def _submit(self, text: str) -> None:
+    def _submit(self, parts: Parts) -> None:
         message_id = self.message_id
         self.end()
         self._closed()
-        self._submitted(message_id, text)
+        self._submitted(message_id, parts)
 
     def _cancel(self) -> None:
         self.end()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
@@ -24,7 +24,6 @@ from app.ui.transcript.message_view import MessageView, Part
 
 SLICE = 0.008  # seconds of searching between two events
 AGAIN_MILLISECONDS = 150  # after a change of a message it is searched again
-FOLDED = -1  # part of the matches in folded thoughts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,7 @@ class Match:
     part: int
     start: int
     end: int
+    row: int = -1  # the folded row that hides it, above the part; -1: it is visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Finder(QObject):
             visible = (
                 n
                 for n, match in enumerate(matches)
-                if match.part == FOLDED or self._area(index, match).top() >= 0
+                if match.row >= 0 or self._area(index, match).top() >= 0
             )
             number = next(visible, None)
         if number is not None:
@@ -296,12 +296,12 @@ class Finder(QObject):
         """Start and end of the current match as places of a selection."""
         match = self._current_match()
         index = self._layout.stack.index_of(self._current[0]) if self._current else None
-        if match is None or index is None or match.part == FOLDED:
+        if match is None or index is None or match.row >= 0:
             return None
         return (index, match.part, match.start), (index, match.part, match.end)
 
     def show_current(self) -> None:
-        """Scroll to the current match; unfolds the thoughts that contain it."""
+        """Scroll to the current match; unfolds the part that contains it."""
         if self._current is None:
             return
         layout, stack = self._layout, self._layout.stack
@@ -309,12 +309,12 @@ class Finder(QObject):
         if index is None:
             return
         match = self._current_match()
-        if match is not None and match.part == FOLDED:
-            layout.toggle_thoughts(index)
+        if match is not None and match.row >= 0:
+            layout.toggle_row(index, match.row)
             self._search_message(index)
             self._keep_current()
             match = self._current_match()
-        if match is None or match.part == FOLDED:
+        if match is None or match.row >= 0:
             return
         if stack.views[-1].streaming:
             layout.scroller.follow = False  # new text must not scroll the match away
@@ -338,13 +338,8 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
     """The places of the terms in a message, in text order and without overlaps."""
     if not terms:
         return []
-    texts = [(FOLDED, view.folded_text)]
-    for number, part in enumerate(view.parts):
-        text = part.view.text(0, part.view.length)
-        if units(text) == part.view.length:  # a rule has a position, but no text
-            texts.append((number, text))
     matches: list[Match] = []
-    for number, text in texts:
+    for number, row, text in _texts(view):
         places: list[tuple[int, int]] = []
         for term in terms:  # the longest first
             for place in occurrences(text, term):
@@ -352,8 +347,29 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
                 clear_before = at == 0 or places[at - 1][1] <= place[0]
                 if clear_before and (at == len(places) or place[1] <= places[at][0]):
                     places.insert(at, place)
-        matches += [Match(number, start, end) for start, end in places]
+        matches += [Match(number, start, end, row) for start, end in places]
     return matches
+
+
+def _texts(view: MessageView) -> Iterator[tuple[int, int, str]]:
+    """The texts of a message: part, folded row (-1: none), and what is searched."""
+    number = 0
+    rows = view.rows
+    for index, row in enumerate(rows):
+        while number < len(view.parts) and view.parts[number].section < row.section:
+            yield from _part_text(view, number)
+            number += 1
+        if row.folded and row.foldable:
+            yield number, index, view.sections[row.section].text
+    for rest in range(number, len(view.parts)):
+        yield from _part_text(view, rest)
+
+
+def _part_text(view: MessageView, number: int) -> Iterator[tuple[int, int, str]]:
+    block = view.parts[number].view
+    text = block.text(0, block.length)
+    if units(text) == block.length:  # a rule has a position, but no text
+        yield number, -1, text
 
 
 def _scroll_sideways(part: Part, match: Match) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.tools import Tools
 
-THOUGHTS = -1  # tool index of the line that folds the thoughts, before the tools
+NOTHING = -1_000_000  # no tool and no row; the rows that fold parts are -1 and less, the last -1
 
 
 class Keys(QObject):
@@ -26,11 +26,11 @@ class Keys(QObject):
         super().__init__(layout)
         self._layout = layout
         self._tools = tools
-        self.tool = -2
+        self.tool = NOTHING
 
     def forget(self) -> None:
         """Clear the focused message."""
-        self._layout.focused, self.tool = -1, -2
+        self._layout.focused, self.tool = -1, NOTHING
 
     def enter(self, *, backwards: bool) -> None:
         """Focus the last visible message, when Tab moved the focus into the view."""
@@ -52,7 +52,8 @@ class Keys(QObject):
             return False
         self.tool = after[0] if forward else after[-1]
         tools, _ = self._tools.shown(self._layout.focused)
-        control = "thoughts" if self.tool == THOUGHTS else f"tool {tools[self.tool].name}"
+        row = self._row()
+        control = f"row-{row}" if row is not None else f"tool {tools[self.tool].name}"
         self.moved.emit(self._layout.focused, control)
         self._layout.message_changed.emit(self._layout.focused)
         return True
@@ -105,7 +106,7 @@ class Keys(QObject):
         layout = self._layout
         layout.focused = index
         stops = self._stops()
-        self.tool = stops[0] if stops else -2
+        self.tool = stops[0] if stops else NOTHING
         top = layout.message_top(index)
         height, page = layout.stack.views[index].height, layout.page()
         if top < 0 or height > page:
@@ -119,15 +120,20 @@ class Keys(QObject):
         """The tool indices of the focused message that can take the focus."""
         tools, _ = self._tools.shown(self._layout.focused)
         stops = [n for n, tool in enumerate(tools) if tool.can_act]
-        thoughts = self._layout.stack.views[self._layout.focused].has_thoughts
-        return [THOUGHTS, *stops] if thoughts else stops
+        rows = self._layout.stack.views[self._layout.focused].rows
+        return [*(n - len(rows) for n, row in enumerate(rows) if row.foldable), *stops]
+
+    def _row(self) -> int | None:
+        """The focused row of the focused message, counted from 0 at the top."""
+        count = len(self._layout.stack.views[self._layout.focused].rows)
+        return self.tool + count if -count <= self.tool < 0 else None
 
     def _use(self) -> bool:
         if self._layout.focused < 0:
             return False
         tools, _ = self._tools.shown(self._layout.focused)
-        if self.tool == THOUGHTS:
-            self._layout.toggle_thoughts(self._layout.focused)
+        if (row := self._row()) is not None:
+            self._layout.toggle_row(self._layout.focused, row)
         elif 0 <= self.tool < len(tools):
             self._tools.use(self._layout.focused, tools[self.tool])
         return True

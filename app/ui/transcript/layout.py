@@ -85,14 +85,17 @@ class TranscriptLayout(QObject):
         self.scroller.relayout()
         self.changed.emit()
 
-    def toggle_thoughts(self, index: int) -> None:
-        """Fold or unfold the thoughts of a message, with its top as the scroll anchor."""
+    def toggle_row(self, index: int, row: int) -> None:
+        """Fold or unfold what a row of a message stands for, with its top as the scroll anchor."""
         view = self.stack.views[index]
+        rows = view.rows
+        if row >= len(rows) or not rows[row].foldable:
+            return
         top = self.message_top(index)
         self.selection.forget_from(index)
         if not view.streaming:
             self.scroller.follow = False
-        view.fold(not view.folded)
+        view.fold(rows[row].section, not rows[row].folded)
         self.stack.refresh(index)
         self.scroller.relayout(None if self.scroller.follow else (index, -1, top))
         self.changed.emit()

@@ -1,4 +1,4 @@
-"""Message editor: a text field with Cancel and Send buttons.
+"""Message editor: the attachments of a message, a text field, and Cancel and Send buttons.
 
 Enter sends, Shift+Enter inserts a line break, Esc cancels; while an input method composes, all
 keys go to the input method.
@@ -6,16 +6,21 @@ keys go to the input method.
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QInputMethodEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.store.parts import Part, Parts, TextPart, attachments, typed
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.theme.theme import RADIUS_CARD
-from app.ui.widgets.controls import TextButton
+from app.ui.theme.theme import RADIUS_CARD, SMALL, font
+from app.ui.transcript.sections import attachment_words
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton
 
 _BUTTONS = 44  # pixels of height below the text
+_ATTACHMENT = 36  # pixels of height of an attachment, with the space below it
 
 
 class _Field(QPlainTextEdit):
@@ -48,18 +53,35 @@ class _Field(QPlainTextEdit):
             super().keyPressEvent(e)
 
 
-class MessageEditor(QFrame):
-    """Card with the text field and its two buttons."""
+class _Attachment(QFrame):
+    """The row of an attachment, with a button that removes it."""
 
-    submitted = Signal(str)
+    def __init__(self, words: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("pasted")
+        self.setFixedHeight(_ATTACHMENT - 4)
+        self.remove_button = IconButton("close", tr("Remove the attachment"), 16)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 0, 4, 0)
+        row.setSpacing(8)
+        shown = ElidedLabel("secondary", font(SMALL), parent=self)
+        shown.show_words(words)
+        row.addWidget(shown, 1)
+        row.addWidget(self.remove_button)
+
+
+class MessageEditor(QFrame):
+    """Card with the attachments, which can be removed, the text field and its two buttons."""
+
+    submitted = Signal(object)  # parts
     cancelled = Signal()
     resized = Signal()  # the text changed, and with it the needed height
 
-    def __init__(self, text: str, style: ReadingStyle, parent: QWidget) -> None:
+    def __init__(self, parts: Parts, style: ReadingStyle, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("editor")
         self._field = _Field(self)
-        self._field.setPlainText(text)
+        self._field.setPlainText(typed(parts))
         self.setFocusProxy(self._field)
         self._cancel = TextButton(tr("Cancel"), "quiet", parent=self)
         self._send = TextButton(tr("Send"), "outlined", parent=self)
@@ -71,6 +93,12 @@ class MessageEditor(QFrame):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(12, 8, 8, 8)  # plus the field's document margin of 4 pixels
         layout.setSpacing(4)
+        self.attachments: list[tuple[Part, _Attachment]] = []
+        for part in attachments(parts):
+            row = _Attachment(attachment_words(part), self)
+            row.remove_button.clicked.connect(partial(self._remove, part))
+            layout.addWidget(row)
+            self.attachments.append((part, row))
         layout.addWidget(self._field, 1)
         layout.addLayout(buttons)
         self._field.submitted.connect(self._submit)
@@ -97,7 +125,7 @@ class MessageEditor(QFrame):
             f" border-radius: {RADIUS_CARD}px; }}"
             f"QPlainTextEdit {{ background: transparent; color: {palette.text}; border: none; }}"
         )
-        for button in (self._cancel, self._send):
+        for button in (self._cancel, self._send, *(r.remove_button for _, r in self.attachments)):
             button.apply_palette(palette)
 
     def text(self) -> str:
@@ -113,6 +141,7 @@ class MessageEditor(QFrame):
         # QPlainTextDocumentLayout gives the document's height in lines.
         lines = max(int(self._field.document().size().height()), 1)
         height = lines * self._field.fontMetrics().lineSpacing() + 26 + _BUTTONS
+        height += _ATTACHMENT * len(self.attachments)
         bars = Qt.ScrollBarPolicy
         fits = height <= most
         self._field.setVerticalScrollBarPolicy(
@@ -120,10 +149,26 @@ class MessageEditor(QFrame):
         )
         return min(height, most)
 
+    def parts(self) -> Parts:
+        """The attachments that were not removed, then the text."""
+        text = self.text()
+        kept = tuple(part for part, _ in self.attachments)
+        return (*kept, TextPart(text)) if text.strip() else kept
+
+    def _remove(self, part: Part) -> None:
+        for place, (each, row) in enumerate(self.attachments):
+            if each is part:
+                del self.attachments[place]
+                row.hide()
+                row.deleteLater()
+                break
+        self._field.setFocus()
+        self._changed()
+
     def _submit(self) -> None:
-        if self.text().strip():
-            self.submitted.emit(self.text())
+        if parts := self.parts():
+            self.submitted.emit(parts)
 
     def _changed(self) -> None:
-        self._send.setEnabled(bool(self.text().strip()))
+        self._send.setEnabled(bool(self.parts()))
         self.resized.emit()

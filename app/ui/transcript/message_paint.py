@@ -21,8 +21,10 @@ from app.ui.theme.theme import RADIUS_CARD
 from app.ui.transcript import message_tools
 from app.ui.transcript.find import Match
 from app.ui.transcript.find_paint import paint_matches
+from app.ui.transcript.keys import NOTHING
 from app.ui.transcript.message_tools import Tool
-from app.ui.transcript.message_view import MessageView, Part
+from app.ui.transcript.message_view import ROW_INDENT, ROW_TEXT, MessageView, Part
+from app.ui.transcript.sections import Kind, Row
 
 DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer
 _BAR = 3.0
@@ -36,7 +38,7 @@ class Shown:
     areas: Sequence[QRectF]  # of the tools, relative to the message
     selection: Sequence[tuple[int, int, int]] = ()  # part, first and last position
     mouse: QPointF | None = None  # relative to the message
-    focused: int = -2  # index of the focused tool; -1: the thoughts; -2: none
+    focused: int = NOTHING  # the focused tool or row, as in `keys`
     matches: Sequence[Match] = ()  # of Find in conversation, in text order
     current_match: Match | None = None
     done: str = ""  # name of the tool that shows a tick because it was just used
@@ -56,9 +58,10 @@ def paint(
         painter.setBrush(style.card)
         painter.drawRoundedRect(view.card.translated(at), RADIUS_CARD, RADIUS_CARD)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-    if view.has_thoughts:
-        _paint_thought_line(painter, view, style, at, shown)
     if not view.hidden_for_edit:
+        rows = view.rows
+        for number, row in enumerate(rows):
+            _paint_row(painter, view, row, style, at, shown, number - len(rows) == shown.focused)
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
             _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
@@ -94,7 +97,7 @@ def _paint_part(
 ) -> None:
     part = view.parts[index]
     origin = at + QPointF(part.x, part.y)
-    quiet = part.thought or any(level.quote for level in part.path)
+    quiet = part.below_row or any(level.quote for level in part.path)
     color = style.secondary if quiet and not isinstance(part.view.block, Heading) else style.ink
     hover = mouse - QPointF(part.x, part.y) if mouse is not None else None
     _paint_path(painter, view, index, style, at)
@@ -127,12 +130,12 @@ def _paint_path(
     part = view.parts[index]
     above = view.parts[index - 1] if index else None
     top = part.y
-    if above and above.thought is part.thought:
+    if above and above.section == part.section:
         top = above.y + above.view.height
     x = 0.0
-    if part.thought:
-        _bar(painter, style, at, part, 0.0, top if index else part.y)
-        x = 18.0
+    if part.below_row:
+        _bar(painter, style, at, part, 0.0, top)
+        x = ROW_INDENT
     for level in part.path[:DEEPEST_INDENT]:
         if level.quote:
             _bar(painter, style, at, part, x, part.y if level.begins else top)
@@ -152,7 +155,7 @@ def _mirrored(part: Part, x: float) -> float:
 
 def _inset_of(part: Part) -> float:
     own = sum(QUOTE_INDENT if level.quote else INDENT for level in part.path[:DEEPEST_INDENT])
-    return float(own) + (18.0 if part.thought else 0.0)
+    return float(own) + (ROW_INDENT if part.below_row else 0.0)
 
 
 def _bar(
@@ -206,37 +209,50 @@ def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: b
         painter.drawPolyline([box.topLeft() + QPointF(x, y) for x, y in points])
 
 
-def _paint_thought_line(
-    painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF, shown: Shown
+def _paint_row(
+    painter: QPainter,
+    view: MessageView,
+    row: Row,
+    style: ReadingStyle,
+    at: QPointF,
+    shown: Shown,
+    focused: bool,
 ) -> None:
-    """Paint the line that folds and unfolds the thoughts."""
-    area = view.thought_area()
-    hovered = shown.mouse is not None and area.contains(shown.mouse)
-    color = style.ink if hovered or shown.focused == -1 else style.secondary
+    """Paint the row that stands for a part of a message, and folds and unfolds it."""
+    area = row.area.translated(at)
+    hovered = row.foldable and shown.mouse is not None and row.area.contains(shown.mouse)
+    color = style.ink if hovered or focused else style.secondary
     ratio = painter.device().devicePixelRatio()
-    name = "chevron_right" if view.folded else "chevron_down"
-    middle = at.y() + area.center().y()
-    painter.drawPixmap(QPointF(at.x() - 4, middle - 8), pixmap(name, color.name(), 16, ratio))
+    name = "chevron_right" if row.folded else "chevron_down"
+    if row.kind is Kind.IMAGE:
+        name = "image"
+    left, middle = area.left() + 8, area.center().y()
+    if row.foldable or row.kind is Kind.IMAGE:
+        icon = QPointF(left - (0 if row.kind is Kind.IMAGE else 4), middle - 8)
+        painter.drawPixmap(icon, pixmap(name, color.name(), 16, ratio))
     painter.setFont(style.note)
     painter.setPen(color)
-    words = view.thought_words()
-    place = QRectF(at.x() + 16, at.y(), 400, area.height())
+    indent = ROW_TEXT + (6 if row.kind is Kind.IMAGE else 0)
+    place = QRectF(left + indent, area.top(), area.width() - indent - 12, area.height())
+    words = painter.fontMetrics().elidedText(
+        row.words, Qt.TextElideMode.ElideRight, round(place.width())
+    )
     painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, words)
-    if view.thinking and view.folded:
-        width = painter.fontMetrics().horizontalAdvance(words)
+    width = painter.fontMetrics().horizontalAdvance(words)
+    if row.kind is Kind.THOUGHT and view.thinking and row.folded and row == view.rows[-1]:
         _dot(painter, style, QPointF(place.left() + width + 12, middle))
-    if shown.focused == -1:
-        width = painter.fontMetrics().horizontalAdvance(words) + 28
+    if focused:
         painter.setPen(QPen(style.accent, 2))
-        painter.drawRoundedRect(QRectF(at.x() - 8, at.y() + 1, width + 4, area.height() - 2), 6, 6)
+        ring = QRectF(area.left(), area.top() + 1, width + indent + 12, area.height() - 2)
+        painter.drawRoundedRect(ring, 6, 6)
 
 
 def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF) -> None:
     """Paint the streaming dot after the last character, or before the waiting note."""
-    if view.thinking and view.folded:
+    if view.thinking and view.rows[-1].folded:
         return
     point = view.end_point() + at
-    if view.parts:
+    if view.text_begun or (view.thinking and view.parts):
         behind = -10 if view.parts[-1].view.right_to_left else 10
         _dot(painter, style, point + QPointF(behind, 0))
         return

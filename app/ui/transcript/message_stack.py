@@ -81,7 +81,7 @@ class MessageStack:
         self.views = []
         for old in views:
             new = MessageView(old.message, style, self._highlight_later)
-            new.height, new.folded, new.note = old.height, old.folded, old.note
+            new.height, new.unfolded, new.note = old.height, old.unfolded, old.note
             new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
+from app.store.parts import copied
 from app.store.store import AdapterMark, Message, MessageState, StopReason
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
@@ -59,7 +60,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
         full = message.stop == StopReason.CONTEXT
         tip = tr("Continue without the oldest messages") if full else tr("Continue this answer")
         tools.append(Tool("continue", tip, tr("Continue"), lasting=True))
-    if message.text:
+    if copied(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
     if not busy:
         if message.role is Role.ASSISTANT:

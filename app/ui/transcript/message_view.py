@@ -1,4 +1,4 @@
-"""Layout of one message: parsed blocks, card, thoughts, error text and tool row.
+"""Layout of one message: its sections with their rows and blocks, card, error text and tool row.
 
 A message is parsed and laid out only before it becomes visible or in idle time; until then it has
 an estimated height. While it streams, only the changed blocks are laid out again.
@@ -6,13 +6,14 @@ an estimated height. While it streams, only the changed blocks are laid out agai
 
 from __future__ import annotations
 
-import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from PySide6.QtCore import QPointF, QRectF, QSizeF
+from PySide6.QtGui import QFontMetricsF
 
 from app.markdown.blocks import (
     Block,
@@ -26,10 +27,9 @@ from app.markdown.blocks import (
     Run,
     Table,
 )
-from app.markdown.stream import OwnText, Reply, Stream
-from app.store.parts import grown
+from app.markdown.stream import Reply
+from app.store.parts import TextPart, grown, last_run, without_error, written
 from app.store.store import Message, MessageState
-from app.system.translation import tr
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
@@ -39,12 +39,25 @@ from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.endings import ending
 from app.ui.transcript.message_tools import ROW
+from app.ui.transcript.sections import (
+    Kind,
+    Row,
+    Section,
+    own_sections,
+    read_reply,
+    reply_sections,
+    sections_before,
+    thought_words,
+)
 from engine import Role
 
 CARD_SHARE = 0.85  # maximum width of a user message's card, as a share of the column
 CARD_PADDING_X, CARD_PADDING_Y = 16.0, 11.0  # pixels: horizontal and vertical padding of that card
-THOUGHT_LINE = 28.0
-_BELOW_THOUGHTS = 8.0
+ROW_LINE = 28.0  # height of the row of a section
+ROW_INDENT = 18.0  # of the blocks below a row
+ROW_TEXT = 16.0  # x of the words of a row, after its icon
+_ROW_TRIM = 5.0  # by which a row at the edge of a card extends into its padding
+_ROW_GAP = 8.0  # between a row and other blocks
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
 
 
@@ -54,7 +67,8 @@ class Part:
 
     view: BlockView
     path: tuple[Level, ...]
-    thought: bool
+    section: int
+    below_row: bool  # indented below the row of its section
     x: float = 0.0
     y: float = 0.0
     width: float = 0.0
@@ -75,7 +89,7 @@ class MessageView:
         self.parts: list[Part] = []
         self.height = 0.0
         self.built = False
-        self.folded = True
+        self.unfolded: set[int] = set()  # sections
         self.note = ""  # shown instead of an empty answer
         self.card = QRectF()
         self.hidden_for_edit = False
@@ -86,9 +100,13 @@ class MessageView:
         self._style = style
         self._highlight_later = highlight_later
         self._column = 0.0
-        self._reply: Reply | None = None
-        self._own: OwnText | None = None
-        self._body: list[Block] = []
+        self.sections: list[Section] = []
+        self._reply: Reply | None = None  # the last sections: thoughts and text, which may grow
+        self._before = 0  # number of sections before those
+        self._row_ys: dict[int, float] = {}  # by section
+        self._row_x = 0.0
+        self._row_width = 0.0
+        self._end = 0.0  # y of the end of all sections
         self._ys: list[float] = []
         self._thinking_since = 0.0
         self._thought_seconds = 0.0
@@ -116,45 +134,57 @@ class MessageView:
         return self._reply is not None and self._reply.thinking and self.streaming
 
     @property
-    def has_thoughts(self) -> bool:
-        """Whether the answer has thoughts, and so a line that folds them."""
-        return self._reply is not None and self._reply.has_thoughts
+    def rows(self) -> list[Row]:
+        """The rows that stand for parts of the message, from first to last."""
+        found: list[Row] = []
+        for number, y in self._row_ys.items():
+            section = self.sections[number]
+            words = self._row_words(number)
+            width = QFontMetricsF(self._style.note).horizontalAdvance(words) + ROW_TEXT + 20
+            area = QRectF(
+                self._row_x - 8, y, min(max(width, 220.0), self._row_width + 16), ROW_LINE
+            )
+            folded = number not in self.unfolded
+            found.append(Row(number, section.kind, words, area, folded, section.foldable))
+        return found
 
-    def thought_words(self) -> str:
-        """The text of the line that folds the thoughts."""
-        if self.thinking:
-            return tr("Thinking…")
-        seconds = self._thought_seconds
-        if seconds < 0.5:
-            return tr("Thought")
-        if seconds < 60:
-            return tr("Thought for {seconds} s", seconds=max(round(seconds), 1))
-        minutes, rest = divmod(round(seconds), 60)
-        return tr("Thought for {minutes} min {seconds} s", minutes=minutes, seconds=rest)
+    def _row_words(self, number: int) -> str:
+        section = self.sections[number]
+        if section.kind is not Kind.THOUGHT:
+            return section.words
+        growing = self._reply is not None and number == self._before
+        seconds = self._thought_seconds if growing else 0.0
+        if not seconds and not self.streaming:  # not measured: its share of the time for the text
+            length = max(len(self.message.text), 1)
+            characters = (
+                self._reply.thought_characters if growing and self._reply else section.characters
+            )
+            seconds = self.message.seconds * characters / length
+        return thought_words(seconds, thinking=growing and self.thinking)
+
+    def is_folded(self, section: int) -> bool:
+        """Whether the blocks of a section are hidden."""
+        return self.sections[section].has_row and section not in self.unfolded
 
     def source(self, first: int, last: int) -> str:
         """The Markdown source of the parts from `first` to `last`."""
         pieces: list[str] = []
-        for thought in (True, False):
-            inside = [p for p in self.parts[first : last + 1] if p.thought is thought]
-            stream = self._stream(thought=thought)
-            if inside and stream:
-                pieces.append(
-                    stream.source(inside[0].view.block.place.start, inside[-1].view.block.place.end)
-                )
+        for number, group in groupby(self.parts[first : last + 1], key=lambda part: part.section):
+            inside = [part.view.block.place for part in group]
+            pieces.append(self.sections[number].source(inside[0].start, inside[-1].end))
         return "\n\n".join(pieces).strip("\n")
 
     @property
-    def folded_text(self) -> str:
-        """The Markdown source of the thoughts while they are folded, else an empty text."""
-        if self._reply is None or not self.folded:
-            return ""
-        return self._reply.thoughts.source(0, sys.maxsize)
-
-    def _stream(self, *, thought: bool) -> Stream | OwnText | None:
-        if self._reply:
-            return self._reply.thoughts if thought else self._reply.body
-        return self._own
+    def spoken(self) -> str:
+        """The text for a screen reader: the row instead of what is folded."""
+        sections = self.sections if self.built else self._read_sections()[0]
+        pieces: list[str] = []
+        for number, section in enumerate(sections):
+            if section.has_row:
+                pieces.append(section.words)
+            if not section.has_row or number in self.unfolded:
+                pieces.append(section.text.strip())
+        return "\n\n".join(filter(None, pieces))
 
     # --- building ---------------------------------------------------------------------------
 
@@ -172,18 +202,19 @@ class MessageView:
             self.layout()
 
     def _read(self) -> None:
-        text = self.message.text
-        if self.own:
-            self._own = OwnText(text)
-            self._body = self._own.blocks
-        else:
-            self._reply = Reply()
-            self._body = self._reply.body.blocks
-            self._reply.feed(text, last=not self.streaming)
-            if not self.streaming and text:
-                share = self._reply.thought_characters / len(text)
-                self._thought_seconds = self._thought_seconds or self.message.seconds * share
+        self.sections, self._reply, self._before = self._read_sections()
         self._sync(0)
+
+    def _read_sections(self) -> tuple[list[Section], Reply | None, int]:
+        """The sections, the parser of the last ones if they can grow, and how many are before."""
+        parts = without_error(self.message.parts)
+        if self.own:
+            sections = own_sections(parts)
+            return sections, None, len(sections)
+        at = last_run(parts)
+        before = sections_before(parts[:at])
+        reply = read_reply(written(parts[at:]), last=not self.streaming)
+        return [*before, *reply_sections(reply)], reply, len(before)
 
     def append(self, text: str) -> None:
         """Append streamed text; the cost depends on the unfinished tail only."""
@@ -196,6 +227,8 @@ class MessageView:
         assert reply is not None
         thinking, had_thoughts = reply.thinking, reply.has_thoughts
         reply.feed(text, last=last)
+        if reply.has_thoughts and not had_thoughts:
+            self.sections[self._before :] = reply_sections(reply)
         if reply.thinking and not thinking:
             self._thinking_since = time.monotonic()
         elif thinking and not reply.thinking:
@@ -208,25 +241,36 @@ class MessageView:
 
     def _sync(self, kept: int) -> None:
         """Update the parts to match the blocks, of which the first `kept` are unchanged."""
-        wanted: list[tuple[Block, bool]] = []
-        if self._reply and self.has_thoughts and not self.folded:
-            wanted = [(block, True) for block in self._reply.thoughts.blocks]
-        first = 0 if wanted else min(kept, len(self.parts))
-        wanted += [(block, False) for block in self._body[first if not wanted else 0 :]]
+        *before, body = self.sections if self._reply else (*self.sections, None)
+        fixed = sum(len(each.blocks) for n, each in enumerate(before) if not self.is_folded(n))
+        growing = self._reply is not None and self._reply.has_thoughts
+        if growing and not self.is_folded(self._before):
+            kept, fixed_now = 0, fixed - len(self.sections[self._before].blocks)
+        else:
+            fixed_now = fixed
+        first = min(fixed_now + kept, len(self.parts))
+        wanted: list[tuple[Block, int]] = []
+        if first < fixed:
+            wanted = [
+                (block, number)
+                for number, section in enumerate(before)
+                if not self.is_folded(number)
+                for block in section.blocks
+            ][first:]
+        if body is not None:
+            last = len(self.sections) - 1
+            wanted += [(block, last) for block in body.blocks[max(first - fixed, 0) :]]
         changed = count = first + len(wanted)
-        for index, (block, thought) in enumerate(wanted, first):
+        for index, (block, section) in enumerate(wanted, first):
             part = self.parts[index] if index < len(self.parts) else None
-            if part and part.view.block is block:
+            if part and part.view.block is block and part.section == section:
                 continue
             changed = min(changed, index)
-            if (
-                part is None
-                or part.thought is not thought
-                or not self._updated_in_place(part, block)
-            ):
+            if part is None or part.section != section or not self._updated_in_place(part, block):
                 if part:
                     self.changed_from = min(self.changed_from, part.y - 30)
-                part = Part(self._make(block), block.place.path, thought)
+                below_row = self.sections[section].has_row
+                part = Part(self._make(block), block.place.path, section, below_row)
                 self.parts[index : index + 1] = [part]
         if len(self.parts) > count:
             del self.parts[count:]
@@ -273,9 +317,12 @@ class MessageView:
             self._place(ready[0])
         return bool(ready)
 
-    def fold(self, folded: bool) -> None:
-        """Hide or show the thoughts."""
-        self.folded = folded
+    def fold(self, section: int, folded: bool) -> None:
+        """Hide or show the blocks of a section."""
+        if folded:
+            self.unfolded.discard(section)
+        else:
+            self.unfolded.add(section)
         self.parts.clear()
         self._sync(0)
         self.layout()
@@ -285,12 +332,14 @@ class MessageView:
         before, self.message = self.message, message
         if not self.built:
             return
-        appended = message.text.startswith(before.text)
-        if self._reply and appended and before.state is MessageState.STREAMING:
-            self._feed(message.text[len(before.text) :], last=not self.streaming)
-        elif message.text != before.text or self.streaming:
+        new, old = without_error(message.parts), without_error(before.parts)
+        at = last_run(old)
+        text, known = written(new[at:]), written(old[at:])
+        grown_only = last_run(new) == at and new[:at] == old[:at] and text.startswith(known)
+        if self._reply and grown_only and before.state is MessageState.STREAMING:
+            self._feed(text[len(known) :], last=not self.streaming)
+        elif new != old or self.streaming:
             self.parts.clear()
-            self._reply = self._own = None
             self._read()
         self.layout()
 
@@ -298,10 +347,12 @@ class MessageView:
 
     def guess(self, column: float) -> float:
         """The estimated height, from the length of the text."""
-        text = self.message.text
+        parts = self.message.parts
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
+        rows = sum(not isinstance(part, TextPart) for part in parts) * ROW_LINE
         width = column * (CARD_SHARE if self.own else 1.0)
         lines = len(text) * 7.4 / max(width, 100.0) + text.count("\n") * 0.6 + 1
-        return round(lines * self._style.line + ROW + _AFTER[self.message.role])
+        return round(lines * self._style.line + rows + ROW + _AFTER[self.message.role])
 
     def layout(self) -> None:
         """Lay out all parts for the column."""
@@ -312,10 +363,7 @@ class MessageView:
         if self.own:
             self._place_card()
         else:
-            top = THOUGHT_LINE if self.has_thoughts else 0.0
-            if self.folded and self.has_thoughts:
-                top += _BELOW_THOUGHTS
-            self._stack(first, top, 0.0, self._column)
+            self._end = self._stack(first, 0.0, 0.0, self._column)
         bottom = self.bottom()
         self.error = None
         if below := ending(self.message):
@@ -332,44 +380,64 @@ class MessageView:
             return self.edit_height
         if self.own:
             return self.card.bottom()
-        if self.parts:
-            last = self.parts[-1]
-            return last.y + last.view.height
-        top = THOUGHT_LINE if self.has_thoughts else 0.0
-        waiting = self.streaming and not self.thinking
-        return top + (self._style.line if waiting else 0.0)
+        waiting = self.streaming and not self.thinking and not self.text_begun
+        return self._end + (self._style.line if waiting else 0.0)
+
+    @property
+    def text_begun(self) -> bool:
+        """Whether the last thing shown is a block of the text that can grow."""
+        return bool(self.parts) and self.parts[-1].section == len(self.sections) - 1
 
     def _place_card(self) -> None:
         available = round(self._column * CARD_SHARE) - 2 * CARD_PADDING_X
-        height = self._stack(0, CARD_PADDING_Y, 0.0, available)
+        first, last = self.sections[:1], self.sections[-1:]
+        top = CARD_PADDING_Y - (_ROW_TRIM if first and first[0].has_row else 0.0)
+        end = self._stack(0, top, 0.0, available)
         wide = any(isinstance(part.view, CodeView) for part in self.parts)
         natural = max((part.view.natural_width for part in self.parts), default=0.0)
+        natural = max(natural, *(row.area.width() - 20 for row in self.rows), 0.0)
         width = available if wide else min(available, max(natural + 1, 12.0))
         left = self._column - width - CARD_PADDING_X
         if width < available and any(part.view.right_to_left for part in self.parts):
-            self._stack(0, CARD_PADDING_Y, 0.0, width)
+            end = self._stack(0, top, 0.0, width)
         for part in self.parts:
             part.x += left
+        self._row_x, self._row_width = left, width
+        ends_with_row = bool(last) and last[0].has_row and self.is_folded(len(self.sections) - 1)
         full = width + 2 * CARD_PADDING_X
-        self.card = QRectF(self._column - full, 0.0, full, height + CARD_PADDING_Y)
+        bottom = end + CARD_PADDING_Y - (_ROW_TRIM if ends_with_row else 0.0)
+        self.card = QRectF(self._column - full, 0.0, full, bottom)
 
     def _stack(self, first: int, top: float, left: float, width: float) -> float:
-        """Lay out the parts from `first` on from top to bottom; returns the y of their end."""
-        y = top
-        if first:
-            before = self.parts[first - 1]
-            y = before.y + before.view.height
+        """Lay out from part `first` on, from top to bottom; returns the y of the end of all."""
+        self._row_x, self._row_width = left, width
+        before: Part | None = self.parts[first - 1] if first else None
+        placed = before.section if before else -1  # the last section whose row is placed
+        self._row_ys = {n: y for n, y in self._row_ys.items() if n <= placed}
+        y = before.y + before.view.height if before else top
+        above_row = False  # whether a row is directly above y
         del self._ys[first:]
-        for index in range(first, len(self.parts)):
-            part = self.parts[index]
-            if index:
-                y += _gap(self.parts[index - 1], part)
-            inset = indent(part.path) + (18.0 if part.thought else 0.0)
+        for index in range(first, len(self.parts) + 1):
+            part = self.parts[index] if index < len(self.parts) else None
+            for number in range(placed + 1, part.section + 1 if part else len(self.sections)):
+                placed = number
+                if self.sections[number].has_row:
+                    y += _ROW_GAP if before and not above_row else 0.0
+                    self._row_ys[number] = y
+                    y, above_row = y + ROW_LINE, True
+            if part is None:
+                break
+            if above_row:
+                y += 0.0 if part.below_row else _ROW_GAP
+            elif before:
+                y += _gap(before, part)
+            inset = indent(part.path) + (ROW_INDENT if part.below_row else 0.0)
             part.width = max(width - inset, 60.0)
             part.x = left + (0.0 if part.view.right_to_left else inset)
             part.y = y
             self._ys.append(y)
             y += part.view.layout(part.width)
+            before, above_row = part, False
         return y
 
     # --- hit testing ------------------------------------------------------------------------
@@ -390,22 +458,19 @@ class MessageView:
         bands = [
             (part.y, part.y + CODE_HEADER) for part in self.parts if isinstance(part.view, CodeView)
         ]
-        return [(0.0, THOUGHT_LINE), *bands] if self.has_thoughts else bands
+        return [*((y, y + ROW_LINE) for y in self._row_ys.values()), *bands]
 
-    def thought_area(self) -> QRectF:
-        """The rectangle of the line that folds the thoughts."""
-        return QRectF(-8.0, 0.0, 220.0, THOUGHT_LINE) if self.has_thoughts else QRectF()
+    def row_at(self, point: QPointF) -> int:
+        """The index of the row at a point that folds blocks; -1: none."""
+        rows = self.rows
+        return next((n for n, r in enumerate(rows) if r.foldable and r.area.contains(point)), -1)
 
     def end_point(self) -> QPointF:
         """The position of the streaming dot, relative to the message."""
-        if self.parts and not self.parts[-1].thought:
+        if self.parts and (self.text_begun or (self.thinking and self.parts[-1].below_row)):
             part = self.parts[-1]
             return part.view.end_point() + QPointF(part.x, part.y)
-        top = THOUGHT_LINE if self.has_thoughts else 0.0
-        if self.parts and self.thinking:
-            part = self.parts[-1]
-            return part.view.end_point() + QPointF(part.x, part.y)
-        return QPointF(0.0, top + self._style.line / 2)
+        return QPointF(0.0, self._end + self._style.line / 2)
 
 
 def indent(path: tuple[Level, ...]) -> float:
@@ -417,7 +482,7 @@ def _gap(before: Part, part: Part) -> float:
     """The vertical space between two parts, in pixels."""
     one, two = before.view.block, part.view.block
     place: Place = two.place
-    if before.thought is not part.thought:
+    if before.section != part.section:
         return 16.0
     if place.joined:
         return 0.0

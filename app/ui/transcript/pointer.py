@@ -26,7 +26,7 @@ class Target:
 
     message: int = -1
     tool: Tool | None = None
-    thoughts: bool = False
+    row: int = -1  # that folds a part of the message
     code_copy: CodeView | None = None
     bar: ScrollingView | None = None  # whose scroll bar
     bar_left: float = 0.0  # left edge of that block, in viewport coordinates
@@ -39,7 +39,7 @@ class Target:
         """An identifier of the button at the point, or None."""
         if self.tool:
             return (self.message, self.tool.name)
-        return self.code_copy or (self.message if self.thoughts else None)
+        return self.code_copy or ((self.message, self.row) if self.row >= 0 else None)
 
 
 class Pointer(QObject):
@@ -82,8 +82,8 @@ class Pointer(QObject):
         for tool, area in zip(*self._tools.shown(index), strict=True):
             if area.contains(inside):
                 return Target(index, tool=tool if tool.can_act else None)
-        if message.thought_area().contains(inside):
-            return Target(index, thoughts=True)
+        if (row := message.row_at(inside)) >= 0:
+            return Target(index, row=row)
         number = message.part_at(inside.y())
         if number < 0:
             return Target(index)
@@ -195,7 +195,7 @@ class Pointer(QObject):
             elif pressed.code_copy:
                 self._tools.copy_code(pressed.code_copy)
             else:
-                layout.toggle_thoughts(pressed.message)
+                layout.toggle_row(pressed.message, pressed.row)
         elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:
             self.link_activated.emit(pressed.link)
         self.moved(point)

@@ -24,6 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolTip, QWidget
 
+from app.store.parts import copied
 from app.store.store import Message, MessageState
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
@@ -35,7 +36,7 @@ from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.idle import IdleLayout
-from app.ui.transcript.keys import Keys
+from app.ui.transcript.keys import NOTHING, Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageStack
 from app.ui.transcript.pointer import Pointer
@@ -53,7 +54,7 @@ class Transcript(QAbstractScrollArea):
     """Scroll area that shows the messages of one conversation."""
 
     regenerate_requested = Signal(int)  # message
-    edit_submitted = Signal(int, str)  # message, new text
+    edit_submitted = Signal(int, object)  # message, new parts
     continue_requested = Signal(int)  # message
     delete_requested = Signal(int)  # message
     details_requested = Signal(int)  # message
@@ -398,7 +399,7 @@ class Transcript(QAbstractScrollArea):
             areas,
             self.selection.in_message(index, view),
             self.places.local(index, mouse) if mouse is not None else None,
-            self.keys.tool if focused else -2,
+            self.keys.tool if focused else NOTHING,
             *self.finder.in_message(view.message.id),
             done=self.tools.done(view.message.id),
         )
@@ -462,7 +463,7 @@ class Transcript(QAbstractScrollArea):
             select_all=self.select_all,
             link=target.link,
             formula=target.formula,
-            message=self.stack.views[index].message.text if index >= 0 else None,
+            message=copied(self.stack.views[index].message.parts) if index >= 0 else None,
         )
         menu.popup(arg__1.globalPos())
 

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.store.store import MessageState
 from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
-from app.ui.transcript.find import FOLDED, Finder
+from app.ui.transcript.find import Finder
 from app.ui.transcript.view import Transcript
 from transcript_driver import (
     message,
@@ -61,7 +61,7 @@ def texts(view: Transcript) -> list[str]:
     found: list[str] = []
     for each in view.stack.views:
         for match in view.finder.in_message(each.message.id)[0]:
-            if match.part != FOLDED:
+            if match.row < 0:
                 found.append(each.parts[match.part].view.text(match.start, match.end))
     return found
 
@@ -154,9 +154,9 @@ def test_folded_thoughts_unfold_at_their_match(view: Transcript, qtbot: QtBot) -
     thought = "<think>\nA secret, and another secret.\n</think>\n\nThe answer."
     view.set_messages([message(1, "q", own=True), message(2, thought)])
     finder = search(view, qtbot, "answer")
-    assert view.stack.views[1].folded
+    assert view.stack.views[1].rows[0].folded
     search(view, qtbot, "secret")
-    assert not view.stack.views[1].folded
+    assert not view.stack.views[1].rows[0].folded
     assert texts(view) == ["secret", "secret"]
     assert (finder.place, finder.total) == (1, 2)
     assert visible(view)

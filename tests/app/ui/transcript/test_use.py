@@ -11,6 +11,7 @@ from PySide6.QtGui import QAccessible, QColor, QGuiApplication, QInputMethodEven
 from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import TextPart
 from app.store.store import Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_tools import tools_for
@@ -206,21 +207,21 @@ def test_thoughts_are_folded_until_clicked(view: Transcript, qtbot: QtBot) -> No
         [message(1, f"<think>{'Hm. ' * 25}</think>{'Yes. ' * 17}")]
     )  # half of the characters are thoughts
     shown = view.stack.views[0]
-    assert [part.thought for part in shown.parts] == [False]
-    assert shown.thought_words() == "Thought for 3 s"
+    assert [part.below_row for part in shown.parts] == [False]
+    assert shown.rows[0].words == "Thought for 3 s"
     corner = QPoint(view.places.column_left(), round(view.places.message_top(0)))
     click(qtbot, view, corner + QPoint(30, 14))
-    assert [part.thought for part in shown.parts] == [True, False]
+    assert [part.below_row for part in shown.parts] == [True, False]
     click(qtbot, view, corner + QPoint(30, 14))
-    assert [part.thought for part in shown.parts] == [False]
+    assert [part.below_row for part in shown.parts] == [False]
 
 
 def test_thinking_indicator_is_shown_while_thinking(view: Transcript, qtbot: QtBot) -> None:
     view.set_messages([streaming(1)])
     stream_text(view, qtbot, 1, "<think>\nLet me")
-    assert view.stack.views[0].thought_words() == "Thinking…"
+    assert view.stack.views[0].rows[0].words == "Thinking…"
     stream_text(view, qtbot, 1, " see.</think>\n\nYes.")
-    assert view.stack.views[0].thought_words().startswith("Thought")
+    assert view.stack.views[0].rows[0].words.startswith("Thought")
     assert len(view.stack.views[0].parts) == 1
 
 
@@ -246,7 +247,7 @@ def test_enter_submits_an_edit_and_shift_enter_inserts_a_line_break(
     qtbot.keyClicks(field, "again")
     with qtbot.waitSignal(view.edit_submitted) as sent:
         qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert sent.args == [1, "Ask more\nagain"]
+    assert sent.args == [1, (TextPart("Ask more\nagain"),)]
     assert not view.stack.views[0].hidden_for_edit
 
 

@@ -1,0 +1,243 @@
+"""Sections of a message: the parts it is shown as, with their blocks and the rows that fold them.
+
+Text has no row. A thought, a call of a tool with its result, an attached text and an image are each
+one row; its blocks are below it, and hidden while it is folded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from PySide6.QtCore import QRectF
+
+from app.markdown.blocks import Block
+from app.markdown.stream import OwnText, Reply, Stream
+from app.store.parts import (
+    FilePart,
+    ImagePart,
+    Part,
+    Parts,
+    TextPart,
+    ThoughtPart,
+    ToolCallPart,
+    ToolResultPart,
+    written,
+)
+from app.system.translation import tr, trn
+
+MANY_LINES = 30  # a shorter text is measured in characters
+_FIRST_WORDS = 60  # characters
+
+
+class Kind(Enum):
+    """What a section shows."""
+
+    TEXT = "text"
+    THOUGHT = "thought"
+    TOOL = "tool"
+    FILE = "file"
+    IMAGE = "image"
+
+
+@dataclass(slots=True)
+class Section:
+    """One part of a message, or a call of a tool with its result."""
+
+    kind: Kind
+    words: str = ""  # of its row; the view replaces those of a thought by its duration
+    blocks: list[Block] = field(default_factory=list[Block])
+    source: Callable[[int, int], str] = lambda start, end: ""  # Markdown of lines [start, end)
+    characters: int = 0  # of a thought that has ended
+
+    @property
+    def has_row(self) -> bool:
+        """Whether a row stands for it."""
+        return self.kind is not Kind.TEXT
+
+    @property
+    def foldable(self) -> bool:
+        """Whether its row folds and unfolds blocks."""
+        return self.has_row and bool(self.blocks)
+
+    @property
+    def text(self) -> str:
+        """The Markdown of all its blocks."""
+        return self.source(0, sys.maxsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The row of a section, as it is shown now."""
+
+    section: int
+    kind: Kind
+    words: str
+    area: QRectF  # relative to the message
+    folded: bool
+    foldable: bool
+
+
+def own_sections(parts: Parts) -> list[Section]:
+    """The sections of a message of the user, whose text is not Markdown."""
+    made: list[Section] = []
+    for part in parts:
+        match part:
+            case TextPart():
+                own = OwnText(part.text)
+                made.append(Section(Kind.TEXT, "", own.blocks, own.source))
+            case _:
+                made += _row_sections(part)
+    return made
+
+
+def sections_before(parts: Parts) -> list[Section]:
+    """The sections of the parts of an answer to which no more text is added."""
+    made: list[Section] = []
+    calls: list[tuple[ToolCallPart, int]] = []  # without a result so far, and their sections
+    run: list[Part] = []
+    for part in (*parts, None):
+        if run and (isinstance(part, ThoughtPart) or not isinstance(part, TextPart)):
+            made += reply_sections(read_reply(written(run), last=True))
+            run.clear()
+        match part:
+            case TextPart() | ThoughtPart():
+                run.append(part)
+            case ToolCallPart():
+                calls.append((part, len(made)))
+                made.append(_tool_section(part, None))
+            case ToolResultPart():
+                found = next((each for each in calls if _answers(part, each[0])), None)
+                if found is None:
+                    made.append(_tool_section(None, part))
+                else:
+                    calls.remove(found)
+                    made[found[1]] = _tool_section(found[0], part)
+            case None:
+                pass
+            case _:
+                made += _row_sections(part)
+    return made
+
+
+def read_reply(text: str, *, last: bool) -> Reply:
+    """Parse a text that a model wrote; with `last` it is complete."""
+    reply = Reply()
+    reply.feed(text, last=last)
+    return reply
+
+
+def reply_sections(reply: Reply) -> list[Section]:
+    """The section of the thoughts, if there are any, and the one of the text."""
+    body = Section(Kind.TEXT, "", reply.body.blocks, reply.body.source)
+    if not reply.has_thoughts:
+        return [body]
+    thoughts = reply.thoughts
+    words = thought_words(0.0, thinking=False)
+    made = Section(Kind.THOUGHT, words, thoughts.blocks, thoughts.source, reply.thought_characters)
+    return [made, body]
+
+
+def _row_sections(part: Part) -> list[Section]:
+    match part:
+        case FilePart():
+            own = OwnText(part.text)
+            words = file_words(part.name, part.text)
+            return [Section(Kind.FILE, words, own.blocks, own.source)]
+        case ImagePart():
+            return [Section(Kind.IMAGE, _image_words(part))]
+        case ToolCallPart():
+            return [_tool_section(part, None)]
+        case ToolResultPart():
+            return [_tool_section(None, part)]
+        case TextPart() | ThoughtPart():
+            return reply_sections(read_reply(written((part,)), last=True))
+        case _:  # an error is a line below the message
+            return []
+
+
+def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:
+    return (result.call, result.name) == (call.call, call.name)
+
+
+def _tool_section(call: ToolCallPart | None, result: ToolResultPart | None) -> Section:
+    """A call with its arguments and its result, each a block of code."""
+    name = call.name if call else result.name if result else ""
+    if result is None:
+        words = tr("Calls {tool}", tool=name)
+    elif result.failed:
+        words = tr("Called {tool}, which failed", tool=name)
+    else:
+        words = tr("Called {tool}", tool=name)
+    texts: list[str] = []
+    if call and (arguments := _pretty(call.arguments)):
+        texts.append(_fenced(arguments, "json"))
+    if result and result.text:
+        texts.append(_fenced(result.text, ""))
+    stream = Stream()
+    stream.feed("\n\n".join(texts), last=True)
+    return Section(Kind.TOOL, words, stream.blocks, stream.source)
+
+
+def _pretty(arguments: str) -> str:
+    """JSON on several lines; nothing for an empty object, and another text as it is."""
+    try:
+        found: object = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments.strip()
+    return json.dumps(found, indent=2, ensure_ascii=False) if found else ""
+
+
+def _fenced(text: str, language: str) -> str:
+    """A fenced block of code; its fence is longer than any in the text."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def file_words(name: str, text: str) -> str:
+    """The row of an attached text: its name or how it begins, and its size."""
+    lines = text.strip("\n").count("\n") + 1
+    size = (
+        trn("{count} line", "{count} lines", lines)
+        if lines >= MANY_LINES
+        else tr("{count} characters", count=f"{len(text):,}")
+    )
+    if name:
+        return tr("{name}, {size}", name=name, size=size)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")[:_FIRST_WORDS]
+    return tr("Pasted text, {size}: {first}…", size=size, first=first)
+
+
+def attachment_words(part: Part) -> str:
+    """The row of an attached text or image."""
+    if isinstance(part, FilePart):
+        return file_words(part.name, part.text)
+    return _image_words(part) if isinstance(part, ImagePart) else ""
+
+
+def _image_words(image: ImagePart) -> str:
+    name = image.name or tr("Pasted picture")
+    if not image.width or not image.height:
+        return name
+    width, height = image.width, image.height
+    return tr("{name}, {width} × {height}", name=name, width=width, height=height)  # noqa: RUF001
+
+
+def thought_words(seconds: float, *, thinking: bool) -> str:
+    """The row of thoughts that took so long."""
+    if thinking:
+        return tr("Thinking…")
+    if seconds < 0.5:
+        return tr("Thought")
+    if seconds < 60:
+        return tr("Thought for {seconds} s", seconds=max(round(seconds), 1))
+    minutes, rest = divmod(round(seconds), 60)
+    return tr("Thought for {minutes} min {seconds} s", minutes=minutes, seconds=rest)
