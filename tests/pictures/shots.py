@@ -25,6 +25,7 @@ import scenes_chat
 import scenes_composer
 import scenes_library
 import scenes_models
+import scenes_parts
 import scenes_search
 import scenes_settings
 import scenes_trash
@@ -37,6 +38,7 @@ SCENES: dict[str, Scene] = {
     **scenes_composer.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
+    **scenes_parts.SCENES,
     **scenes_adapters.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
@@ -52,6 +54,9 @@ HIGH_CONTRAST = (
     "adapters_failed",
     "trash",
     "find",
+    "parts",
+    "parts_unfolded",
+    "parts_failed",
 )
 SCALED = ("empty", "long_answer", "picker")
 

@@ -133,12 +133,13 @@ def _paint_path(
     if above and above.section == part.section:
         top = above.y + above.view.height
     x = 0.0
+    line = mixed(style.secondary, style.card, 0.5) if view.own else style.hairline
     if part.below_row:
-        _bar(painter, style, at, part, 0.0, top)
+        _bar(painter, line, at, part, 0.0, top)
         x = ROW_INDENT
     for level in part.path[:DEEPEST_INDENT]:
         if level.quote:
-            _bar(painter, style, at, part, x, part.y if level.begins else top)
+            _bar(painter, line, at, part, x, part.y if level.begins else top)
             x += QUOTE_INDENT
         else:
             x += INDENT
@@ -158,14 +159,12 @@ def _inset_of(part: Part) -> float:
     return float(own) + (ROW_INDENT if part.below_row else 0.0)
 
 
-def _bar(
-    painter: QPainter, style: ReadingStyle, at: QPointF, part: Part, x: float, top: float
-) -> None:
+def _bar(painter: QPainter, color: QColor, at: QPointF, part: Part, x: float, top: float) -> None:
     left = _mirrored(part, x)
     if part.view.right_to_left:
         left -= _BAR
     area = QRectF(at.x() + left, at.y() + top, _BAR, part.y + part.view.height - top)
-    painter.fillRect(area, style.hairline)
+    painter.fillRect(area, color)
 
 
 def _paint_marker(
@@ -224,16 +223,13 @@ def _paint_row(
     color = style.ink if hovered or focused else style.secondary
     ratio = painter.device().devicePixelRatio()
     name = "chevron_right" if row.folded else "chevron_down"
-    if row.kind is Kind.IMAGE:
-        name = "image"
     left, middle = area.left() + 8, area.center().y()
     if row.foldable or row.kind is Kind.IMAGE:
-        icon = QPointF(left - (0 if row.kind is Kind.IMAGE else 4), middle - 8)
-        painter.drawPixmap(icon, pixmap(name, color.name(), 16, ratio))
+        name = "image" if row.kind is Kind.IMAGE else name
+        painter.drawPixmap(QPointF(left - 4, middle - 8), pixmap(name, color.name(), 16, ratio))
     painter.setFont(style.note)
     painter.setPen(color)
-    indent = ROW_TEXT + (6 if row.kind is Kind.IMAGE else 0)
-    place = QRectF(left + indent, area.top(), area.width() - indent - 12, area.height())
+    place = QRectF(left + ROW_TEXT, area.top(), area.width() - ROW_TEXT - 12, area.height())
     words = painter.fontMetrics().elidedText(
         row.words, Qt.TextElideMode.ElideRight, round(place.width())
     )
@@ -243,7 +239,7 @@ def _paint_row(
         _dot(painter, style, QPointF(place.left() + width + 12, middle))
     if focused:
         painter.setPen(QPen(style.accent, 2))
-        ring = QRectF(area.left(), area.top() + 1, width + indent + 12, area.height() - 2)
+        ring = QRectF(area.left(), area.top() + 1, width + ROW_TEXT + 16, area.height() - 2)
         painter.drawRoundedRect(ring, 6, 6)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,11 +17,13 @@ from typing import Any
 import pytest
 
 from app.state.faults import explain
-from app.store.parts import ErrorPart, TextPart, ThoughtPart, searched
+from app.store.parts import ErrorPart, Part, TextPart, ThoughtPart, from_row, searched, written
+from app.store.schema import MIGRATIONS
 from app.store.store import Message, MessageState, Store, StoreError
 from engine import FaultKind, Role
 from store_contents import all_messages
 
+ROOT = Path(__file__).parents[3]
 OLD = Path(__file__).parent / "old"
 NAMES = ("schema-2", "schema-4", "schema-6")
 SAME = (
@@ -93,6 +99,15 @@ def compare_adapters(store: Store, held: dict[str, Any]) -> None:
         assert list(kept.mixes) == list(held["adapters"]["mixes"])
     trash = [each.title for each in store.trash()]
     assert trash == [each["title"] for each in held.get("trash", [{"title": "A gone chat"}])]
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from app.store.store import Store
+print("ready", flush=True)
+Store.open(Path(sys.argv[1])).close()
+"""
 
 
 @contextmanager
@@ -181,3 +196,42 @@ def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> No
         database.execute("DROP TABLE part")
     with opened(path) as store:
         compare(store, held)
+
+
+@pytest.mark.slow
+def test_a_migration_that_is_killed_loses_nothing(name: str, tmp_path: Path) -> None:
+    path, _ = unpacked(name, tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executemany(
+            "INSERT INTO message(conversation, parent, role, state, created, text)"
+            " VALUES (2, NULL, 'assistant', 'complete', 1.0, ?)",
+            [(f"<think>{number}</think>\n" + "long " * 200,) for number in range(2000)],
+        )
+        held = dict(database.execute("SELECT id, text FROM message WHERE state <> 'streaming'"))
+    chance, content = random.Random(7), path.read_bytes()
+    versions: set[int] = set()
+    for _ in range(8):
+        for left in tmp_path.iterdir():
+            left.unlink()
+        path.write_bytes(content)
+        child = subprocess.Popen(
+            [sys.executable, "-c", OPEN, str(path)], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(chance.uniform(0.0, 0.4))
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        with closing(sqlite3.connect(path)) as database:
+            versions.add(database.execute("PRAGMA user_version").fetchone()[0])
+        Store.open(path).close()
+        with closing(sqlite3.connect(path)) as database:
+            parts: dict[int, list[Part]] = {}
+            for message, *row in database.execute(
+                "SELECT message, kind, data, text FROM part ORDER BY message, id"
+            ):
+                parts.setdefault(message, []).append(from_row(*row))
+        now = {number: written(parts.get(number, ())) for number in held}
+        assert now == held
+    assert min(versions) < len(MIGRATIONS)
