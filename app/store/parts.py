@@ -262,8 +262,10 @@ def to_row(part: Part) -> Row:
 def from_row(kind: str, data: str, text: str) -> Part:
     """The part of a row; an unknown kind is a text, and a field of a wrong type gets its default."""
     made = _KINDS.get(kind)
-    if made is None:
+    if made is None or made is TextPart:
         return TextPart(text)
+    if made is ThoughtPart and not data:
+        return ThoughtPart(text)
     values = _object(data)
     if made is ErrorPart:
         values["fault"] = _fault(values.get("fault"))

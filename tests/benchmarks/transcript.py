@@ -165,7 +165,7 @@ def stream(
         waits.append((time.perf_counter() - began) * 1e3)
         time.sleep(PAUSE)
         times.append(spent + busy(application, lambda: None))
-    ended = replace(begun, text=text, state=MessageState.COMPLETE)
+    ended = replace(begun, parts=parts_of(begun.role, text), state=MessageState.COMPLETE)
     print(
         f"{'':42} end of the answer {busy(application, lambda: view.update_message(ended)):.1f} ms"
     )
