@@ -95,7 +95,7 @@ def _check_notices(state: State) -> None:
 async def _state_changed(state: State) -> None:
     """Wait until the chat's state changes."""
     await _wait_for(
-        state.model_changed, state.generation_changed, state.message_changed, state.notices_changed
+        state.model_changed, state.generations_changed, state.message_changed, state.notices_changed
     )
 
 

@@ -111,6 +111,7 @@ class SlowReason(Enum):
     NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
     WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
     WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
+    DECODED = "decoded"  # without a kernel, and too large in float32: decoded for every product
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,9 @@ class LoadModel:
     threads: int = 0  # 0: physical cores
     cache: CacheType = DEFAULT_CACHE
     tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
+    backend: str = ""  # "cpu", "reference", "torch", "torch:cuda"; "": the preferred one
+    # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
+    placement: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ class Generate:
     """Generate the answer to a conversation, formatted by the model's chat template.
 
     When the last turn is the assistant's, its text is continued instead of answered. The prefix
-    that the conversation shares with the cached tokens is not computed again.
+    that the prompt shares with any cached text is not computed again. Several commands are carried
+    out at the same time.
     """
 
     request: int
@@ -158,14 +163,18 @@ class Generate:
     stop: tuple[str, ...] = ()
     thinking: bool | None = None  # None: the template's default
     policy: ContextPolicy = ContextPolicy.STOP
+    conversation: str = ""  # id, as in SaveSnapshot
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    answers: int = 1  # to the one prompt, each with its own events
+    background: bool = False  # yields to requests that are not
 
 
 @dataclass(frozen=True, slots=True)
 class SetAdapters:
     """Replace the adapter stack, the first applied first; an empty one clears it.
 
-    Loaded adapter files are not read again. Cached context is discarded exactly when the new stack
-    has a different effect. A newly loaded model has no adapters.
+    It applies to the answers requested after it. Loaded adapter files are not read again. Texts
+    processed with other adapters stay cached. A newly loaded model has no adapters.
     """
 
     request: int
@@ -189,6 +198,7 @@ class SaveSnapshot:
     request: int
     conversation: str  # id of the conversation it belongs to
     budget_bytes: int  # of all snapshots together; the least recently used are evicted
+    answer: int = 0  # request of the answer whose context is saved; 0: the conversation's last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +253,8 @@ class ModelLoaded:
     context: int  # tokens
     file_bytes: int
     memory_bytes: int  # of the model with a full context, see `engine.loading.memory`
-    kernels: str  # names of the kernel backends, for the status line: "reference"
+    # Backends in use, for the status line: "cpu avx512", "layers 1-12: cpu avx512, 13-24: torch cpu".
+    kernels: str
     slow: tuple[SlowPart, ...]  # empty: every part has its fast path
     seconds: float
     resident_bytes: int = 0  # memory of the whole process, measured now
@@ -283,6 +294,7 @@ class Text:
     text: str  # empty for a token without text, or whose text is still buffered
     generated_tokens: int  # so far
     context_used: int  # tokens
+    answer: int = 0  # of several answers to one prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +310,7 @@ class Finished:
     decode_seconds: float
     context_used: int  # tokens
     seed: int = -1  # that gives this answer again; -1: none was drawn, or it was continued
+    answer: int = 0  # of several answers to one prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +320,7 @@ class AdaptersSet:
     request: int
     adapters: tuple[AdapterInfo, ...]
     changed: bool  # whether the stack now has another effect on answers
-    discarded_tokens: int  # cached tokens dropped because of the change
+    discarded_tokens: int = 0  # cached tokens dropped because of the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +344,7 @@ class SnapshotSaved:
 
     request: int
     tokens: int  # 0: there was nothing new to save
-    size_bytes: int
+    size_bytes: int  # written; what was on the disk before is not written again
     seconds: float
     evicted: int  # number of older snapshots deleted to meet the budget
 

@@ -1,8 +1,8 @@
-"""ModelHost: runs commands against the loaded model, its session and its adapters.
+"""ModelHost: the loaded model with its scheduler, KV pages and adapters; runs commands against it.
 
-The service creates one for each model it loads. The session caches one conversation; when another
-replaces it, nothing is saved implicitly: the window sends SaveSnapshot, since only the window knows
-which conversation the session belongs to.
+The service creates one for each model it loads. Everything processed stays cached in a prefix tree
+within a memory budget, so several conversations continue without processing them again; what the
+budget does not hold is restored from disk, where SaveSnapshot has written it.
 
 Adapters of the stack stay in memory, and so do the last few removed from it, so that switching one
 back on is instant. All are freed with the model. A file that changed on disk is read again.
@@ -11,19 +11,17 @@ back on is instant. All are freed with the model. A file that changed on disk is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from engine.chat import context_window
-from engine.chat.template import answer_prefix, prompt_ids, split_thoughts
-from engine.errors import OTHER_FAULT, AdapterError, Fault, FaultKind, ModelFileError, PromptTooLong
+from engine.chat.prompt import Prompt, PromptBuilder
+from engine.chat.template import answer_prefix
+from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
-from engine.inference.generate import Answer
-from engine.inference.prompt import reuse_cached_ids, shared_prefix
-from engine.inference.session import Session
+from engine.inference.generate import Request
 from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
@@ -32,34 +30,32 @@ from engine.loading.measured import MeasuredFigures, measured_file
 from engine.loading.prefill_estimator import PrefillEstimator
 from engine.lora import peft as lora_peft
 from engine.lora import stack as lora
-from engine.lora.stack import Adapter, Stack
+from engine.lora.stack import NO_ADAPTERS, Adapter, Stack
 from engine.messages import (
     AdapterInfo,
     AdaptersSet,
     AdapterUse,
-    ContextPolicy,
     CountTokens,
+    Event,
     Finished,
     Generate,
     LoadSnapshot,
     PromptProgress,
-    Role,
     SaveSnapshot,
     SetAdapters,
     SnapshotLoaded,
     SnapshotSaved,
-    Text,
     TokensCounted,
-    Turn,
 )
-from engine.snapshot import capture as snapshot
-from engine.snapshot import store as snapshots
-from engine.snapshot.restore import RestoreResult, SnapshotRestorer
+from engine.snapshot.disk_tier import DiskTier
 from engine.snapshot.saver import Saver
-from engine.snapshot.store import Snapshots
+from engine.snapshot.store import PageStore
+from engine.state.pages import bytes_for
+from kernels.kv_pages import KVLayout
 
 Checkpoint = Callable[[], None]
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
+_SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,101 +70,89 @@ class ModelHost:
     """Runs commands against the loaded model; used by the engine thread only."""
 
     def __init__(
-        self, model: LoadedModel, files: tuple[Stamp, ...], folder: Snapshots, saver: Saver
+        self, model: LoadedModel, files: tuple[Stamp, ...], store: PageStore, saver: Saver
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
         self.model = model
-        self.session: Session = model.new_session()
-        self._folder = folder
-        self._saver = saver
-        paths, memory = model_parts(model.path), data_folder() / "hashes.json"
-        self._restorer = SnapshotRestorer(folder, ModelFiles(paths, files, memory), model.tokenizer)
-        self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
+        self._stack: Stack = NO_ADAPTERS
         self._uses: tuple[AdapterUse, ...] = ()
-        self._prefill = PrefillEstimator(model, files, MeasuredFigures(measured_file()))
-        # Tokens, adapter stack key and file of the last snapshot.
-        self._saved: tuple[list[int], str, Path] | None = None
+        self._adapters: dict[Path, _CachedAdapter] = {}  # least recently used first
+        context = model.plan.context
+        self._scheduler = model.new_scheduler()
+        pool = self._scheduler.pool
+        pool.budget_bytes = _page_budget(model, pool.layout)
+        self._prompts = PromptBuilder(model.template, model.tokenizer, context)
+        figures = MeasuredFigures(measured_file())
+        self._prefill = PrefillEstimator(model, self._scheduler.runner, files, figures)
+        paths, memory = model_parts(model.path), data_folder() / "hashes.json"
+        identity_of = ModelFiles(paths, files, memory)
+        self._disk = DiskTier(store, saver, self._scheduler, identity_of, model)
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that unloading frees: weights, KV cache and adapters."""
+        """Memory that unloading frees: weights, KV pages and adapters."""
         adapters = sum(cached.adapter.size_bytes for cached in self._adapters.values())
-        return self.model.plan.weights_bytes + self.session.cache_bytes + adapters
+        return self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes + adapters
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is being generated or waits."""
+        return self._scheduler.is_busy
+
+    def step(self) -> None:
+        """Run one pass over the answers in progress."""
+        self._scheduler.step()
+
+    def stop(self, error: BaseException) -> None:
+        """End every answer in progress with an error."""
+        self._scheduler.stop(error)
 
     # --- answering ------------------------------------------------------------------------------
 
     def generate(
         self, command: Generate, checkpoint: Checkpoint, cancelled: Callable[[], bool]
-    ) -> Iterator[PromptProgress | Text | Finished]:
-        """Generate an answer, reusing the longest cached or saved prefix of the conversation."""
-        template = self.model.template
-        continued = bool(command.turns) and command.turns[-1].role is Role.ASSISTANT
-        write = template.render_continuation if continued else template.render
-        render = partial(write, enable_thinking=command.thinking)
-        text, fresh, dropped = self._prompt(command.turns, command.policy, render, checkpoint)
-        if len(fresh) < self.session.context:
-            self._restore_best(fresh, "", checkpoint)
-        answer = Answer(
-            self.session,
-            self.model.tokenizer,
-            reuse_cached_ids(self.model.tokenizer, fresh, self.session.all_tokens),
+    ) -> Iterator[Event | None]:
+        """Generate answers, reusing the longest cached or saved prefix of the conversation.
+
+        Yields None when there is no event now: `step` makes the next ones.
+        """
+        stack = self._stack
+        if command.adapters is not None:
+            stack, _ = self._load_stack(command.adapters, checkpoint)
+        build = partial(self._prompts.answer, command.turns, command.policy, command.thinking)
+        prompt = yield from _in_background(build, "prompt", checkpoint)
+        if len(prompt.ids) < self._scheduler.context:
+            yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
+        request = Request(
+            self._scheduler.spelled_as_cached(stack, prompt.ids),
             command.sampling,
+            number=command.request,
             max_tokens=command.max_tokens,
-            stop=(*command.stop, *template.stop),
-            opening="" if continued else answer_prefix(text),
-            request=command.request,
+            stop=(*command.stop, *self.model.template.stop),
+            opening="" if prompt.continued else answer_prefix(prompt.text),
+            count=command.answers,
+            stack=stack,
+            background=command.background,
             cancelled=cancelled,
         )
-        timer = self._prefill.timer(self.session)
-        for event in answer.events():
-            if isinstance(event, PromptProgress):
-                timer.on_progress(event.done_tokens, event.total_tokens)
-                yield replace(event, dropped_turns=dropped)
-            else:
-                yield event
-        self._prefill.learn(self.session, timer)
-
-    def _prompt(
-        self,
-        turns: Sequence[Turn],
-        policy: ContextPolicy,
-        render: Callable[[Sequence[Turn]], str],
-        checkpoint: Checkpoint,
-    ) -> tuple[str, list[int], int]:
-        """Text and ids of the prompt, and how many old turns were left out so that it fits."""
-        context = self.session.context
-        text = render(turns)
-        ids = self._ids(text, checkpoint)
-        if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
-            return text, ids, 0
-        omits = self.model.template.omits_thoughts
-        # A continued answer is in the prompt with its reasoning, whatever the template does.
-        read = [split_thoughts(turn)[1] if omits else turn.text for turn in turns[:-1]]
-        lengths = [len(self._ids(words, checkpoint)) for words in (*read, turns[-1].text)]
-        markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
-        dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
+        ticket = self._scheduler.submit(request)
+        timer = self._prefill.timer()
         while True:
-            kept = context_window.without(turns, dropped)
-            text = render(kept)
-            ids = self._ids(text, checkpoint)
-            more = context_window.next_start(turns, dropped)
-            if len(ids) < context or more is None:
+            while ticket.events:
+                event = ticket.events.popleft()
+                if isinstance(event, PromptProgress):
+                    timer.on_progress(event.done_tokens, event.total_tokens)
+                    event = replace(event, dropped_turns=prompt.dropped_turns)
+                elif isinstance(event, Finished):
+                    self._disk.note(command.request, command.conversation, stack, ticket.tokens)
+                yield event
+            if ticket.error is not None:
+                raise ticket.error
+            if ticket.done:
                 break
-            dropped = more
-        if len(ids) >= context:
-            raise PromptTooLong(
-                f"This message is too long: with the instructions it has {len(ids):,} tokens, and "
-                f"the model can take in {context:,}.",
-                "Shorten it, or choose a longer context in the model's settings.",
-                Fault(FaultKind.MESSAGE_TOO_LONG, context=len(ids), most_context=context),
-            )
-        return text, ids, dropped
-
-    def _ids(self, text: str, checkpoint: Checkpoint) -> list[int]:
-        # Tokenizing a very long prompt takes seconds.
-        return BackgroundTask(lambda: prompt_ids(self.model.tokenizer, text), "prompt").result(
-            checkpoint
-        )
+            yield None
+        if ticket.was_alone:
+            self._prefill.learn(stack, timer)
 
     def count_tokens(self, command: CountTokens, checkpoint: Checkpoint) -> TokensCounted:
         """Count the tokens of a text."""
@@ -180,20 +164,26 @@ class ModelHost:
 
     def set_adapters(self, command: SetAdapters, checkpoint: Checkpoint) -> AdaptersSet:
         """Replace the adapter stack; on any error, and when cancelled, it stays unchanged."""
-        paths = dict.fromkeys(use.path for use in command.adapters)
-        loaded = {path: self._adapter(path, checkpoint) for path in paths}
-        stack = Stack((loaded[use.path].adapter, use.strength) for use in command.adapters)
-        changed = stack.key != self.session.stack.key
-        discarded = self.session.set_stack(stack)
+        stack, loaded = self._load_stack(command.adapters, checkpoint)
+        changed = stack.key != self._stack.key
+        self._stack = stack
         self._cache_adapters(loaded)
         self._uses = command.adapters
-        return self.adapters(command.request, changed=changed, discarded=discarded)
+        return self.adapters(command.request, changed=changed)
 
-    def adapters(self, request: int, *, changed: bool = False, discarded: int = 0) -> AdaptersSet:
+    def adapters(self, request: int, *, changed: bool = False) -> AdaptersSet:
         """The event that describes the current adapter stack."""
-        entries = zip(self._uses, self.session.stack.entries, strict=True)
+        entries = zip(self._uses, self._stack.entries, strict=True)
         infos = tuple(_adapter_info(use, adapter) for use, (adapter, _) in entries)
-        return AdaptersSet(request, infos, changed, discarded)
+        return AdaptersSet(request, infos, changed)
+
+    def _load_stack(
+        self, uses: Sequence[AdapterUse], checkpoint: Checkpoint
+    ) -> tuple[Stack, dict[Path, _CachedAdapter]]:
+        """The stack of these adapters, and the adapters by path."""
+        paths = dict.fromkeys(use.path for use in uses)
+        loaded = {path: self._adapter(path, checkpoint) for path in paths}
+        return Stack((loaded[use.path].adapter, use.strength) for use in uses), loaded
 
     def _adapter(self, path: Path, checkpoint: Checkpoint) -> _CachedAdapter:
         """The adapter from memory if its files are unchanged, else from disk."""
@@ -221,75 +211,37 @@ class ModelHost:
             self._adapters.pop(path, None)
         self._adapters |= used
 
-    # --- saved sessions -------------------------------------------------------------------------
+    # --- cached conversations on disk -----------------------------------------------------------
 
-    def load_snapshot(self, command: LoadSnapshot, checkpoint: Checkpoint) -> SnapshotLoaded:
+    def load_snapshot(
+        self, command: LoadSnapshot, checkpoint: Checkpoint
+    ) -> Iterator[SnapshotLoaded | None]:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
-        started = time.perf_counter()
-        render = partial(self.model.template.render, add_generation_prompt=False)
-        _, fresh, dropped = self._prompt(command.turns, command.policy, render, checkpoint)
-        found = self._restore_best(fresh, command.conversation, checkpoint)
+        started, stack = time.perf_counter(), self._stack
+        build = partial(self._prompts.conversation, command.turns, command.policy)
+        prompt = yield from _in_background(build, "prompt", checkpoint)
+        found = yield from self._disk.restore(stack, prompt.ids, command.conversation, checkpoint)
         seconds = time.perf_counter() - started
-        cached = self.session.all_tokens
-        shared_cached, shared_fresh = shared_prefix(self.model.tokenizer, fresh, cached)
-        ready = min(shared_cached, len(self.session.tokens))
-        total = shared_cached + len(fresh) - shared_fresh
+        ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
+        ready, total = self._scheduler.tree.match(stack.key, ids).length, len(ids)
         checkpoint()
-        return SnapshotLoaded(
+        yield SnapshotLoaded(
             command.request,
             found.tokens,
             ready,
             total,
             seconds,
-            self._prefill.seconds(self.session, ready, total, checkpoint)
-            if total <= self.session.context
+            self._prefill.seconds(stack, ready, total, checkpoint)
+            if total <= self._scheduler.context
             else 0.0,
             str(found.refused or ""),
-            dropped,
+            prompt.dropped_turns,
             found.refused.fault if found.refused else OTHER_FAULT,
         )
 
     def save_snapshot(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
-        """Start writing the session to disk; None: the saver delivers the event when done."""
-        self._saver.wait(checkpoint)
-        session = self.session
-        if not session.tokens or self._is_saved():
-            return SnapshotSaved(command.request, 0, 0, 0.0, 0)
-        tokens, stack = session.all_tokens, session.stack.key
-        snapshots.check_budget(snapshot.session_bytes(session), command.budget_bytes)
-
-        def saved(path: Path) -> None:
-            self._saved = tokens, stack, path
-
-        self._saver.save(
-            command.request,
-            snapshot.capture(
-                session,
-                model=self.model.name,
-                architecture=self.model.config.architecture,
-                conversation=command.conversation,
-            ),
-            self._folder,
-            identify=self._restorer.identify,
-            budget_bytes=command.budget_bytes,
-            saved=saved,
-        )
-        return None
-
-    def _is_saved(self) -> bool:
-        if self._saved is None:
-            return False
-        tokens, stack, path = self._saved
-        same = tokens == self.session.all_tokens and stack == self.session.stack.key
-        return same and path.exists()
-
-    def _restore_best(
-        self, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
-    ) -> RestoreResult:
-        found = self._restorer.restore_best(self.session, fresh, conversation, checkpoint)
-        if found.path is not None:
-            self._saved = self.session.all_tokens, self.session.stack.key, found.path
-        return found
+        """Start writing a conversation's KV pages; None: the saver delivers the event when done."""
+        return self._disk.save(command, checkpoint)
 
 
 def _adapter_files(path: Path) -> tuple[Stamp, ...]:
@@ -313,3 +265,23 @@ def _adapter_info(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
         size_bytes=adapter.size_bytes,
         strength=use.strength,
     )
+
+
+def _page_budget(model: LoadedModel, layout: KVLayout) -> int:
+    """Bytes of KV pages: those of a full context, and some of the memory that is left."""
+    plan = model.plan
+    # Of the device with the least: what several devices have left together may be needed on one.
+    devices = plan.devices or (plan,)
+    left = max(min(one.available_bytes - one.total_bytes for one in devices), 0)
+    return bytes_for(layout, plan.context) + 2 * layout.bytes_per_page + left // _SPARE_SHARE
+
+
+def _in_background(
+    work: Callable[[], Prompt], name: str, checkpoint: Checkpoint
+) -> Generator[None, None, Prompt]:
+    """Run work on a helper thread: tokenizing a very long prompt takes seconds."""
+    task = BackgroundTask(work, name)
+    while not task.finished:
+        checkpoint()
+        yield None
+    return task.result(checkpoint)

@@ -13,7 +13,8 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,13 +52,19 @@ from engine.snapshot.folder import snapshots_folder
 if TYPE_CHECKING:
     from engine.model_host import ModelHost
     from engine.snapshot.saver import Saver
-    from engine.snapshot.store import Snapshots
+    from engine.snapshot.store import PageStore
 
 log = logging.getLogger(__name__)
 
+_POLL_SECONDS = 0.005  # between two looks at work on other threads
+
 
 class Engine:
-    """The engine thread: runs commands one at a time, in the order they were sent.
+    """The engine thread: starts commands in the order they were sent.
+
+    Answers are generated together, and other commands are carried out between their passes. A
+    model is loaded, and a conversation saved, only after the answers before have ended; a model
+    is not replaced, and nothing else started, while a conversation is restored.
 
     `deliver` is called once per event, on the engine thread; only the event that ends SaveSnapshot
     is delivered on the thread that writes the file. It must neither block nor raise. Every command
@@ -82,12 +89,14 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._commands: deque[Command] = deque()
         self._wake = threading.Condition()
-        self._running: Command | None = None
+        self._running: Command | None = None  # being started or carried out at once
+        self._deferred: list[SaveSnapshot] = []  # until the answers they save have ended
+        self._jobs: dict[int, tuple[Command, Iterator[Event | None]]] = {}  # by request id
         self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
         self._host: ModelHost | None = None
         self._saver: Saver | None = None
-        self._snapshots: Snapshots | None = None
+        self._snapshots: PageStore | None = None
 
     def start(self) -> None:
         """Start the thread and return at once; it first runs the commands sent before."""
@@ -133,17 +142,44 @@ class Engine:
             log.exception("torch cannot be loaded")
         while self._has_work():
             try:
-                while (command := self._next()) is not None:
-                    self._run_command(command)
-                    self._mark_done(command)
+                if (command := self._next()) is not None:
+                    self._start(command)
+                self._advance()
             except BaseException as fault:  # noqa: BLE001  every command must get its final event
                 self._fail_all(fault)
         self._shut_down()
 
-    def _run_command(self, command: Command) -> None:
-        """Handle a command up to its final event; an exception is reported as `Failed`."""
+    def _start(self, command: Command) -> None:
+        """Carry out a command, or make it a job that goes on beside others."""
+        job: Iterator[Event | None] | None = None
+        with self._outcome(command):
+            job = self._handle(command)
+        if job is not None:
+            self._jobs[command.request] = command, job
+        else:
+            self._mark_done(command)
+
+    def _advance(self) -> None:
+        """Deliver the events of all jobs, then run one pass of the model for their answers."""
+        for command, job in list(self._jobs.values()):
+            finished = True
+            with self._outcome(command):
+                for event in job:
+                    if event is None:  # it goes on after the next pass
+                        finished = False
+                        break
+                    self._deliver(event)
+            if finished:
+                del self._jobs[command.request]
+                self._mark_done(command)
+        if self._host is not None and self._host.is_busy:
+            self._host.step()
+
+    @contextmanager
+    def _outcome(self, command: Command) -> Iterator[None]:
+        """Report an exception as the command's final event."""
         try:
-            self._handle(command)
+            yield
         except Cancelled:
             self._on_cancelled(command)
         except EngineError as error:
@@ -153,11 +189,13 @@ class Engine:
 
     def _has_work(self) -> bool:
         with self._wake:
-            return not self._stopping or bool(self._commands)
+            return not self._stopping or bool(self._commands or self._jobs or self._deferred)
 
     def _unanswered(self) -> list[Command]:
         """Running and queued commands; the caller must hold the lock."""
-        return [*([] if self._running is None else [self._running]), *self._commands]
+        running = [*([] if self._running is None else [self._running])]
+        running += [command for command, _ in self._jobs.values() if command is not self._running]
+        return [*running, *self._deferred, *self._commands]
 
     def _mark_done(self, command: Command) -> None:
         with self._wake:
@@ -170,6 +208,10 @@ class Engine:
         with self._wake:
             unanswered = self._unanswered()
             self._commands.clear()
+            self._deferred.clear()
+            self._jobs.clear()
+        if self._host is not None:
+            self._host.stop(error)
         for command in unanswered:
             try:
                 self._fail(command, error)
@@ -186,16 +228,49 @@ class Engine:
             log.exception("the engine did not release all memory")
 
     def _next(self) -> Command | None:
-        """Wait for the next command; None when the engine stops and the queue is empty."""
+        """The next command, if it can start now; waits for one if there is nothing else to do."""
         with self._wake:
-            while not self._commands and not self._stopping:
+            while not (self._commands or self._deferred or self._jobs or self._stopping):
                 self._wake.wait()
-            if not self._commands:
-                return None
-            self._running = command = self._commands.popleft()
-            return command
+            is_busy = self._host is not None and self._host.is_busy
+            for command in self._deferred:
+                if self._can_start(command):
+                    self._deferred.remove(command)
+                    self._running = command
+                    return command
+            if self._commands:
+                command = self._commands[0]
+                if self._can_start(command):
+                    self._running = self._commands.popleft()
+                    return self._running
+                if isinstance(command, SaveSnapshot):  # those after it need not wait
+                    self._commands.popleft()
+                    self._deferred.append(command)
+                    return None
+            if self._jobs and not is_busy:  # their work is on other threads
+                self._wake.wait(_POLL_SECONDS)
+            return None
 
-    def _handle(self, command: Command) -> None:
+    def _can_start(self, command: Command) -> bool:
+        """Whether a command may run beside the jobs; those after it wait, except after a save.
+
+        A model is replaced when the answers before have ended, and an answer is saved when it has;
+        a conversation is restored before anything else begins.
+        """
+        jobs = [job for job, _ in self._jobs.values()]
+        match command:
+            case LoadModel() | UnloadModel():
+                return not jobs and not self._deferred
+            case SaveSnapshot(conversation=name, answer=answer):
+                answers = [job for job in jobs if isinstance(job, Generate)]
+                if answer:
+                    return not any(job.request == answer for job in answers)
+                return not any(job.conversation in ("", name) for job in answers)
+            case _:
+                return not any(isinstance(job, LoadSnapshot) for job in jobs)
+
+    def _handle(self, command: Command) -> Iterator[Event | None] | None:
+        """Carry out a command up to its final event, or return the job that does."""
         checkpoint = self._checkpoint(command)
         match command:
             case LoadModel():
@@ -205,14 +280,13 @@ class Engine:
             case Generate():
                 checkpoint()
                 cancelled = partial(self._is_cancelled, command.request)
-                for event in self._loaded_host().generate(command, checkpoint, cancelled):
-                    self._deliver(event)
+                return self._loaded_host().generate(command, checkpoint, cancelled)
             case SetAdapters():
                 checkpoint()
                 self._deliver(self._loaded_host().set_adapters(command, checkpoint))
             case LoadSnapshot():
                 checkpoint()
-                self._deliver(self._loaded_host().load_snapshot(command, checkpoint))
+                return self._loaded_host().load_snapshot(command, checkpoint)
             case SaveSnapshot():
                 checkpoint()
                 if (saved := self._loaded_host().save_snapshot(command, checkpoint)) is not None:
@@ -224,13 +298,14 @@ class Engine:
                 pass  # handled in `send`
             case _:
                 assert_never(command)
+        return None
 
     def _load(self, command: LoadModel, checkpoint: Callable[[], None]) -> None:
         from engine.loading.loader import load
         from engine.loading.measured import write_weights
         from engine.model_host import ModelHost
         from engine.snapshot.saver import Saver
-        from engine.snapshot.store import Snapshots
+        from engine.snapshot.store import PageStore
 
         before = 0
 
@@ -244,6 +319,8 @@ class Engine:
         files = _stamps(command.path)  # taken before the files are read
         model = load(
             command.path,
+            backend=command.backend,
+            parts=command.placement,
             context=command.context,
             threads=command.threads,
             cache=command.cache,
@@ -255,7 +332,7 @@ class Engine:
         )
         if self._saver is None or self._snapshots is None:
             self._saver = Saver(self._deliver)
-            self._snapshots = Snapshots(snapshots_folder())
+            self._snapshots = PageStore(snapshots_folder())
         plan = model.plan.with_weights(resident_memory() - before)
         if plan is not model.plan:
             write_weights(files, plan.weights_bytes)
@@ -305,10 +382,9 @@ class Engine:
         request, host = command.request, self._host
         match command:
             case Generate():  # cancelled before it started
-                cached = 0 if host is None else len(host.session.tokens)
-                self._deliver(_cancelled_before_start(request, cached))
+                self._deliver(_cancelled_before_start(request))
             case SetAdapters():
-                unchanged = AdaptersSet(request, (), changed=False, discarded_tokens=0)
+                unchanged = AdaptersSet(request, (), changed=False)
                 self._deliver(unchanged if host is None else host.adapters(request))
             case LoadSnapshot():
                 self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
@@ -366,7 +442,7 @@ def _stamps(path: Path) -> tuple[Stamp, ...]:
         return ()
 
 
-def _cancelled_before_start(request: int, context_used: int) -> Finished:
+def _cancelled_before_start(request: int) -> Finished:
     return Finished(
         request,
         FinishReason.CANCELLED,
@@ -375,7 +451,7 @@ def _cancelled_before_start(request: int, context_used: int) -> Finished:
         generated_tokens=0,
         prefill_seconds=0.0,
         decode_seconds=0.0,
-        context_used=context_used,
+        context_used=0,
     )
 
 

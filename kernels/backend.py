@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from kernels import reference
@@ -21,13 +22,15 @@ from kernels.program import Program, Recorded
 from kernels.reference import DECODING_BYTES, Kernel
 from kernels.weight import Storage, Weight
 
-__all__ = ["DECODING_BYTES", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "Backend"]
+__all__ = ["DECODING_BYTES", "HOST", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "Backend"]
 
 Kernels = Mapping[tuple[str, str], Kernel]
 
 log = logging.getLogger(__name__)
 
 # Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
+HOST = torch.device("cpu")
+
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
 OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 
@@ -35,10 +38,20 @@ OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 class Backend:
     """A table of kernels with the reference as its fallback."""
 
-    def __init__(self, name: str, kernels: Kernels, words: Callable[[], str] | None = None) -> None:
-        """`words` returns the display name; None: the name itself."""
+    def __init__(
+        self,
+        name: str,
+        kernels: Kernels,
+        words: Callable[[], str] | None = None,
+        device: torch.device = HOST,
+    ) -> None:
+        """`words` returns the display name; None: the name itself.
+
+        `device` has the weights, the KV cache and the activations.
+        """
         self.name = name
         self.kernels = kernels
+        self.device = device
         self.ops = Ops(self._find, _find_reference)
         self._words = words or (lambda: name)
         self._missing: set[tuple[str, str]] = set()  # already logged
@@ -88,9 +101,14 @@ class Backend:
             case Storage.BACKEND:
                 return self._find("prepare", weight.format.name)(weight, checkpoint, done)
             case Storage.FLOAT32:
-                return reference.prepare(weight, checkpoint, done)
+                return reference.prepare(weight, checkpoint, done, self.device)
             case Storage.FILE:
-                return reference.copy(weight, checkpoint, done)
+                return reference.copy(weight, checkpoint, done, self.device)
+
+    def decodes(self, format: Format) -> bool:
+        """Whether `prepare` decodes packed weights of this format to float32."""
+        found = self.kernels.get(("held_bytes", format.name), reference.held_bytes)
+        return found is reference.held_bytes and format.size < 4 * format.block
 
     def held_bytes(
         self, format: Format, shape: Sequence[int], storage: Storage = Storage.BACKEND
@@ -107,20 +125,21 @@ class Backend:
             case Storage.FILE:
                 return math.prod(shape[:-1]) * format.row_bytes(shape[-1])
 
-    def record(self, program: Program) -> Recorded:
+    def record(self, program: Program, refused: Collection[str] = ()) -> Recorded:
         """The program lowered by this backend, or interpreted where it cannot be lowered.
 
-        Its weights must come from `prepare`. Both give the same bits.
+        Its weights must come from `prepare`. Both give the same bits. With `refused` ops, which
+        run on the reference instead, it is interpreted.
         """
-        lowered = self._find("record")(program)
+        lowered = None if refused else self._find("record")(program)
         if lowered is not None:
             return lowered
         log.info("The model runs op by op: %s does not lower its program.", self.name)
-        return Interpreter(program, self.ops)
+        return Interpreter(program, self.ops.without(refused))
 
     def records_programs(self) -> bool:
         """Whether `record` lowers programs, unless their weights are in another layout."""
-        return ("record", "F32") in self.kernels and self.kernels is not reference.KERNELS
+        return self.kernels.get(("record", "F32"), reference.record) is not reference.record
 
     def macs_per_100_ms(self) -> int:
         """Multiply-adds (weights times tokens) in about 100 ms on two slow cores."""

@@ -10,6 +10,7 @@ import torch
 from kernels import cpu, reference
 from kernels.backend import Backend
 from kernels.cpu import library
+from kernels.torch_backend import NAME, torch_backend
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,8 @@ KNOWN = {
     "reference": Backend("reference", reference.KERNELS),
 }
 BACKENDS = {name: KNOWN[name] for name in KNOWN if name != "cpu" or library.available()}
+# What `choose` takes; "torch:cuda" names the device of the backend "torch".
+NAMES = (*BACKENDS, NAME)
 
 if "cpu" not in BACKENDS and os.environ.get("KERNELS") != "reference":
     log.warning("The slow reference runs, not the native kernels. %s", library.reason())
@@ -30,10 +33,13 @@ def choose(name: str = "") -> Backend:
     Raises ValueError when there is no such backend.
     """
     wanted = name or os.environ.get("KERNELS", "") or next(iter(BACKENDS))
-    if wanted not in BACKENDS:
-        present = ", ".join(BACKENDS)
+    if wanted in BACKENDS:
+        return BACKENDS[wanted]
+    kind, _, device = wanted.partition(":")
+    if kind != NAME:
+        present = ", ".join(NAMES)
         raise ValueError(f"There is no backend '{wanted}'; this build has: {present}.")
-    return BACKENDS[wanted]
+    return torch_backend(device)
 
 
 def set_threads(threads: int) -> None:

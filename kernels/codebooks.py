@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from kernels.decoders import half
+from kernels.decoders import half, on_device
 
 _EIGHT = torch.arange(8, dtype=torch.int32)
 # Signs of eight weights by 7-bit code, f32 [128, 8]: a set bit is a minus sign, and the eighth sign
@@ -45,7 +45,7 @@ def _entries(name: str, index: Tensor) -> Tensor:
 
 def _gather(rows: Tensor, index: Tensor) -> Tensor:
     """Gather rows f32 [count, w] by index int32 [n, ...] → f32 [n, ..., w]."""
-    found = rows.to(index.device).index_select(0, index.reshape(-1))
+    found = on_device(rows, index.device).index_select(0, index.reshape(-1))
     return found.view(*index.shape, rows.shape[1])
 
 
@@ -62,7 +62,12 @@ def _integers(blocks: Tensor, start: int, end: int, kind: torch.dtype) -> Tensor
 
 def _shifted(x: Tensor, *shifts: int) -> Tensor:
     """int32 [n, w] → int32 [n, w, len(shifts)]: each number shifted right by each shift."""
-    return x.unsqueeze(-1) >> torch.tensor(shifts, dtype=torch.int32, device=x.device)
+    return x.unsqueeze(-1) >> _shifts(shifts, x.device)
+
+
+@cache
+def _shifts(shifts: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(shifts, dtype=torch.int32).to(device)
 
 
 def _fine_scales(scales: Tensor) -> Tensor:
@@ -134,7 +139,7 @@ def iq1_m(blocks: Tensor) -> Tensor:
     """32 bytes of indices, 16 of upper index bits and delta signs, 8 of scales and bits of d."""
     # [n, 4], each four 3-bit scales and four bits of d
     scales = _integers(blocks, 48, 56, torch.int16)
-    quarters = torch.tensor([12, 8, 4, 0], dtype=torch.int32, device=blocks.device)
+    quarters = _shifts((12, 8, 4, 0), blocks.device)
     bits = ((scales & 0xF000) >> quarters).sum(1, dtype=torch.int32)
     d = bits.to(torch.int16).view(torch.float16).to(torch.float32)
     fine = (_shifted(scales, 0, 3, 6, 9) & 7).flatten(1)  # [n, 16], for 16 weights each

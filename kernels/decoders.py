@@ -7,8 +7,17 @@ follow ggml's structs: d scale, m minimum, q codes, ql and qh their low and high
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
+
+
+@cache
+def on_device(table: Tensor, device: torch.device) -> Tensor:
+    """A table of this module or `kernels.codebooks` on a device, copied there once."""
+    return table.to(device)
+
 
 # --- one number a weight ------------------------------------------------------------------------
 
@@ -31,6 +40,7 @@ def bf16(blocks: Tensor) -> Tensor:
 # --- parts that several layouts share -----------------------------------------------------------
 
 _PAIRS = torch.arange(0, 8, 2, dtype=torch.uint8)  # bit offsets of the four 2-bit codes of a byte
+_HALVES = torch.tensor([0, 4], dtype=torch.uint8)  # bit offsets of the two 4-bit codes
 _EVERY_BYTE, _SHIFTS = torch.arange(256, dtype=torch.uint8), torch.arange(8, dtype=torch.uint8)
 # The eight bits of every byte, lowest first, as eight bytes seen as one int64: [256].
 _BITS = (_EVERY_BYTE[:, None] >> _SHIFTS & 1).view(torch.int64).view(256)
@@ -48,24 +58,24 @@ def _nibbles(qs: Tensor) -> Tensor:
 
 def _quarters(qs: Tensor) -> Tensor:
     """uint8 [n, 32k] → uint8 [n, k, 4, 32]: 2-bit codes, the lowest bits of 32 bytes first."""
-    return qs.view(qs.shape[0], -1, 1, 32) >> _PAIRS.to(qs.device)[:, None] & 3
+    return qs.view(qs.shape[0], -1, 1, 32) >> on_device(_PAIRS, qs.device)[:, None] & 3
 
 
 def _bits(qs: Tensor) -> Tensor:
     """uint8 [n, w] → uint8 [n, 8w]: the bits of each byte, lowest first."""
     # A table lookup is six times faster than shifts; Q5_0 and Q1_0 spend most of their time here.
-    found = _BITS.to(qs.device).index_select(0, qs.reshape(-1).to(torch.int32))
+    found = on_device(_BITS, qs.device).index_select(0, qs.reshape(-1).to(torch.int32))
     return found.view(torch.uint8).view(qs.shape[0], -1)
 
 
 def _planes(qs: Tensor) -> Tensor:
     """uint8 [n, 32] → uint8 [n, 8, 32]: bit g of byte i belongs to weight i of group g."""
-    return qs.unsqueeze(1) >> _SHIFTS.to(qs.device)[:, None] & 1
+    return qs.unsqueeze(1) >> on_device(_SHIFTS, qs.device)[:, None] & 1
 
 
 def _looked_up(codes: Tensor, values: Tensor) -> Tensor:
     """The f32 value of every code, in the shape of the codes; `values` f32 [number of codes]."""
-    found = values.to(codes.device).index_select(0, codes.reshape(-1).to(torch.int32))
+    found = on_device(values, codes.device).index_select(0, codes.reshape(-1).to(torch.int32))
     return found.view(codes.shape)
 
 
@@ -173,13 +183,13 @@ def q1_0(blocks: Tensor) -> Tensor:
 
 def q2_0(blocks: Tensor) -> Tensor:
     """d f16, bytes of four 2-bit codes, lowest bits first: d · (q - 1), q - 1 from -1 to 2."""
-    q = blocks[:, 2:].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3  # [n, bytes, 4]
+    q = blocks[:, 2:].unsqueeze(-1) >> on_device(_PAIRS, blocks.device) & 3  # [n, bytes, 4]
     return q.flatten(1).to(torch.float32).sub_(1).mul_(half(blocks, 0))
 
 
 def tq2_0_g128(blocks: Tensor) -> Tensor:
     """32 bytes of four 2-bit codes, lowest bits first, then d f16: codes 0 to 3 are -d, 0, d, 0."""
-    q = (blocks[:, :32].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)
+    q = (blocks[:, :32].unsqueeze(-1) >> on_device(_PAIRS, blocks.device) & 3).flatten(1)
     return q.masked_fill_(q == 3, 1).to(torch.float32).sub_(1).mul_(half(blocks, 32))
 
 
@@ -197,7 +207,9 @@ def _trits(qs: Tensor, digits: int) -> Tensor:
     A byte is a fraction of 256: the carry of its product with 3 is the first digit. Multiplying by
     a power of three modulo 256 drops the digits before.
     """
-    left = qs.unsqueeze(1) * _POWERS_OF_3[:digits].to(qs.device)  # [n, digits, w], modulo 256
+    left = (
+        qs.unsqueeze(1) * on_device(_POWERS_OF_3, qs.device)[:digits]
+    )  # [n, digits, w], modulo 256
     return (left.to(torch.int16) * 3 >> 8).flatten(1)
 
 
@@ -228,7 +240,9 @@ def q2_k(blocks: Tensor) -> Tensor:
 def q3_k(blocks: Tensor) -> Tensor:
     """32 bytes of third bits, 64 of codes, 12 of scales, d f16: d · (scale - 32) · (q - 4)."""
     low = _nibbles(blocks[:, 96:104])
-    high = blocks[:, 104:108].unsqueeze(1) >> _PAIRS.to(blocks.device)[:, None] & 3  # [n, 4, 4]
+    high = (
+        blocks[:, 104:108].unsqueeze(1) >> on_device(_PAIRS, blocks.device)[:, None] & 3
+    )  # [n, 4, 4]
     scales = (low | high.flatten(1) << 4).to(torch.float32).sub_(32)
     d = scales.mul_(half(blocks, 108))
     q = _quarters(blocks[:, 32:96]).view(-1, 8, 32) | _planes(blocks[:, :32]) << 2
@@ -274,8 +288,10 @@ def q6_k(blocks: Tensor) -> Tensor:
 
 def iq4_xs(blocks: Tensor) -> Tensor:
     """d f16, 6 bytes of eight 6-bit scales, 128 of nibbles: d · (scale - 32) · level."""
-    nibbles = torch.tensor([0, 4], dtype=torch.uint8, device=blocks.device)
-    high = (blocks[:, 2:4].unsqueeze(-1) >> _PAIRS.to(blocks.device) & 3).flatten(1)  # [n, 8]
+    nibbles = on_device(_HALVES, blocks.device)
+    high = (blocks[:, 2:4].unsqueeze(-1) >> on_device(_PAIRS, blocks.device) & 3).flatten(
+        1
+    )  # [n, 8]
     low = (blocks[:, 4:8].unsqueeze(-1) >> nibbles & 15).flatten(1)
     d = (low | high << 4).to(torch.float32).sub_(32).mul_(half(blocks, 0))
     q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), IQ4_LEVELS)  # [n, 8, 32]

@@ -13,7 +13,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from kernels import kv_rows
+from kernels.kv_pages import PagedKV
 from kernels.ops import Ops
 from kernels.program import (
     Add,
@@ -23,12 +23,13 @@ from kernels.program import (
     Gate,
     HeadNorm,
     Instruction,
-    KVBuffers,
     Linear,
     LoraDelta,
     Norm,
     Program,
+    Segment,
     Softcap,
+    Transfer,
 )
 
 
@@ -41,13 +42,13 @@ class Interpreter:
 
     def hidden(
         self,
-        tokens: Sequence[int],
-        kv: KVBuffers,
-        position: int,
+        batch: Sequence[Segment],
         checkpoint: Callable[[], None] = lambda: None,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
-        pass_ = _Pass(self._ops, self.program, {}, torch.tensor(list(tokens)), kv, position)
+        """Run the body for all tokens of a batch → hidden states [T, D] f32."""
+        buffers = {} if given is None else {self.program.hidden: given}
+        pass_ = _Pass(self._ops, self.program, buffers, batch)
         for at, one in enumerate(self.program.body):
             if at in self.program.layers:
                 checkpoint()
@@ -56,14 +57,14 @@ class Interpreter:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
-        pass_ = _Pass(self._ops, self.program, {self.program.hidden: hidden}, None, None, 0)
+        pass_ = _Pass(self._ops, self.program, {self.program.hidden: hidden}, ())
         for one in self.program.head:
             pass_.run(one)
         return pass_.buffers[self.program.logits]
 
-    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
-        """Body and head for one token → logits [V] f32."""
-        return self.logits(self.hidden([token], kv, position))[0]
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
+        """Body and head for all tokens of a batch → logits [T, V] f32."""
+        return self.logits(self.hidden(batch, given=given))
 
 
 class _Pass:
@@ -74,15 +75,20 @@ class _Pass:
         ops: Ops,
         program: Program,
         buffers: dict[str, Tensor],
-        tokens: Tensor | None,
-        kv: KVBuffers | None,
-        position: int,
+        batch: Sequence[Segment],
     ) -> None:
-        """`tokens` and `kv` are None in a head, which has no embedding and no attention."""
+        """`batch` is empty in a head, which has no embedding and no attention."""
         self.buffers = buffers
         self._ops = ops
         self._widths = program.widths
-        self._tokens, self._kv, self._position = tokens, kv, position
+        self._kv = program.kv
+        self._batch = batch
+        self._rows = torch.tensor(
+            [
+                [token for one in batch for token in one.tokens],
+                [one.position + at for one in batch for at in range(len(one.tokens))],
+            ]
+        )  # [2, T]: token ids and positions
 
     def run(self, one: Instruction) -> None:
         """Execute one instruction; see its class for what it computes."""
@@ -111,6 +117,8 @@ class _Pass:
                 self._set(one.x, buffers[one.x] + y)
             case Softcap():
                 self._set(one.x, ops.softcap(buffers[one.x], one.cap))
+            case Transfer():
+                raise ValueError(f"Transfer to {one.backend}: the program is not split in stages")
             case _:
                 assert_never(one)
 
@@ -118,16 +126,21 @@ class _Pass:
         assert values.shape[1] == self._widths[name], name
         self.buffers[name] = values
 
+    def _on(self, device: torch.device) -> Tensor:
+        """Token ids and positions [2, T] on a device, where they are copied once."""
+        if self._rows.device != device:
+            self._rows = self._rows.to(device)
+        return self._rows
+
     def _embed(self, one: Embed) -> Tensor:
         ops = self._ops
-        assert self._tokens is not None
-        rows = ops.embed(self._tokens, one.table)
+        tokens, positions = self._on(one.table.data.device)
+        rows = ops.embed(tokens, one.table)
         if one.change is not None:
-            rows = rows + _lora(ops, ops.embed(self._tokens, one.change.down), one.change)
+            rows = rows + _lora(ops, ops.embed(tokens, one.change.down), one.change)
         if one.scale != 1.0:
             rows = rows * one.scale
         if one.positions is not None:
-            positions = torch.arange(self._position, self._position + len(rows))
             rows = rows + ops.embed(positions, one.positions)
         return rows
 
@@ -143,7 +156,6 @@ class _Pass:
 
     def _attend(self, one: Attend) -> Tensor:
         ops = self._ops
-        assert self._kv is not None
         query, key, value = (
             self.buffers[name].view(len(self.buffers[name]), -1, one.head_width)
             for name in (one.q, one.k, one.v)
@@ -151,15 +163,22 @@ class _Pass:
         if one.query_norm is not None and one.key_norm is not None:
             query = ops.rms_norm(query, one.query_norm, one.epsilon)
             key = ops.rms_norm(key, one.key_norm, one.epsilon)
-        position = self._position
-        positions = torch.arange(position, position + len(query))
+        _, positions = self._on(query.device)
         query, key = (
             ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
             for x in (query, key)
         )
-        keys = kv_rows.append(key, self._kv.keys[one.layer], position)
-        values = kv_rows.append(value, self._kv.values[one.layer], position)
-        return ops.attention(query, keys, values, position, one.scale, one.window, one.cap)
+        layer = self._kv.layers[one.layer]
+        outs: list[Tensor] = []
+        first = 0
+        for segment in self._batch:
+            rows = slice(first, first + len(segment.tokens))
+            kv = PagedKV(layer, segment.tables[layer.group])
+            kv.append(key[rows], value[rows], segment.position)
+            position, scale = segment.position, one.scale
+            outs.append(ops.attention(query[rows], kv, position, scale, one.window, one.cap))
+            first = rows.stop
+        return torch.cat(outs)
 
 
 def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:
@@ -170,7 +189,7 @@ def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:
 def _head_norm(ops: Ops, x: Tensor, one: HeadNorm) -> Tensor:
     """Layer norm of each head of x [T, H*C], then its weights."""
     heads = x.view(len(x), *one.weight.shape)
-    ones = torch.ones(one.weight.shape[1])
+    ones = torch.ones(one.weight.shape[1], device=x.device)
     return (ops.layer_norm(heads, ones, None, one.epsilon) * one.weight).view(x.shape)
 
 
@@ -178,7 +197,7 @@ def _experts(ops: Ops, x: Tensor, scores: Tensor, one: Experts) -> Tensor:
     """Outputs of each token's experts times their shares, added in the order of the experts."""
     shares = ops.route(scores, one.chosen)  # [T, E]
     y = torch.zeros_like(x)
-    for number in shares.any(0).nonzero()[:, 0].tolist():
+    for number in shares.any(0).nonzero()[:, 0].cpu().tolist():
         tokens = shares[:, number].nonzero()[:, 0]
         some = x[tokens]
         gate, up = ops.linear(some, one.gates[number]), ops.linear(some, one.ups[number])

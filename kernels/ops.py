@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.kv_pages import PAGE_TOKENS, PagedKV
 from kernels.program import Activation
-from kernels.quantized_kv import QuantizedKV
 from kernels.reference import Kernel
 from kernels.weight import Weight
 
@@ -142,47 +142,43 @@ class Ops:
     def attention(
         self,
         q: Tensor,
-        k: Tensor | QuantizedKV,
-        v: Tensor | QuantizedKV,
+        kv: PagedKV,
         position: int,
         scale: float,
         window: int = 0,
         softcap: float = 0.0,
     ) -> Tensor:
-        """Causal attention over a cache: q [T, H, C] f32, k and v [S, K, C] → [T, H*C] f32.
-
-        Keys and values are f32, f16 or 8-bit codes.
+        """Causal attention over KV pages: q [T, H, C] f32, K heads of `kv` → [T, H*C] f32.
 
         Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
         the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
-        multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked cache rows may have
-        any contents, NaN included. Memory is bounded for any T and S, except for the reference's
-        float32 copies of an f16 or 8-bit cache.
+        multiplied by `scale`, then capped at ±`softcap` when that is not 0. Masked rows of pages may
+        have any contents, NaN included. Memory is bounded for any T, except for the reference's
+        float32 copies of the visible rows.
         Source: https://arxiv.org/abs/2305.13245; cap: https://arxiv.org/abs/2408.00118 section 2
         """
-        if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.dtype != v.dtype:
+        shape, pages = kv.layer.shape, kv.table.pages
+        if q.dim() != 3 or q.shape[2] != shape.head_width or q.shape[1] % shape.kv_heads:
             raise ValueError(
-                f"attention: q is [T, H, C], k and v [S, K, C] of one dtype; got q {list(q.shape)}, "
-                f"k {list(k.shape)} {_name(k)}, v {list(v.shape)} {_name(v)}"
+                f"attention: q is [T, H, C], got {list(q.shape)} for {shape.kv_heads} key/value heads "
+                f"of width {shape.head_width}"
             )
-        if q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+        if position < 0 or position + q.shape[0] > PAGE_TOKENS * len(pages):
             raise ValueError(
-                f"attention: the heads of q {list(q.shape)} do not fit those of k {list(k.shape)}"
+                f"attention: {q.shape[0]} queries from position {position} need more than "
+                f"{len(pages)} pages of {PAGE_TOKENS} keys"
             )
-        if position < 0 or position + q.shape[0] > k.shape[0]:
-            raise ValueError(
-                f"attention: {q.shape[0]} queries from position {position} need more than the "
-                f"{k.shape[0]} keys of the cache {list(k.shape)}"
-            )
-        allowed = (torch.int8,) if isinstance(k, QuantizedKV) else (torch.float32, torch.float16)
-        if q.dtype != torch.float32 or k.dtype not in allowed:
-            raise ValueError(
-                f"attention: q is {_name(q)}, not float32, or k is {_name(k)}, not float32, float16 "
-                f"or QuantizedKV"
-            )
+        if q.dtype != torch.float32:
+            raise ValueError(f"attention: q is {_name(q)}, not float32")
         if window < 0 or softcap < 0:
             raise ValueError(f"attention: window {window} and softcap {softcap} cannot be negative")
-        return self.find("attention")(q, k, v, position, scale, window, softcap)
+        first = max(position - window + 1, 0) if window else 0
+        visible = pages[first // PAGE_TOKENS : -(-(position + q.shape[0]) // PAGE_TOKENS)]
+        if any(page is None for page in visible):
+            raise ValueError(
+                f"attention: a page that is visible from position {position} is missing"
+            )
+        return self.find("attention")(q, kv, position, scale, window, softcap)
 
     def attention_bytes(
         self,
@@ -248,5 +244,5 @@ def _observed(op: str, kernel: Kernel, observer: Observer) -> Kernel:
     return run
 
 
-def _name(tensor: Tensor | QuantizedKV) -> str:
+def _name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")

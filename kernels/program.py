@@ -2,8 +2,8 @@
 
 A model builds its program once, over named buffers; a backend that can record it runs a token
 without returning to Python for each op. An instruction computes what the op of the same name in
-`kernels.ops` computes: T tokens are processed together, at `position` on, and a buffer holds one
-row for each. The program is independent of backend and device.
+`kernels.ops` computes: the T tokens of a batch are processed together, and a buffer holds one row
+for each. The program is independent of backend and device.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from kernels.kv_pages import KVLayout, PageTable
 from kernels.weight import Weight
 
 
@@ -91,7 +92,7 @@ class Attend:
     k: str
     v: str
     out: str  # [T, H*C]; another buffer than q, k and v
-    layer: int  # index of the layer's keys and values in KVBuffers
+    layer: int  # index in the program's KVLayout
     head_width: int  # C
     query_norm: Tensor | None  # f32 [C]; both norms or none
     key_norm: Tensor | None
@@ -148,7 +149,18 @@ class Softcap:
     cap: float
 
 
-Instruction = Embed | Norm | HeadNorm | Linear | Attend | Gate | Experts | Add | Softcap
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfer:
+    """x, and with it the program, moves to another backend; no other buffer is read after it.
+
+    `kernels.stages` splits a program here and copies x to the device of the backend.
+    """
+
+    x: str
+    backend: str  # name of the one that runs the instructions after this
+
+
+Instruction = Embed | Norm | HeadNorm | Linear | Attend | Gate | Experts | Add | Softcap | Transfer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,41 +173,41 @@ class Program:
     hidden: str
     logits: str  # [T, V]
     widths: Mapping[str, int]  # columns of every buffer
+    kv: KVLayout  # of the pages it reads and writes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerKV:
-    """Keys or values of one layer: data [K, capacity, C] f32, f16 or i8, contiguous."""
+class Segment:
+    """Consecutive tokens of one sequence in a batch, at positions from `position` on.
 
-    data: Tensor
-    scales: Tensor | None  # i8 only: f16 [K, capacity, ceil(C / 32)], one per 32 channels
+    `tables` has one page table for each group of the program's KVLayout. They must have pages for
+    these positions, which the pass writes, and hold the rows of all earlier ones that are visible.
+    """
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KVBuffers:
-    """Key and value buffers of all layers; replaced by larger ones when full."""
-
-    number: int  # unique id: cached pointers stay valid while it is the same
-    capacity: int  # positions, in every layer
-    keys: tuple[LayerKV, ...]
-    values: tuple[LayerKV, ...]
+    tokens: Sequence[int]
+    position: int
+    tables: Sequence[PageTable]
 
 
 class Recorded(Protocol):
-    """A program recorded by a backend. Returned tensors belong to the caller."""
+    """A program recorded by a backend. Returned tensors belong to the caller.
+
+    `given` [T, D] are the hidden states that a body without an embedding starts from.
+    """
 
     def hidden(
         self,
-        tokens: Sequence[int],
-        kv: KVBuffers,
-        position: int,
+        batch: Sequence[Segment],
         checkpoint: Callable[[], None] = ...,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """Run the body: T tokens from `position` on → hidden states [T, D] f32.
+        """Run the body for all tokens of a batch, T in total → hidden states [T, D] f32.
 
-        Their keys and values are written to `kv`, which must have capacity for them and contain
-        those of all earlier positions. `checkpoint` is called between layers and may raise to
-        cancel; the rows of `kv` from `position` on are then undefined.
+        Keys and values are written to the pages. With native kernels the bits of a token's row
+        depend on its sequence up to that token alone: not on the other segments, and not on how
+        its sequence was cut into batches. The torch reference only gives equal bits for equal
+        batches. `checkpoint` is called between layers and may raise to cancel; the rows of the
+        batch's positions are then undefined.
         """
         ...
 
@@ -203,6 +215,6 @@ class Recorded(Protocol):
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
         ...
 
-    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
-        """Body and head for one token, bit-identical to the two calls → logits [V] f32."""
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
+        """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
         ...

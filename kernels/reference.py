@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.formats import FORMATS, Format, by_name
+from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Program
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
@@ -34,15 +35,21 @@ def prepare(
     weight: Weight,
     checkpoint: Callable[[], None],
     done: Callable[[int, int], None],
+    device: torch.device | None = None,
 ) -> Weight:
-    """Decode once to float32; F32 is copied too, so that the file can be closed."""
+    """Decode once to float32; F32 is copied too, so that the file can be closed.
+
+    The result is on `device`, where it is decoded; None: where the weight is.
+    """
     rows = weight.data.shape[0]
-    dense = torch.empty(rows, weight.columns, device=weight.data.device)
+    dense = torch.empty(rows, weight.columns, device=device or weight.data.device)
     step = max(_PIECE // weight.columns, 1)
     for start in range(0, rows, step):
         checkpoint()
         end = min(start + step, rows)
-        weight.decode(start, end, dense[start:end])
+        stored = weight.data[start:end].to(dense.device)
+        piece = Weight(stored, weight.format, (end - start, weight.columns), weight.layout)
+        piece.decode(0, end - start, dense[start:end])
         done(start, end)
     return Weight(dense, by_name("F32"), weight.shape)
 
@@ -56,15 +63,16 @@ def copy(
     weight: Weight,
     checkpoint: Callable[[], None],
     done: Callable[[int, int], None],
+    device: torch.device | None = None,
 ) -> Weight:
-    """A copy of the packed bytes; every product decodes them again."""
+    """A copy of the packed bytes on `device`; every product decodes them again."""
     rows = weight.data.shape[0]
-    data = torch.empty_like(weight.data)
+    data = torch.empty_like(weight.data, device=device or weight.data.device)
     step = max(_PIECE // weight.columns, 1)
     for start in range(0, rows, step):
         checkpoint()
         end = min(start + step, rows)
-        data[start:end] = weight.data[start:end]
+        data[start:end] = weight.data[start:end].to(data.device)
         done(start, end)
     return Weight(data, weight.format, weight.shape)
 
@@ -118,22 +126,20 @@ def rope(
 
 
 def attention(
-    q: Tensor,
-    k: Tensor | QuantizedKV,
-    v: Tensor | QuantizedKV,
-    position: int,
-    scale: float,
-    window: int,
-    cap: float,
+    q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
 ) -> Tensor:
     """Causal softmax attention, in tiles of queries."""
-    k, v = (rows.dense() if isinstance(rows, QuantizedKV) else rows for rows in (k, v))
     T, H, C = q.shape
+    first = max(position - window + 1, 0) if window else 0
+    k, v = (
+        rows.dense() if isinstance(rows, QuantizedKV) else rows.to(torch.float32)
+        for rows in kv.rows(first, position + T)
+    )
     y = q.new_empty(T, H * C)
     step = max(_SCORES // (H * (position + T)), 1)
     for start in range(0, T, step):
         tile = q[start : start + step]
-        y[start : start + step] = _attend(tile, k, v, position + start, scale, window, cap)
+        y[start : start + step] = _attend(tile, k, v, position - first + start, scale, window, cap)
     return y
 
 
@@ -142,8 +148,9 @@ def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.d
     tile = min(max(_SCORES // (H * S), 1), T)
     # Bool, then for each head of a group bool and float32; a single query needs none.
     mask = tile * S * (1 + 5 * H // K) if tile > 1 else 0
-    # Dequantizing int8 takes two more float32 copies during the Hadamard transform.
-    copies = {torch.float32: 0, torch.float16: 2, torch.int8: 4}[cache_dtype] * S * K * C
+    # Rows are copied from their pages, joined and decoded to float32; the Hadamard transform of
+    # int8 takes two more float32 copies.
+    copies = {torch.float32: 4, torch.float16: 4, torch.int8: 6}[cache_dtype] * S * K * C
     return mask + 4 * (copies + (3 * tile + T) * H * C)
 
 
@@ -155,13 +162,12 @@ def _attend(
     K = k.shape[1]
     first = max(position - window + 1, 0) if window else 0
     end = position + t
-    k = k[first:end].to(torch.float32).transpose(0, 1)  # [K, s, C]
-    v = v[first:end].to(torch.float32).transpose(0, 1)
+    k, v = k[first:end].transpose(0, 1), v[first:end].transpose(0, 1)  # [K, s, C]
     # Grouped-query attention: heads that share keys become further queries, [K, G*t, C].
     q = q.view(t, K, H // K, C).permute(1, 2, 0, 3).reshape(K, -1, C)
     mask = None  # a single query attends to every key of the slice
     if t > 1:
-        mask = _mask(t, first, position, window).to(q.device).repeat(H // K, 1)  # [G*t, s]
+        mask = _mask(t, first, position, window, q.device).repeat(H // K, 1)  # [G*t, s]
     if cap:
         scores = softcap(q @ k.mT * scale, cap)  # [K, G*t, s]
         if mask is not None:
@@ -172,10 +178,10 @@ def _attend(
     return y.view(K, -1, t, C).permute(2, 0, 1, 3).reshape(t, H * C)
 
 
-def _mask(t: int, first: int, position: int, window: int) -> Tensor:
+def _mask(t: int, first: int, position: int, window: int, device: torch.device) -> Tensor:
     """Causal and window mask of t queries over the keys from `first` on: bool [t, s]."""
-    query = torch.arange(position, position + t)[:, None]
-    key = torch.arange(first, position + t)
+    query = torch.arange(position, position + t, device=device)[:, None]
+    key = torch.arange(first, position + t, device=device)
     mask = key <= query
     return mask & (query - key < window) if window else mask
 
@@ -211,18 +217,21 @@ def macs_per_100_ms() -> int:
     return 2_500_000_000
 
 
-def memory(size: int) -> Tensor:
-    """Memory from torch's allocator."""
-    return torch.empty(size, dtype=torch.uint8)
+def memory(size: int, device: torch.device | None = None) -> Tensor:
+    """Memory from torch's allocator for a device; None: for the processor."""
+    try:
+        return torch.empty(size, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError as error:  # of an accelerator
+        raise MemoryError(str(error)) from error
 
 
-def read_bandwidth(size: int) -> float:
+def read_bandwidth(size: int, device: torch.device | None = None) -> float:
     """Bandwidth of a sum over the memory: the best of five."""
-    block = torch.ones(size // 4)
+    block = torch.ones(size // 4, device=device)
     seconds: list[float] = []
     for _ in range(5):
         started = time.perf_counter()
-        block.sum()
+        block.sum().item()  # waits for the device
         seconds.append(time.perf_counter() - started)
     return size / min(seconds)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
+from kernels.kv_pages import PagedKV
 from kernels.weight import Weight
 
 MOST_ERROR = 2e-3  # normalized squared error of any op; rounding to 8 bits costs 2e-4 at worst
@@ -33,6 +34,7 @@ class KernelChecker:
 
     def __call__(self, op: str, operands: tuple[Any, ...], result: Any) -> None:
         """Compare one executed op with the reference."""
+        operands, result = tuple(map(_on_host, operands)), _on_host(result)
         tensors = [each for each in operands if isinstance(each, Tensor)]
         if not all(bool(each.isfinite().all()) for each in tensors):
             return  # an earlier op is at fault: its input was wrong already
@@ -67,3 +69,10 @@ class KernelChecker:
         # Not "error > most": NaN is a fault too, unless the definition gives it as well.
         if not error <= (0.0 if exact else MOST_ERROR) and bool(wanted.isfinite().all()):
             self.faults[op, format] = max(error, self.faults.get((op, format), 0.0))
+
+
+def _on_host(operand: Any) -> Any:
+    """A tensor, or keys and values, in the host's memory; any other operand unchanged."""
+    if isinstance(operand, PagedKV):
+        return operand.cpu()
+    return operand.cpu() if isinstance(operand, Tensor) else operand

@@ -16,7 +16,7 @@ from PySide6.QtCore import QTimer
 
 from app.chat.planner import Uses
 from app.chat.runner import Runner
-from app.engines.client import EngineRequests
+from app.engines.requests import EngineRequests
 from app.state.adapters import (
     STRONGEST,
     AdapterEntry,
@@ -80,13 +80,13 @@ class Adapters:
         self._infos: dict[Path, AdapterInfo] = {}
         self._one_at_a_time = False  # send one new file per request, to find the refused one
         self._refused: Uses | None = None  # a stack of known files; not sent again
-        self._generating_with: Uses = ()  # stack of the current answer
+        self._generating_with: dict[int, Uses] = {}  # request of an answer in progress: its stack
         self._fault = ("", "")
         self._send_timer = QTimer(adapter_state, singleShot=True, interval=SEND_MILLISECONDS)
         self._send_timer.timeout.connect(self.flush)
         state.model_changed.connect(self._on_model)
         state.conversation_changed.connect(lambda: self.apply(state.current))
-        state.generation_changed.connect(self._show_pending)
+        state.generations_changed.connect(self._show_pending)
         archive.fault_changed.connect(self._on_store_fault)
         runner.sent.connect(self._on_sent)
 
@@ -263,7 +263,8 @@ class Adapters:
 
     def _wanted(self) -> Uses:
         conversation_id, without_adapters = self._wanted_for
-        stack = () if without_adapters else self._stacks.get(conversation_id, ())
+        none = without_adapters or not self._link.capabilities.adapters
+        stack = () if none else self._stacks.get(conversation_id, ())
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
 
     def _target(self) -> Uses:
@@ -286,7 +287,7 @@ class Adapters:
             self._requests[step.request] = _Request(self._wanted_for[0], step.adapters)
             self._publish()
         elif isinstance(step, Generate):
-            self._generating_with = self._applied
+            self._generating_with[step.request] = self._applied
 
     def _start_next(self) -> None:
         """A request has ended: send the next stack, or emit `requests_finished`."""
@@ -333,7 +334,7 @@ class Adapters:
         if loaded is before or self._is_same_after_cancel(before, loaded):
             self._send()  # changes made during the load
             return
-        self._applied = self._generating_with = ()
+        self._applied = ()
         self._runner.set_adapters((), confirmed=not self._requests)
         self._infos, self._fault = {}, ("", "")
         self._one_at_a_time, self._refused = False, None
@@ -360,11 +361,14 @@ class Adapters:
         self._show_pending()
 
     def _show_pending(self) -> None:
-        writing, shown = self._state.generation, self._state.current
-        here = writing is not None and writing.conversation == shown
-        stack = self._stacks.get(shown, ())
+        shown = self._state.shown_generation
+        for request in self._generating_with.keys() - self._state.generations.keys():
+            if not self._link.is_outstanding(request):
+                del self._generating_with[request]
+        stack = self._stacks.get(self._state.current, ())
         acting = tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
-        self._shown.set_pending(here and acting != self._generating_with)
+        uses = self._generating_with.get(shown.request, ()) if shown else acting
+        self._shown.set_pending(uses != acting)
 
     # --- steps: the stack and the store ---------------------------------------------------------
 

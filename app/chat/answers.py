@@ -1,12 +1,12 @@
-"""The queue of answers: generated one at a time, stopped, and saved to the store in pieces.
+"""Answers: requested from the engine, any number at once, stopped, and saved in pieces.
 
-The message of an answer is stored when the answer is queued, so that it can be continued after a
-crash. Its text is appended in the store every 300 ms.
+Each is bound to its request and its branch, never to the shown conversation. The message of an
+answer is stored when the answer is queued, so that it can be continued after a crash. Its text is
+appended in the store every 300 ms.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -16,9 +16,10 @@ from app.chat.adapters import Adapters
 from app.chat.planner import Branch
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
-from app.engines.client import EngineRequests
+from app.chat.running_answer import RunningAnswer
+from app.engines.requests import EngineRequests
 from app.state.chat import Generation, ModelPhase, ModelStatus, Notice, State
-from app.store.parts import ErrorPart, Parts, grown
+from app.store.parts import ErrorPart, Parts
 from app.store.store import AnswerDetails, Message, MessageState, StopReason, Store
 from app.store.writer import Archive
 from app.system.translation import tr
@@ -34,7 +35,7 @@ from engine import (
 )
 
 _SAVE_MILLISECONDS = 300
-_SPEED_SECONDS = 0.25  # update interval of the shown speed
+_TURN_MILLISECONDS = 300  # an answer that starts sooner does not say that it waits for its turn
 _ENDS = {
     FinishReason.END: MessageState.COMPLETE,
     FinishReason.STOP: MessageState.COMPLETE,
@@ -54,7 +55,7 @@ FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A queued answer: waits for the model, its adapters or the answer before it."""
+    """A queued answer: waits for the model or its adapters, and is not requested yet."""
 
     branch: Branch  # ends with the answer
     conversation: int
@@ -65,7 +66,7 @@ class _Job:
 
 
 class Answers:
-    """Queues answers, starts them, and applies their events to state and store."""
+    """Queues answers, requests them, and applies their events to state and store."""
 
     def __init__(
         self,
@@ -81,15 +82,14 @@ class Answers:
         self._adapters = adapters
         self._runner = runner
         self._jobs: deque[_Job] = deque()
-        self._unsaved: list[str] = []
-        self._before: Parts = ()  # of the current answer when it was started
-        self._written: list[str] = []  # its text since then, in pieces
+        self._running: dict[int, RunningAnswer] = {}  # by request, the oldest first
+        self._abandoned: set[int] = set()  # requests whose answers have ended before them
+        self._held = False  # request no answer: another model is loaded first
+        self._closed = False  # request no answer: the app quits
         self._saving = QTimer(link, singleShot=True, interval=_SAVE_MILLISECONDS)
         self._saving.timeout.connect(self.save)
-        self._first_token: tuple[float, int] | None = None  # time, tokens by then
-        self._speed_at = 0.0
-        self._began = self._waited = 0.0  # time of the request; seconds until the first token
-        self._sampling = Sampling()  # of the current answer
+        self._turns = QTimer(link, singleShot=True, interval=_TURN_MILLISECONDS)
+        self._turns.timeout.connect(self._on_overdue)
         self._full = 0, 0
 
     def enqueue(
@@ -115,33 +115,40 @@ class Answers:
         self._jobs.append(
             _Job(branch, message.conversation, message.id, message.parts, command, without_adapters)
         )
-        self._state.set_waiting(message.id, message.conversation, self._note())
+        self._state.set_queued(message.id, message.conversation)
         self.start_next()
 
     def start_next(self) -> None:
-        """Start the next answer if possible, and update the note of each queued one."""
+        """Request the queued answers that can be, and update the note of each waiting one."""
         ready = self._state.model.phase is ModelPhase.READY
-        if self._jobs and ready and self._state.generation is None:
-            self._begin(self._jobs[0])
-        for job in self._jobs:
-            if self._state.waiting.get(job.message) != self._note():
-                self._state.set_waiting(job.message, job.conversation, self._note())
+        ready = ready and not (self._held or self._closed)
+        while self._jobs and ready and self._begin(self._jobs[0]):
+            self._jobs.popleft()
+        self._show_notes()
+
+    def hold(self, held: bool) -> None:
+        """Keep new answers in the queue: they are for the model that is loaded next."""
+        self._held = held
+        self.start_next()
+
+    def close(self) -> None:
+        """Request no more answers; queued ones can be continued in the next run."""
+        self._closed = True
 
     def stop(self, conversation_id: int | None) -> None:
-        """Stop the current answer of a conversation, and drop its queued ones."""
-        current = self._state.generation
-        if current and current.conversation == conversation_id and not current.stopping:
-            self._link.cancel(current.request)
-            self._state.set_generation(replace(current, stopping=True))
+        """Stop the answers of a conversation, requested or queued; their text stays."""
+        self._link.drain()  # an answer whose first text has come already has started
+        for running in list(self._running.values()):
+            if running.conversation == conversation_id:
+                self._stop(running)
         for job in [job for job in self._jobs if job.conversation == conversation_id]:
             self._drop(job, MessageState.STOPPED, StopReason.USER)
 
     def stop_writing(self) -> None:
-        """Stop the current answer of any conversation."""
-        if self._state.generation:
-            current = self._state.generation
-            self._link.cancel(current.request)
-            self._state.set_generation(replace(current, stopping=True))
+        """Stop every requested answer; queued ones stay queued."""
+        self._link.drain()
+        for running in list(self._running.values()):
+            self._stop(running)
 
     def fail_waiting(self, error: ErrorPart) -> None:
         """Fail every queued answer with this error: no model could be loaded."""
@@ -149,41 +156,37 @@ class Answers:
             self._drop(job, MessageState.FAILED, error=error)
 
     def save(self) -> None:
-        """Append the unsaved text of the current answer in the store."""
-        current = self._state.generation
-        if current and self._unsaved:
-            text, message, numbers = "".join(self._unsaved), current.message, self._archive.messages
-            self._archive.write(
-                lambda store: store.append_text(numbers.stored(message), text), text
-            )
-            self._unsaved.clear()
+        """Append the unsaved text of every answer in the store."""
+        for running in self._running.values():
+            self._save(running)
         self._saving.stop()
 
     def with_newest_text(self, messages: list[Message]) -> list[Message]:
-        """Messages read from the store, with the current answer's newest text."""
-        current = self._state.generation
+        """Messages read from the store, with the newest text of the answers in progress."""
+        found = {running.message: running.parts for running in self._running.values()}
         return [
-            replace(message, parts=self._newest_parts())
-            if current and message.id == current.message
-            else message
+            replace(message, parts=found[message.id]) if message.id in found else message
             for message in messages
         ]
 
     def is_outdated(self, messages: list[Message]) -> bool:
         """Whether messages read from the store have an answer that has ended since."""
-        current = self._state.generation
-        writing = {current.message} if current else set[int]()
-        unfinished = writing | self._state.queued.keys()
+        requested = {running.message for running in self._running.values()}
+        unfinished = requested | self._state.queued.keys()
         return any(
             message.state is MessageState.STREAMING and message.id not in unfinished
             for message in messages
         )
 
+    def full_answer(self) -> tuple[int, int]:
+        """Conversation and message of the last answer that failed because its chat is full."""
+        return self._full
+
     # --- events ---------------------------------------------------------------------------------
 
     def on_prompt(self, event: PromptProgress) -> None:
         """Update the progress of the prefill."""
-        current = self._of(event.request)
+        current = self._start(event.request)
         if current:
             branch = self._state.branches.get(current.conversation, ())
             start = memory_start(branch, event.dropped_turns)
@@ -194,139 +197,159 @@ class Answers:
 
     def on_text(self, events: list[Text]) -> None:
         """Append new tokens of one request; some decode to no text."""
-        last, now = events[-1], time.monotonic()
-        current = self._of(last.request)
-        if current is None:
+        last = events[-1]
+        running, current = self._running.get(last.request), self._start(last.request)
+        if running is None or current is None:
             return
-        if text := "".join(event.text for event in events):
-            self._unsaved.append(text)
-            self._written.append(text)
-            self._state.add_text(current.conversation, current.message, text)
+        if text := running.add(events):
             if not self._saving.isActive():
                 self._saving.start()
-        speed = current.tokens_per_second
-        if self._first_token is None:
-            self._waited = now - self._began
-            self._first_token = (now, last.generated_tokens)
-        elif now - self._speed_at > _SPEED_SECONDS:
-            began, tokens = self._first_token
-            speed = (last.generated_tokens - tokens) / (now - began)
-            self._speed_at = now
+            self._state.add_text(running.conversation, running.message, text)
         self._state.set_generation(
             replace(
                 current,
                 generated=last.generated_tokens,
                 context_used=last.context_used,
-                tokens_per_second=speed,
+                tokens_per_second=running.tokens_per_second,
             )
         )
 
     def on_finished(self, event: Finished) -> None:
         """End the answer: complete, stopped or at a limit."""
-        if self._of(event.request) is None:
+        running = self._running.get(event.request)
+        if running is None:
+            self._abandoned.discard(event.request)
             return
+        if event.prompt_tokens:  # it was not cancelled before it began
+            self._start(event.request)
         if event.decode_seconds > 0 and event.generated_tokens > 1:
-            self._state.set_speed(event.generated_tokens / event.decode_seconds)
-        details = self._details(event)
+            self._state.set_last_speed(event.generated_tokens / event.decode_seconds)
         self._end(
+            running,
             _ENDS[event.reason],
             stop=_STOPS.get(event.reason, ""),
             prompt_tokens=event.prompt_tokens,
             generated_tokens=event.generated_tokens,
             seconds=event.prefill_seconds + event.decode_seconds,
-            details=details,
+            details=running.details(event),
         )
 
     def on_failed(self, event: Failed) -> bool:
-        """Mark the answer as failed; False when the request is not the current answer."""
-        if self._of(event.request) is None:
-            return False
-        current = self._state.generation
+        """Mark the answer as failed; False when the request is not an answer's."""
+        running = self._running.get(event.request)
+        if running is None:
+            abandoned = event.request in self._abandoned
+            self._abandoned.discard(event.request)
+            return abandoned
         name = self._state.model.name
         error = ErrorPart(event.fault, name, event.message, event.remedy)
-        self._end(MessageState.FAILED, error=error)
-        if event.full and current is not None:
-            self._full = current.conversation, current.message
+        self._end(running, MessageState.FAILED, error=error)
+        if event.full:
+            self._full = running.conversation, running.message
             self._state.set_notice(FULL_NOTICE, full_notice(self._state.model))
         return True
 
     def interrupt(self, request: int) -> bool:
-        """Mark the answer as interrupted, after an exception in the app; False when not current.
+        """Mark an answer as interrupted, after an exception in the app; False when it has ended.
 
-        `State.generation` is cleared even if that raises: no other answer could start otherwise.
+        It is not in progress any more even if that raises: a model could never be loaded otherwise.
         """
-        if self._of(request) is None:
+        running = self._running.get(request)
+        if running is None:
             return False
+        self._abandoned.add(request)
         try:
-            self._end(MessageState.INTERRUPTED)
+            self._end(running, MessageState.INTERRUPTED)
         finally:
-            if self._of(request) is not None:
-                self._state.set_generation(None)
+            if request in self._running:
+                self._forget(running)
         return True
-
-    def _details(self, event: Finished) -> AnswerDetails:
-        loaded, used = self._state.model.loaded, self._sampling
-        return AnswerDetails(
-            model=loaded.name if loaded else "",
-            format=loaded.format if loaded else "",
-            ended=time.time(),
-            reused_tokens=event.reused_tokens,
-            first_token_seconds=round(self._waited, 4),
-            decode_seconds=round(event.decode_seconds, 4),
-            temperature=float(used.temperature),
-            top_k=used.top_k,
-            top_p=float(used.top_p),
-            min_p=float(used.min_p),
-            repeat_penalty=float(used.repeat_penalty),
-            seed=event.seed,
-        )
-
-    def full_answer(self) -> tuple[int, int]:
-        """Conversation and message of the last answer that failed because its chat is full."""
-        return self._full
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _of(self, request: int) -> Generation | None:
-        current = self._state.generation
-        return current if current and current.request == request else None
-
-    def _newest_parts(self) -> Parts:
-        """The parts of the current answer."""
-        return grown(self._before, "".join(self._written))
+    def _start(self, request: int) -> Generation | None:
+        """The progress of an answer that the engine works on; None when it has ended."""
+        current = self._state.generations.get(request)
+        if current is None or current.started or request not in self._running:
+            return current
+        self._state.set_generation(replace(current, started=True))
+        self._show_notes()
+        return self._state.generations.get(request)
 
     def _note(self) -> str:
         match self._state.model.phase:
             case ModelPhase.LOADING:
                 return tr("Waiting for the model to load…")
-            case ModelPhase.READY if self._state.generation is None:
-                return tr("Waiting for the adapters…")
-            case ModelPhase.READY:
+            case ModelPhase.READY if self._running:
                 return tr("Queued: another answer is being written")
+            case ModelPhase.READY:
+                return tr("Waiting for the adapters…")
             case ModelPhase.NONE | ModelPhase.FAILED:
                 return tr("Choose a model to get an answer")
 
-    def _begin(self, job: _Job) -> None:
-        """Start an answer, unless the engine has to confirm its adapters first."""
+    def _show_notes(self) -> None:
+        """Show what each answer that has not started waits for."""
+        for job in self._jobs:
+            self._state.set_waiting(job.message, job.conversation, self._note())
+        first = next(iter(self._running), 0)
+        queued = tr("Queued: another answer is being written")
+        for request, running in list(self._running.items()):
+            current = self._state.generations.get(request)
+            waits = running.overdue and request != first and not (current and current.started)
+            self._state.set_waiting(running.message, running.conversation, queued * waits)
+
+    def _on_overdue(self) -> None:
+        for running in self._running.values():
+            running.overdue = True
+        self._show_notes()
+
+    def _begin(self, job: _Job) -> bool:
+        """Request an answer, unless the engine has to confirm its adapters first."""
         adapters = self._adapters.set_target(
             job.conversation, without_adapters=job.without_adapters
         )
         request = self._runner.answer(job.branch, adapters, job.command)
         if not request:
-            return
-        self._jobs.popleft()
-        self._unsaved.clear()
-        self._before, self._written = job.parts, []
-        self._first_token, self._speed_at = None, 0.0
-        self._began, self._waited, self._sampling = time.monotonic(), 0.0, job.command.sampling
-        self._state.set_generation(
-            Generation(request, job.conversation, job.message, context_used=0)
+            return False
+        self._running[request] = RunningAnswer(
+            request,
+            job.conversation,
+            job.message,
+            self._state.model.loaded,
+            job.command.sampling,
+            job.parts,
         )
+        self._state.set_generation(
+            Generation(request, job.conversation, job.message, self._state.model.model)
+        )
+        self._state.set_queued(job.message, None)
         self._state.set_waiting(job.message, job.conversation, "")
         self._adapters.record_on(job.message)
+        if len(self._running) > 1 and not self._turns.isActive():
+            self._turns.start()
+        return True
+
+    def _stop(self, running: RunningAnswer) -> None:
+        """Stop a requested answer; one that the engine has not started ends at once."""
+        current = self._state.generations.get(running.request)
+        if current is None or current.stopping:
+            return
+        self._runner.cancel_answer(running.request, started=current.started)
+        self._state.set_generation(replace(current, stopping=True))
+        if not current.started:
+            self._abandoned.add(running.request)
+            self._end(running, MessageState.STOPPED, stop=StopReason.USER)
+
+    def _save(self, running: RunningAnswer) -> None:
+        if text := running.take_unsaved():
+            message, numbers = running.message, self._archive.messages
+            self._archive.write(
+                lambda store: store.append_text(numbers.stored(message), text), text
+            )
 
     def _end(
         self,
+        running: RunningAnswer,
         state: MessageState,
         *,
         stop: str = "",
@@ -336,15 +359,13 @@ class Answers:
         seconds: float = 0.0,
         details: AnswerDetails | None = None,
     ) -> None:
-        """End the current answer in the store and the state, and start the next."""
-        current = self._state.generation
-        assert current is not None, "no answer is in progress"
-        self.save()
+        """End an answer in the store and the state, and request the next."""
+        self._save(running)
         numbers = self._archive.messages
 
         def finish(store: Store) -> None:
             store.finish(
-                numbers.stored(current.message),
+                numbers.stored(running.message),
                 state,
                 stop=stop,
                 error=error,
@@ -355,11 +376,12 @@ class Answers:
             )
 
         self._archive.write(finish)  # first: a slot of the window that raises must not prevent it
-        message = self._state.message(current.message)
+        self._state.set_waiting(running.message, running.conversation, "")
+        message = self._state.message(running.message)
         if message is not None:
             ended = replace(
                 message,
-                parts=_with_error(self._newest_parts(), error),
+                parts=_with_error(running.parts, error),
                 state=state,
                 stop=stop,
                 prompt_tokens=prompt_tokens,
@@ -368,23 +390,36 @@ class Answers:
                 details=details,
             )
             self._state.change(ended)
-        self._state.set_generation(None)
+        self._forget(running)
         self.start_next()
+
+    def _forget(self, running: RunningAnswer) -> None:
+        """Remove an answer from those in progress."""
+        request = running.request
+        current = self._state.generations.get(request)
+        first = next(iter(self._running), 0) == request
+        del self._running[request]
+        self._runner.on_answer_ended(request, started=current is not None and current.started)
+        if first and (following := next(iter(self._running.values()), None)):
+            following.has_its_turn()
+        self._state.set_waiting(running.message, running.conversation, "")
+        self._state.end_generation(request)
 
     def _drop(
         self, job: _Job, state: MessageState, stop: str = "", error: ErrorPart | None = None
     ) -> None:
-        """Remove an answer from the queue before it has started."""
+        """Remove an answer from the queue before it is requested."""
         self._jobs.remove(job)
+        numbers = self._archive.messages
+        self._archive.write(
+            lambda store: store.finish(numbers.stored(job.message), state, stop=stop, error=error)
+        )
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)
         if message is not None:
             parts = _with_error(message.parts, error)
             self._state.change(replace(message, parts=parts, state=state, stop=stop))
-        numbers = self._archive.messages
-        self._archive.write(
-            lambda store: store.finish(numbers.stored(job.message), state, stop=stop, error=error)
-        )
+        self._state.set_queued(job.message, None)
 
 
 def _with_error(parts: Parts, error: ErrorPart | None) -> Parts:

@@ -1,8 +1,7 @@
 """The chat controller: turns user intents into engine commands, and engine events into state.
 
 Only it and its parts call the engine and the store. Every intent returns at once: the state has
-changed when it returns, and the disk follows soon after. Engine events are dispatched in one
-`match`.
+changed when it returns, and the disk follows soon after. `app.chat.events` handles the events.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
@@ -21,6 +20,7 @@ from app.chat.answers import FULL_NOTICE, Answers
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
+from app.chat.events import Events
 from app.chat.last_chat import LastChat
 from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
@@ -32,36 +32,19 @@ from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
 from app.chat.store_faults import StoreFaults
 from app.chat.token_count import TokenCount
-from app.engines.client import EngineMaker, EngineRequests
+from app.engines.client import ClientMaker
+from app.engines.local import local
+from app.engines.requests import EngineRequests
 from app.library.service import Library
 from app.settings.table import Settings, SettingsError, sampling, save, thinking
-from app.state.chat import UNFINISHED, ModelPhase, Notice
-from app.state.faults import explain
+from app.state.chat import UNFINISHED, Notice
 from app.state.states import States
-from app.store.parts import Content, ErrorPart, Parts, parts_of, searched, stripped, without_error
+from app.store.parts import Content, Parts, parts_of, searched, stripped, without_error
 from app.store.store import Message, MessageState, Store
 from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from engine import (
-    AdaptersSet,
-    ContextPolicy,
-    Engine,
-    Event,
-    Failed,
-    Finished,
-    LoadProgress,
-    ModelLoaded,
-    ModelUnloaded,
-    PromptProgress,
-    Role,
-    SnapshotLoaded,
-    SnapshotSaved,
-    Text,
-    TokensCounted,
-    delete_snapshots,
-    snapshots_size,
-)
+from engine import ContextPolicy, Event, Role, delete_snapshots, snapshots_size
 
 
 class Controller(QObject):
@@ -77,16 +60,23 @@ class Controller(QObject):
         archive: Archive,
         settings: Settings,
         settings_file: Path,
-        engine: EngineMaker = Engine,
+        client: ClientMaker | None = None,
         parent: QObject | None = None,
     ) -> None:
+        """`client` makes the client of the engine; None: the engine in this process."""
         super().__init__(parent)
         self.state = state = states.chat
         self.settings = settings
         self._settings_file = settings_file
         self._archive = archive
-        self._link = EngineRequests(engine, self.receive, self._on_unhandled, self)
+        self._link = EngineRequests(
+            client or local(),
+            self._receive,
+            self._on_unhandled,
+            self,
+        )
         runner = Runner(state, archive, self._link, lambda: self.settings, self)
+        state.set_capabilities(self._link.capabilities)
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
@@ -108,6 +98,18 @@ class Controller(QObject):
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)
         self.token_count = TokenCount(state, self._link)
+        self._events = Events(
+            state,
+            self._link,
+            runner=runner,
+            models=self.models,
+            answers=self._answers,
+            adapters=self.adapters,
+            sessions=self.sessions,
+            token_count=self.token_count,
+            remember=self._remember_model,
+            report=self.report,
+        )
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
         self.navigation = Navigation(state, archive, self._answers)
@@ -168,7 +170,8 @@ class Controller(QObject):
         self.quitting.ask()
 
     def shut_down(self) -> None:
-        """Stop generation and downloads, and send the command that saves the cached context."""
+        """Stop all answers and downloads, and send the command that saves the cached context."""
+        self._answers.close()
         self.switch.drop()
         self._answers.stop_writing()
         self.sessions.shut_down()
@@ -259,6 +262,10 @@ class Controller(QObject):
         """Stop the answer of the shown conversation; its partial text stays."""
         self._answers.stop(self.state.current)
 
+    def stop_in(self, conversation_id: int) -> None:
+        """Stop the answer of any conversation; its partial text stays."""
+        self._answers.stop(conversation_id)
+
     def regenerate(self, message_id: int, *, without_adapters: bool = False) -> None:
         """Generate another answer as a sibling of this one, optionally without adapters."""
         place, old = self._find(message_id)
@@ -306,90 +313,12 @@ class Controller(QObject):
     # --- the model ------------------------------------------------------------------------------
 
     def load_model(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the current answer."""
+        """Load a model file in place of the loaded one, after the answers in progress."""
         self.switch.load(path)
 
     def unload_model(self) -> None:
-        """Unload the model, after the current answer."""
+        """Unload the model, after the answers in progress."""
         self.switch.unload()
-
-    # --- events ---------------------------------------------------------------------------------
-
-    def receive(self, events: Sequence[Event]) -> None:
-        """Handle events of one kind and request; `Text` events are handled as one batch."""
-        if isinstance(events[0], Text):
-            self._answers.on_text([event for event in events if isinstance(event, Text)])
-        else:
-            for event in events:
-                self._on_event(event)
-
-    def _on_unhandled(self, request: int, error: Exception) -> None:
-        """End a request whose event handler raised; the partial text of an answer stays."""
-        self.report(error)
-        self._link.cancel(request)
-        if self._answers.interrupt(request):
-            return
-        what = tr("Something went wrong in Tokonoma.")
-        failed = Failed(request, what, "")
-        if self.models.is_loading(request):
-            self._on_load_failed(failed)
-        elif not self.adapters.on_failed(failed):
-            self.sessions.on_failed(failed)
-        self._answers.start_next()
-
-    def _on_event(self, event: Event) -> None:
-        match event:
-            case LoadProgress():
-                self.models.on_progress(event)
-            case ModelLoaded():
-                self._on_loaded(event)
-            case ModelUnloaded():
-                self.models.on_unloaded(event)
-                self._answers.start_next()
-            case PromptProgress():
-                self._answers.on_prompt(event)
-            case Text():
-                self._answers.on_text([event])
-            case Finished():
-                self._answers.on_finished(event)
-                self.state.conversations_changed.emit()  # removes its activity dot in the list
-            case AdaptersSet():
-                self.sessions.on_adapters_set(event)  # first: drops the cached context
-                self.adapters.on_adapters_set(event)
-            case SnapshotLoaded():
-                self.sessions.on_snapshot_loaded(event)
-            case SnapshotSaved():
-                self.sessions.on_snapshot_saved(event)
-            case TokensCounted():
-                self.token_count.on_counted(event)
-            case Failed():
-                self._on_failed(event)
-            case _:
-                assert_never(event)
-
-    def _on_loaded(self, event: ModelLoaded) -> None:
-        self.models.on_loaded(event)
-        path = self.state.model.path
-        if self.state.model.phase is ModelPhase.READY and str(path) != self.settings.last_model:
-            self.change_settings(last_model=str(path))
-        self._answers.start_next()
-
-    def _on_failed(self, event: Failed) -> None:
-        parts = (self._answers, self.adapters, self.sessions, self.token_count)
-        if not any(part.on_failed(event) for part in parts):
-            self._on_load_failed(event)
-
-    def _on_load_failed(self, event: Failed) -> None:
-        self.models.on_failed(event)
-        failed = self.state.model.failed
-        name = failed.name if failed is not None else ""
-        shown = explain(event.fault, name, event.message, event.remedy)
-        notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
-        self.state.set_notice("model", notice)
-        if self.state.model.phase is ModelPhase.FAILED:
-            error = ErrorPart(event.fault, name, event.message, event.remedy)
-            self._answers.fail_waiting(error)
-        self._answers.start_next()
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -452,6 +381,16 @@ class Controller(QObject):
             if message.id == message_id:
                 return place, message
         return -1, None
+
+    def _receive(self, events: Sequence[Event]) -> None:
+        self._events.receive(events)
+
+    def _on_unhandled(self, request: int, error: Exception) -> None:
+        self._events.on_unhandled(request, error)
+
+    def _remember_model(self, path: Path) -> None:
+        if str(path) != self.settings.last_model:
+            self.change_settings(last_model=str(path))
 
     def _on_settings_saved(self, error: SettingsError | None) -> None:
         self.state.set_notice("settings", Notice(str(error), error.remedy) if error else None)

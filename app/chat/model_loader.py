@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.engines.client import EngineRequests
+from app.engines.model_ref import Local
+from app.engines.requests import EngineRequests
 from app.state.chat import ModelPhase, ModelStatus, State
 from engine import (
     CacheType,
@@ -36,7 +37,7 @@ class Models:
         self._state.set_model(
             ModelStatus(
                 ModelPhase.LOADING,
-                path,
+                Local(path),
                 model_name(path),
                 loaded=loaded,
             )
@@ -78,7 +79,7 @@ class Models:
             self._state.set_model(
                 ModelStatus(
                     ModelPhase.READY,
-                    event.path,
+                    Local(event.path),
                     event.name,
                     loaded=event,
                 )
@@ -107,13 +108,13 @@ class Models:
         self._state.set_model(
             ModelStatus(
                 ModelPhase.READY if left else ModelPhase.FAILED,
-                left.path if left else status.path,
+                Local(left.path) if left else status.model,
                 left.name if left else status.name,
                 loaded=left,
                 error=event.message,
                 remedy=event.remedy,
                 fault=event.fault,
-                failed=status.path,
+                failed=status.model,
             )
         )
 

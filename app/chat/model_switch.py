@@ -1,6 +1,7 @@
-"""Model switch: loads or unloads a model now or, while an answer is written, after that answer.
+"""Model switch: loads or unloads a model now or, while answers are written, after all of them.
 
-Choosing another model must not end an answer without being asked to.
+Choosing another model must not end an answer without being asked to. Messages sent meanwhile are
+answered by the chosen model.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from app.chat.model_loader import Models
 from app.chat.snapshots import Sessions
 from app.library.settings_editor import Defaults
 from app.state.chat import ModelPhase, Notice, State
-from app.system.translation import tr
+from app.system.translation import tr, trn
 from engine import DEFAULT_CACHE, model_name
 
 NOTICE = "switch"  # kind of the notice about the waiting change
@@ -35,10 +36,10 @@ class ModelSwitch:
         self._defaults = defaults
         self._waiting: Callable[[], None] | None = None
         self._loaded: tuple[object, ...] | None = None  # what the last load depended on
-        state.generation_changed.connect(self._on_generation)
+        state.generations_changed.connect(self._on_generations)
 
     def load(self, path: Path) -> None:
-        """Load a model file in place of the loaded one, after the current answer.
+        """Load a model file in place of the loaded one, after the answers in progress.
 
         The model in use is not loaded again, unless the settings it is loaded with have changed.
         """
@@ -48,16 +49,25 @@ class ModelSwitch:
             self.drop()
             return
         name = model_name(path)
-        waits = tr("{name} loads after the current answer.", name=name)
+        waits = trn(
+            "{name} loads after the current answer.",
+            "{name} loads after the current answers.",
+            len(self._state.generations),
+            name=name,
+        )
         self._change(lambda: self._load(path), waits, tr("Load now"))
 
     def unload(self) -> None:
-        """Unload the model, after the current answer."""
-        waits = tr("The model is unloaded after the current answer.")
+        """Unload the model, after the answers in progress."""
+        waits = trn(
+            "The model is unloaded after the current answer.",
+            "The model is unloaded after the current answers.",
+            len(self._state.generations),
+        )
         self._change(self._unload, waits, tr("Unload now"))
 
     def do_now(self) -> None:
-        """Stop the current answer, and then make the waiting change."""
+        """Stop the answers in progress, and then make the waiting change."""
         if self._waiting is not None:
             self._state.set_notice(NOTICE, None)
             self._answers.stop_writing()
@@ -66,23 +76,29 @@ class ModelSwitch:
         """Keep the model as it is."""
         self._waiting = None
         self._state.set_notice(NOTICE, None)
+        self._answers.hold(False)
 
     def _change(self, change: Callable[[], None], waits: str, now: str) -> None:
-        current = self._state.generation
-        if current is None or self._state.model.phase is not ModelPhase.READY:
-            self.drop()
-            change()
+        generations = self._state.generations
+        if not generations or self._state.model.phase is not ModelPhase.READY:
+            self._make(change)
             return
         self._waiting = change
-        if not current.stopping:
+        self._answers.hold(True)
+        if not all(generation.stopping for generation in generations.values()):
             remedy = tr("Close this to keep {name}.", name=self._state.model.name)
             self._state.set_notice(NOTICE, Notice(waits, remedy, now))
 
-    def _on_generation(self) -> None:
-        if self._waiting is not None and self._state.generation is None:
-            change = self._waiting
-            self.drop()
-            change()
+    def _on_generations(self) -> None:
+        if self._waiting is not None and not self._state.generations:
+            self._make(self._waiting)
+
+    def _make(self, change: Callable[[], None]) -> None:
+        """Make a change; queued answers are requested from the model that is there after it."""
+        self._waiting = None
+        self._state.set_notice(NOTICE, None)
+        change()
+        self._answers.hold(False)
 
     def _load(self, path: Path) -> None:
         self._sessions.shut_down()

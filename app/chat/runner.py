@@ -7,12 +7,12 @@ is the planner's, and does not depend on the order in which parts of the app rec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
-from app.engines.client import EngineRequests
+from app.engines.requests import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import State
 from app.store.writer import Archive
@@ -30,10 +30,20 @@ from engine import (
 _GIGABYTE = 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """A SaveSnapshot that was sent: whose context, and the request that had cached it."""
+
+    request: int
+    conversation: int | None
+    context_request: int
+
+
 class Runner(QObject):
     """One per engine; lives on the GUI thread."""
 
     sent = Signal(object, object)  # a command with its request, and its EngineTarget
+    context_lost = Signal(int)  # other adapters have invalidated it: the request of AdaptersSet
     name_assigned = Signal(int)  # a conversation has its snapshot name, so it can be saved
 
     def __init__(
@@ -54,6 +64,7 @@ class Runner(QObject):
         self._confirmed = True  # the engine has answered every SetAdapters
         self._model: ModelLoaded | None = None  # whose KV cache `_engine_state` describes
         self._names: dict[int, str] = {}  # of conversations created in this run
+        self._saves: list[_Save] = []  # not finished yet
 
     @property
     def engine_state(self) -> EngineState:
@@ -71,6 +82,8 @@ class Runner(QObject):
     @property
     def budget_bytes(self) -> int:
         """Disk space for cached conversations; 0: save none."""
+        if not self._link.capabilities.snapshots:
+            return 0
         return round(self._settings().snapshot_budget_gb * _GIGABYTE)
 
     # --- commands -------------------------------------------------------------------------------
@@ -110,24 +123,45 @@ class Runner(QObject):
         """
         self._run(EngineTarget(Branch(None), self._engine_state.adapters, self.budget_bytes))
 
+    def cancel_answer(self, request: int, *, started: bool) -> None:
+        """Cancel an answer, and the saves of its context if it has not started.
+
+        The engine would save the context of the answer before it under the wrong name.
+        """
+        if not started:
+            self._cancel_saves(lambda save: save.context_request == request)
+        self._link.cancel(request)
+
     # --- context lost in the engine -------------------------------------------------------------
 
-    def drop_unsaved(self, conversations: Sequence[int] | None = None) -> None:
-        """Skip the pending snapshot if it is of one of these conversations; None: of any."""
-        if conversations is None or self._engine_state.unsaved in conversations:
-            self._engine_state = replace(self._engine_state, unsaved=None)
+    def drop_unsaved(self) -> None:
+        """Skip the pending snapshot."""
+        self._engine_state = replace(self._engine_state, unsaved=None)
+
+    def forget(self, conversations: Sequence[int]) -> None:
+        """Save no snapshot of these conversations, not even one that was requested already."""
+        if self._engine_state.unsaved in conversations:
+            self.drop_unsaved()
+        self._cancel_saves(lambda save: save.conversation in conversations)
+
+    def on_answer_ended(self, request: int, *, started: bool) -> None:
+        """An answer that never started has cached nothing: the cached branch is not known then."""
+        if not started and request == self._context_request:
+            self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
 
     def on_load_lost(self, request: int) -> None:
         """A snapshot load was cancelled or failed: the cached branch is not known any more."""
         if request == self._context_request:
             self._engine_state = replace(self._engine_state, branch=None)
 
-    def on_adapters_set(self, event: AdaptersSet) -> bool:
-        """Drop the cached context if other adapters invalidated it; whether they did."""
-        invalidated = event.changed and event.request > self._context_request
-        if invalidated:
+    def on_adapters_set(self, event: AdaptersSet) -> None:
+        """Drop the cached context if other adapters invalidated it; emits `context_lost` then.
+
+        Call it before the event is handled elsewhere, since answers may be requested there.
+        """
+        if event.changed and event.request > self._context_request:
             self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
-        return invalidated
+            self.context_lost.emit(event.request)
 
     def set_adapters(self, adapters: Uses, *, confirmed: bool) -> None:
         """Record the engine's adapters; `confirmed` when no SetAdapters is outstanding."""
@@ -168,9 +202,21 @@ class Runner(QObject):
         return request if target.answer is not None else 0
 
     def _send(self, step: Step, target: EngineTarget) -> int:
+        match step:
+            case SaveSnapshot():  # the engine saves it when that answer has ended
+                step = replace(step, answer=self._context_request)
+            case Generate():
+                step = replace(step, conversation=target.name)
+            case _:
+                pass
         request = self._link.send(lambda number: replace(step, request=number))
         match step:
             case SaveSnapshot():
+                saved = self._engine_state.unsaved
+                self._saves = [
+                    each for each in self._saves if self._link.is_outstanding(each.request)
+                ]
+                self._saves.append(_Save(request, saved, self._context_request))
                 self._engine_state = replace(self._engine_state, unsaved=None)
             case SetAdapters():
                 self.set_adapters(step.adapters, confirmed=False)
@@ -185,3 +231,8 @@ class Runner(QObject):
                 self._context_request = request
         self.sent.emit(replace(step, request=request), target)
         return request
+
+    def _cancel_saves(self, which: Callable[[_Save], bool]) -> None:
+        for save in self._saves:
+            if which(save):
+                self._link.cancel(save.request)

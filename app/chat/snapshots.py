@@ -15,15 +15,14 @@ from PySide6.QtCore import QTimer
 from app.chat.planner import Branch, EngineTarget
 from app.chat.prompts import memory_start, turns_of
 from app.chat.runner import Runner
-from app.engines.client import EngineRequests
+from app.engines.requests import EngineRequests
 from app.settings.table import Settings
-from app.state.chat import Generation, ModelPhase, State
+from app.state.chat import ModelPhase, State
 from app.state.snapshots import Resume, ResumePhase, SessionState
 from app.store.writer import Archive
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
 from engine import (
-    AdaptersSet,
     ContextPolicy,
     Failed,
     Generate,
@@ -77,7 +76,7 @@ class Sessions:
         self._model: ModelLoaded | None = None
         self._ready = False
         self._current = state.current
-        self._writing: Generation | None = None
+        self._answering = frozenset[int]()  # requests of the answers in progress
         self._loading: _Load | None = None
         self._saves: set[int] = set()  # requests of saves in progress
         self._superseded: set[int] = set()  # requests of loads whose result is not shown
@@ -87,8 +86,9 @@ class Sessions:
         self._save_timer.timeout.connect(self.save)
         state.conversation_changed.connect(self._on_shown)
         state.model_changed.connect(self._on_model)
-        state.generation_changed.connect(self._on_generation)
+        state.generations_changed.connect(self._on_generations)
         runner.sent.connect(self._on_sent)
+        runner.context_lost.connect(self._on_context_lost)
         runner.name_assigned.connect(self._on_name_assigned)
 
     # --- intents --------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ class Sessions:
     def restore(self) -> None:
         """Load the shown conversation's snapshot, unless the engine is busy or has it cached."""
         shown = self._state.current
-        if shown is None or not self._can_restore() or self._state.generation or self._state.queued:
-            return  # called again when the answer ends
+        if shown is None or not self._can_restore() or self._state.busy_conversations:
+            return  # called again when the answers have ended
         branch = self._branch(shown)
         if branch == self._runner.engine_state.branch:
             return
@@ -148,7 +148,7 @@ class Sessions:
 
     def forget(self, conversation_ids: Sequence[int]) -> None:
         """Delete the snapshots of deleted conversations; after Undo they need a full prefill."""
-        self._runner.drop_unsaved(conversation_ids)
+        self._runner.forget(conversation_ids)
         numbers = self._archive.conversations
 
         def delete(stored: list[int]) -> None:
@@ -204,13 +204,6 @@ class Sessions:
             return False
         return True
 
-    def on_adapters_set(self, event: AdaptersSet) -> None:
-        """Other adapters invalidate the cached context: schedule loading it again."""
-        if self._runner.on_adapters_set(event):
-            self._save_timer.stop()
-            if not self._loading or self._loading.request < event.request:
-                self._restore_timer.start()
-
     # --- commands sent --------------------------------------------------------------------------
 
     def _on_sent(self, step: object, target: EngineTarget) -> None:
@@ -232,8 +225,14 @@ class Sessions:
             case _:
                 pass
 
+    def _on_context_lost(self, request: int) -> None:
+        """Other adapters, of this request, have invalidated the cached context: load it again."""
+        self._save_timer.stop()
+        if not self._loading or self._loading.request < request:
+            self._restore_timer.start()
+
     def _on_name_assigned(self, conversation_id: int) -> None:
-        idle = self._state.generation is None and not self._save_timer.isActive()
+        idle = not self._state.generations and not self._save_timer.isActive()
         if idle and self._runner.engine_state.unsaved == conversation_id:
             self.save()
         if self._state.current == conversation_id:
@@ -265,13 +264,11 @@ class Sessions:
             self._restore_timer.start()
         self._ready = ready
 
-    def _on_generation(self) -> None:
-        before, now = self._writing, self._state.generation
-        self._writing = now
-        if before is None or (now is not None and now.request == before.request):
-            return
-        self._save_timer.start()
-        if before.conversation != self._state.current:
+    def _on_generations(self) -> None:
+        before, now = self._answering, self._state.generations
+        self._answering = frozenset(now)
+        if before - now.keys() and not now:
+            self._save_timer.start()
             self._restore_timer.start()
 
     def _on_deleted(self, error: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engines.client import EngineRequests
+from app.engines.requests import EngineRequests
 from app.state.chat import ModelPhase, State
 from engine import CountTokens, Failed, TokensCounted
 
@@ -18,7 +18,7 @@ class TokenCount:
         self._request = 0
         self._asked = ""
         state.model_changed.connect(self._ask)
-        state.generation_changed.connect(self._ask)
+        state.generations_changed.connect(self._ask)
 
     def count(self, text: str) -> None:
         """Count this text instead of the one before, soon."""
@@ -45,7 +45,7 @@ class TokenCount:
 
     def _ask(self) -> None:
         model = self._state.model
-        if model.phase is not ModelPhase.READY or self._state.generation or self._request:
+        if model.phase is not ModelPhase.READY or self._state.generations or self._request:
             return
         if model.loaded is not self._model:  # another tokenizer
             self._model, self._counted = model.loaded, ""

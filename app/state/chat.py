@@ -1,4 +1,4 @@
-"""Observable state of the chat: conversations, the model, the current answer, and notices.
+"""Observable state of the chat: conversations, the model, the answers in progress, and notices.
 
 Only the controller changes it; widgets read it and connect to its signals. Values are immutable,
 so a widget can keep a reference to one.
@@ -14,6 +14,8 @@ from types import MappingProxyType
 
 from PySide6.QtCore import QObject, Signal
 
+from app.engines.client import Capabilities
+from app.engines.model_ref import ModelRef, local_path
 from app.state.read_only import ReadOnly, changed
 from app.store.parts import grown
 from app.store.store import Conversation, Hit, Message, MessageState, TrashedConversation
@@ -34,7 +36,7 @@ class ModelStatus:
     """The model in use or being loaded: progress, and the last error."""
 
     phase: ModelPhase = ModelPhase.NONE
-    path: Path | None = None
+    model: ModelRef | None = None
     name: str = ""  # displayed
     done_bytes: int = 0  # of a load
     total_bytes: int = 0
@@ -43,7 +45,12 @@ class ModelStatus:
     error: str = ""  # of the last load, even when the model before it is still loaded
     remedy: str = ""
     fault: Fault | None = None  # `error` as a code
-    failed: Path | None = None  # the file of `error`
+    failed: ModelRef | None = None  # the model of `error`
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a local model."""
+        return local_path(self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +66,13 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Progress of the current answer."""
+    """Progress of one answer, from its request to its end; several may be in progress."""
 
     request: int
     conversation: int
-    message: int
+    message: int  # the last one of the branch that is answered
+    model: ModelRef | None = None  # that writes it
+    started: bool = False  # the engine works on it; until then it waits for its turn
     prompt_done: int = 0  # tokens
     prompt_total: int = 0
     generated: int = 0  # tokens of this request
@@ -109,7 +118,7 @@ class State(QObject):
     text_added = Signal(int, str)  # id and piece, of the shown branch
     waiting_changed = Signal(int, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
-    generation_changed = Signal()
+    generations_changed = Signal()  # any of `generations`, `queued`, `waiting`, `last_speed`
     notices_changed = Signal()
     draft_changed = Signal(object)  # conversation or None
     draft_found = Signal(str)  # the stored draft of the new chat
@@ -118,6 +127,7 @@ class State(QObject):
     deletions_changed = Signal()
     trash_changed = Signal()
     typed_changed = Signal()
+    capabilities_changed = Signal()
 
     conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
     query = ReadOnly[str]()
@@ -130,16 +140,17 @@ class State(QObject):
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
     # first message that the model reads
     model = ReadOnly[ModelStatus]()
-    generation = ReadOnly[Generation | None]()
-    queued = ReadOnly[Mapping[int, int]]()  # queued answer: its conversation
-    waiting = ReadOnly[Mapping[int, str]]()  # queued answer: note on what it waits for
+    generations = ReadOnly[Mapping[int, Generation]]()  # by request, the oldest first
+    queued = ReadOnly[Mapping[int, int]]()  # answer not requested yet: its conversation
+    waiting = ReadOnly[Mapping[int, str]]()  # answer not started yet: note on what it waits for
     drafts = ReadOnly[Mapping[int | None, str]]()  # unsent text by conversation; None: new chat
     installed = ReadOnly[tuple[ModelFile, ...]]()
-    speed = ReadOnly[float]()  # tokens/s of the last answer, or of the one being written
+    last_speed = ReadOnly[float]()  # tokens/s of the last answer that has ended
     notices = ReadOnly[Mapping[str, Notice]]()
     deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
     trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
     typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
+    capabilities = ReadOnly[Capabilities]()  # of the engine; decide what the window offers
     offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -151,16 +162,17 @@ class State(QObject):
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
         self._model = ModelStatus()
-        self._generation: Generation | None = None
+        self._generations: Mapping[int, Generation] = MappingProxyType({})
         self._queued: Mapping[int, int] = MappingProxyType({})
         self._waiting: Mapping[int, str] = MappingProxyType({})
         self._drafts: Mapping[int | None, str] = MappingProxyType({})
         self._installed = tuple[ModelFile, ...]()
-        self._speed = 0.0
+        self._last_speed = 0.0
         self._notices: Mapping[str, Notice] = MappingProxyType({})
         self._deletions = tuple[Deletion, ...]()
         self._offered = 0
         self._typed_tokens = 0
+        self._capabilities = Capabilities()
         self._trash = tuple[TrashedConversation, ...]()
 
     # --- reading --------------------------------------------------------------------------------
@@ -172,14 +184,32 @@ class State(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether the shown conversation has a current or queued answer."""
+        """Whether the shown conversation has an answer in progress or queued."""
         return self.current is not None and self.current in self.busy_conversations
 
     @property
     def busy_conversations(self) -> frozenset[int]:
-        """Conversations with a current or queued answer."""
-        writing = {self.generation.conversation} if self.generation else set[int]()
-        return frozenset(writing | set(self.queued.values()))
+        """Conversations with an answer in progress or queued."""
+        requested = {generation.conversation for generation in self.generations.values()}
+        return frozenset(requested | set(self.queued.values()))
+
+    @property
+    def writing_conversations(self) -> frozenset[int]:
+        """Conversations with an answer that the engine works on."""
+        started = (each for each in self.generations.values() if each.started)
+        return frozenset(each.conversation for each in started)
+
+    @property
+    def shown_generation(self) -> Generation | None:
+        """The answer in progress of the shown conversation."""
+        shown = (g for g in self.generations.values() if g.conversation == self.current)
+        return next(shown, None)
+
+    @property
+    def speed(self) -> float:
+        """Tokens/s of the shown answer in progress or, before it is known, of the last answer."""
+        shown = self.shown_generation
+        return (shown.tokens_per_second if shown else 0.0) or self.last_speed
 
     @property
     def shown_conversations(self) -> tuple[Conversation, ...]:
@@ -189,8 +219,8 @@ class State(QObject):
     @property
     def context_used(self) -> int:
         """Tokens of the context window the shown conversation fills; 0: not known."""
-        if self.generation and self.generation.conversation == self.current:
-            return self.generation.context_used
+        if self.shown_generation:
+            return self.shown_generation.context_used
         for message in reversed(self.messages):
             if message.prompt_tokens:
                 return message.prompt_tokens + message.generated_tokens
@@ -231,14 +261,14 @@ class State(QObject):
             self._branches = changed(self._branches, conversation_id, tuple(messages))
         self._current = conversation_id
         self.conversation_changed.emit()
-        self.generation_changed.emit()
+        self.generations_changed.emit()
 
     def set_branch(self, conversation_id: int, messages: Sequence[Message]) -> None:
         """Replace the branch of a conversation, which may be the shown one."""
         self._branches = changed(self._branches, conversation_id, tuple(messages))
         if conversation_id == self.current:
             self.conversation_changed.emit()
-            self.generation_changed.emit()
+            self.generations_changed.emit()
 
     def set_conversations(self, conversations: Sequence[Conversation]) -> None:
         """Replace the list of conversations."""
@@ -302,27 +332,36 @@ class State(QObject):
     def set_model(self, model: ModelStatus) -> None:
         """Set the model's status; another model resets the speed."""
         if not is_same_load(self.model.loaded, model.loaded):
-            self._speed = 0.0
+            self._last_speed = 0.0
         self._model = model
         self.model_changed.emit()
 
-    def set_generation(self, generation: Generation | None) -> None:
-        """Set the progress of the current answer; None when it has ended."""
-        self._generation = generation
-        if generation and generation.tokens_per_second:
-            self._speed = generation.tokens_per_second
-        self.generation_changed.emit()
+    def set_generation(self, generation: Generation) -> None:
+        """Set the progress of an answer; a request not known yet is added."""
+        self._generations = changed(self._generations, generation.request, generation)
+        self.generations_changed.emit()
 
-    def set_speed(self, tokens_per_second: float) -> None:
+    def end_generation(self, request: int) -> None:
+        """Remove the answer of this request: it has ended."""
+        self._generations = changed(self._generations, request, None)
+        self.generations_changed.emit()
+
+    def set_last_speed(self, tokens_per_second: float) -> None:
         """Set the speed of the answer that has just ended."""
-        self._speed = tokens_per_second
-        self.generation_changed.emit()
+        self._last_speed = tokens_per_second
+        self.generations_changed.emit()
+
+    def set_queued(self, message_id: int, conversation_id: int | None) -> None:
+        """Mark an answer as not requested yet; without a conversation it is not queued any more."""
+        self._queued = changed(self._queued, message_id, conversation_id)
+        self.generations_changed.emit()
 
     def set_waiting(self, message_id: int, conversation_id: int, note: str) -> None:
-        """Set the note on what a queued answer waits for; empty: it is not queued any more."""
-        self._queued = changed(self._queued, message_id, conversation_id if note else None)
+        """Set the note on what an answer waits for; empty: it does not wait."""
+        if self._waiting.get(message_id, "") == note:
+            return
         self._waiting = changed(self._waiting, message_id, note or None)
-        self.generation_changed.emit()
+        self.generations_changed.emit()
         if conversation_id == self.current:
             self.waiting_changed.emit(message_id, note)
 
@@ -349,6 +388,12 @@ class State(QObject):
         if tokens != self._typed_tokens:
             self._typed_tokens = tokens
             self.typed_changed.emit()
+
+    def set_capabilities(self, capabilities: Capabilities) -> None:
+        """Set what the engine can do."""
+        if capabilities != self._capabilities:
+            self._capabilities = capabilities
+            self.capabilities_changed.emit()
 
     def set_deletions(self, deletions: Sequence[Deletion], *, offered: int) -> None:
         """Set what Undo restores, and how many of these the sidebar offers to undo."""

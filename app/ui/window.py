@@ -96,6 +96,7 @@ class Window(QWidget):
         self.composer.installEventFilter(self)
         TextUndo(self)
         self._show_title()
+        self._show_capabilities()
         self.composer.setFocus()
 
     def _make_parts(self) -> None:
@@ -134,6 +135,7 @@ class Window(QWidget):
         state.conversation_changed.connect(self._show_title)
         state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
+        state.capabilities_changed.connect(self._show_capabilities)
         self.transcript.link_activated.connect(open_link)
         self.transcript.zoom_requested.connect(self.zoom_requested)
         self.transcript.details_requested.connect(self.open_answer_details)
@@ -310,8 +312,15 @@ class Window(QWidget):
         else:
             self._show_page(self.trash)
 
+    def open_adapters(self) -> None:
+        """Open the adapter panel, if the engine has adapters."""
+        if self._state.capabilities.adapters:
+            self.adapters.open()
+
     def toggle_adapters(self) -> None:
         """Open or close the adapter panel, on the chat page."""
+        if not self._state.capabilities.adapters:
+            return
         if self._pages.currentWidget() is not self.chat:
             self.close_page()
         self.adapters.toggle()
@@ -373,6 +382,14 @@ class Window(QWidget):
     def _show_title(self) -> None:
         title = self._state.title(self._state.current)
         self.setWindowTitle(f"{title} — Tokonoma" if title else "Tokonoma")
+
+    def _show_capabilities(self) -> None:
+        """Offer only what the engine can do."""
+        adapters = self._state.capabilities.adapters
+        self.top_bar.adapters_button.setVisible(adapters)
+        self.actions_by_id["adapters"].setEnabled(adapters)
+        if not adapters:
+            self.adapters.close_panel()
 
     # --- actions --------------------------------------------------------------------------------
 

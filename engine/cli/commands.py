@@ -7,9 +7,7 @@ import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +21,25 @@ import torch
 
 from engine.chat.template import answer_prefix, prompt_ids
 from engine.cli import options as options_of
+from engine.cli.interruption import interruptible
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
 from engine.cli.quantize import quantize
 from engine.errors import EngineError, RequestError, SnapshotError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
-from engine.inference.generate import Answer
-from engine.inference.prompt import reuse_cached_ids
-from engine.inference.session import Session
+from engine.inference.generate import Request
+from engine.inference.scheduler import Scheduler
 from engine.loading import identity
 from engine.loading.library import data_folder, find_model, model_parts
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import Stack, load_adapter
 from engine.messages import Finished, Role, Text, Turn
-from engine.snapshot import capture as snapshot
-from engine.snapshot import file as snapshot_file
+from engine.snapshot import disk_tier, session_file
+from engine.snapshot.page_file import StateKey
 from engine.tokenizer import vocabulary
 from engine.tokenizer.tokenizer import Tokenizer
-from kernels.backends import BACKENDS, instruction_set_refusal
+from kernels.backends import choose, instruction_set_refusal
 
 _GIGABYTE = 1e9
 _THINKING = {"auto": None, "on": True, "off": False}
@@ -96,11 +94,10 @@ def _print_status(line: str) -> None:
 
 def _run(options: Options) -> None:
     chosen = os.environ.get("KERNELS", "") if options.backend == "auto" else options.backend
-    if chosen and chosen not in BACKENDS:
-        raise RequestError(
-            f"There are no kernels called {chosen!r} in this build.",
-            f"Set KERNELS to one of these, or unset it: {', '.join(BACKENDS)}.",
-        )
+    try:
+        choose(chosen)
+    except ValueError as error:
+        raise RequestError(str(error), "Give --backend or KERNELS another name.") from None
     if refused := instruction_set_refusal():
         raise RequestError(refused, "Set KERNELS_ISA to an available one, or unset it.")
     options.backend = chosen
@@ -138,56 +135,62 @@ def _answer(
     The prefix shared with --session is reused; without a prompt, the session's last answer is
     continued. Ctrl-C ends the answer early; the partial answer is still printed and saved.
     """
-    session = _session(options, model)
+    scheduler, stack = model.new_scheduler(), _stack(options, model)
+    cached = _restored(options, model, scheduler, stack)
     pieces: list[str] = []
     finished: Finished | None = None
-    with _interruptible() as interrupted:
-        answer = Answer(
-            session,
-            model.tokenizer,
-            reuse_cached_ids(model.tokenizer, fresh, session.all_tokens)
-            if fresh
-            else session.all_tokens,
-            options_of.sampling(options),
-            max_tokens=options.max_tokens,
-            stop=stop,
-            opening=opening,
-            cancelled=interrupted,
+    with interruptible() as interrupted:
+        ticket = scheduler.submit(
+            Request(
+                scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
+                options_of.sampling(options),
+                max_tokens=options.max_tokens,
+                stop=stop,
+                opening=opening,
+                stack=stack,
+                cancelled=interrupted,
+            )
         )
-        for event in answer.events():
+        while ticket.events or not ticket.done:
+            if not ticket.events:
+                scheduler.step()
+                continue
+            event = ticket.events.popleft()
             if isinstance(event, Text):
                 pieces.append(event.text)
                 if not options.json:
                     print(event.text, end="", flush=True)
             elif isinstance(event, Finished):
                 finished = event
+    if ticket.error is not None:
+        raise ticket.error
     assert finished is not None
-    _report(options, model, "".join(pieces), answer.tokens, finished)
-    if options.session is not None and session.tokens:
-        captured = snapshot.capture(
-            session, model=model.name, architecture=model.config.architecture
+    answer = ticket.tokens[finished.prompt_tokens :]
+    _report(options, model, "".join(pieces), answer, finished)
+    if options.session is not None:
+        session_file.save(
+            _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model
         )
-        snapshot.write(captured, _session_path(options), _sha256(model))
     if interrupted():
         raise KeyboardInterrupt
 
 
-def _session(options: Options, model: LoadedModel) -> Session:
-    """A session with the adapters of --lora, restored from the file of --session if it exists."""
-    session = model.new_session()
-    session.set_stack(_stack(options, model))
+def _restored(
+    options: Options, model: LoadedModel, scheduler: Scheduler, stack: Stack
+) -> list[int]:
+    """The tokens in the file of --session, if it exists; their KV pages are in the scheduler."""
     if options.session is None:
-        return session
+        return []
     path = _session_path(options)
-    snapshot_file.remove_leftovers(path.parent, path.name)
-    if path.exists():
-        try:
-            snapshot.restore(path, session, _sha256(model))
-        except SnapshotError as error:
-            raise SnapshotError(
-                str(error), f"Give --session another name, or delete {path} to start over."
-            ) from error
-    return session
+    session_file.remove_leftovers(path)
+    if not path.exists():
+        return []
+    try:
+        return session_file.load(path, scheduler, stack, _key(model, stack))
+    except SnapshotError as error:
+        raise SnapshotError(
+            str(error), f"Give --session another name, or delete {path} to start over."
+        ) from error
 
 
 def _session_path(options: Options) -> Path:
@@ -214,8 +217,9 @@ def _stack(options: Options, model: LoadedModel) -> Stack:
     )
 
 
-def _sha256(model: LoadedModel) -> str:
-    return identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
+def _key(model: LoadedModel, stack: Stack) -> StateKey:
+    sha256 = identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
+    return disk_tier.state_key(sha256, stack, model)
 
 
 def _report(
@@ -243,23 +247,6 @@ def _report(
         f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
         f"{speed:.1f} tokens/s, {finished.reason.value}]"
     )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether Ctrl-C was pressed; a second one raises at once."""
-    pressed = threading.Event()
-
-    def note(*_: object) -> None:
-        pressed.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _tokenize(options: Options) -> None:
@@ -366,6 +353,7 @@ def _info(options: Options) -> None:
         options_of.cache_type(options),
         options_of.tokenizer(options),
         options.backend,
+        options_of.placement(options),
     )
     if options.json:
         _print_json(**facts)
@@ -450,6 +438,7 @@ def _load(options: Options) -> LoadedModel:
     return load(
         find_model(options.model),
         backend=options.backend,
+        parts=options_of.placement(options),
         context=options.context,
         threads=options.threads,
         cache=options_of.cache_type(options),

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -18,31 +18,31 @@ from engine.gguf.reader import GGUFFile
 from engine.inference.session import Session
 from engine.loading.library import model_name
 from engine.loading.loader import LoadedModel
-from engine.loading.memory import refusal
-from engine.loading.preflight import (
-    identify,
+from engine.loading.memory import MemoryPlan, refusal
+from engine.loading.placement import (
     kernels_in_use,
-    layout,
-    parameters,
+    merged,
+    place,
     predict,
     slow_parts,
+    words,
 )
+from engine.loading.preflight import identify, layout, parameters
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType, SlowReason
-from engine.models.config import Config
-from engine.state.kv_cache import Cache
+from engine.state.pages import storage_dtype
 from engine.tokenizer import vocabulary
-from kernels import backends
-from kernels.backend import Backend
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
 
 # Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,
 # and read a third slower.
 _BANDWIDTH_BYTES = 518 << 20
 
-_SLOW_DESCRIPTIONS = {
+_SLOW_WORDS = {
     SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
     SlowReason.WRONG_KERNEL: "failed its check on this machine: uses the reference",
     SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
+    SlowReason.DECODED: "no kernel and too large in float32: decoded for every product",
 }
 
 
@@ -118,7 +118,7 @@ def bench(
             f"{model.plan.context:,}.",
             "Give smaller -p, -n and -d, or a larger -c.",
         )
-    session, backend = _session(model, stack), model.decoder.backend
+    session, backend = _session(model, stack), model.decoder.placement.layers[0]
     random = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocabulary, (needed,), generator=random).tolist()
     # Warm-up: allocates memory, starts threads and grows the cache before the timed runs.
@@ -156,10 +156,11 @@ def bytes_per_token(model: LoadedModel, length: int) -> int:
     attention window.
     """
     config, blocks = model.config, model.decoder.blocks
-    row = Cache.bytes_per_token(1, config.kv_heads, config.head_width, model.cache)
+    layer = LayerShape(config.kv_heads, config.head_width)
+    row = KVLayout([layer], storage_dtype(model.cache)).bytes_per_page / PAGE_TOKENS
     seen = (min(length, block.attention.window or length) for block in blocks)
     weights = sum(block.size_bytes for block in blocks) + model.decoder.head.weight.size_bytes
-    return weights + row * sum(seen)
+    return weights + int(row * sum(seen))
 
 
 def describe(
@@ -168,12 +169,14 @@ def describe(
     cache: CacheType = CacheType.F32,
     tokenizer: Path | None = None,
     backend: str = "",
+    parts: Sequence[tuple[str, int]] = (),
 ) -> dict[str, object]:
     """Facts of a model file and its memory plan, without loading the weights."""
-    chosen = backends.choose(backend)
     with GGUFFile.open(path) as file:
         _, config = identify(file)
-        kernels = kernels_in_use(file, chosen)
+        placement = place(config.layers, backend, parts)
+        kernels = kernels_in_use(file, placement)
+        memory, storage = predict(file, config, placement, context, cache)
         formats: dict[str, Counter[str]] = {}
         for info in file.tensors.values():
             row = formats.setdefault(info.format.name, Counter())
@@ -196,9 +199,13 @@ def describe(
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
-            "memory": _memory(file, config, chosen, context, cache),
-            "kernels": kernels,
-            **_slow(kernels),
+            "memory": _memory(memory, context, cache),
+            "placement": words(placement, kernels),
+            "kernels": merged(kernels),
+            "slow": [
+                {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
+                for one in slow_parts(kernels, storage)
+            ],
         }
 
 
@@ -215,27 +222,14 @@ def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str
     }
 
 
-def _slow(kernels: Mapping[str, str]) -> dict[str, object]:
-    """The parts without a fast path, as far as known before a load."""
-    return {
-        "slow": [
-            {"part": one.part, "reason": one.reason.value, "words": _SLOW_DESCRIPTIONS[one.reason]}
-            for one in slow_parts(kernels)
-        ]
-    }
-
-
 def _two_bit(file: GGUFFile) -> dict[str, object]:
     """The layout of 2-bit tensors and how it was detected, if there are any."""
     found = file.two_bit
     return {"two_bit_layout": f"{found.layout.words}, detected by {found.by}"} if found else {}
 
 
-def _memory(
-    file: GGUFFile, config: Config, backend: Backend, context: int, cache: CacheType
-) -> dict[str, object]:
-    """The memory plan, and the reason if it does not fit."""
-    memory = predict(file, config, backend, context, cache)
+def _memory(memory: MemoryPlan, context: int, cache: CacheType) -> dict[str, object]:
+    """The figures of a memory plan, and the reason if it does not fit."""
     refused = refusal(memory, context)
     figures: dict[str, object] = {
         "fits": memory.fits,
@@ -247,6 +241,7 @@ def _memory(
         "context": memory.context,
         "most_context": memory.most_context,
         "cache_type": cache.value,
+        **{f"{one.device}_bytes": one.total_bytes for one in memory.devices},
     }
     return figures | ({"reason": refused.sentence} if refused else {})
 
@@ -261,8 +256,7 @@ def _prefill_seconds(session: Session, ids: list[int], cached: int) -> float:
     """Time to prefill `ids` after the first `cached`, which are in the session, and get logits."""
     session.trim(cached)
     started = time.perf_counter()
-    (*_, hidden) = session.prefill(ids[cached:])
-    session.logits_after(hidden)
+    session.read(ids[cached:])
     return time.perf_counter() - started
 
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from engine.errors import RequestError
 from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, Sampling
-from kernels.backends import BACKENDS
+from kernels.backends import NAMES
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
+
+_MAX_DIGITS = 6  # of a number of layers
 
 Options = argparse.Namespace
 Run = Callable[[Options], None]
@@ -74,6 +76,20 @@ def tokenizer(options: Options) -> Path | None:
 def cache_type(options: Options) -> CacheType:
     """The KV cache type of --cache."""
     return CacheType(options.cache)
+
+
+def placement(options: Options) -> list[tuple[str, int]]:
+    """The backends of --placement and their numbers of layers; 0: the rest."""
+    parts: list[tuple[str, int]] = []
+    for part in filter(None, options.placement.split(",")):
+        name, _, layers = part.partition("=")
+        if not name or not (layers or "0").isdecimal() or len(layers) > _MAX_DIGITS:
+            raise RequestError(
+                f"--placement {options.placement!r} is not a list of backends and layers.",
+                "Write cpu=12,torch or the like.",
+            )
+        parts.append((name, int(layers or "0")))
+    return parts
 
 
 def adapters(options: Options) -> list[AdapterUse]:
@@ -151,7 +167,18 @@ def _command(
     )
     made.add_argument("-c", "--context", type=int, default=0, help="tokens; 0: the model's maximum")
     made.add_argument("-t", "--threads", type=int, default=0, help="0: one per physical core")
-    made.add_argument("--backend", default="auto", choices=("auto", *BACKENDS))
+    made.add_argument(
+        "--backend",
+        default="auto",
+        metavar="NAME",
+        help=f"auto, {', '.join(NAMES)}, or torch:DEVICE such as torch:cuda",
+    )
+    made.add_argument(
+        "--placement",
+        default="",
+        metavar="NAME=LAYERS,...",
+        help="split the layers over several backends, such as cpu=12,torch; the last has the rest",
+    )
     made.add_argument("--json", action="store_true", help="print JSON")
     return made
 

@@ -27,6 +27,11 @@ class BackgroundTask(Generic[T]):
         self._thread.start()
 
     @property
+    def finished(self) -> bool:
+        """Whether the work has returned or raised."""
+        return not self._thread.is_alive()
+
+    @property
     def failed(self) -> BaseException | None:
         """The exception the work raised, if any."""
         return self._failed

@@ -1,19 +1,25 @@
-"""Answer: one generation request, from prefix reuse and prefill to decoding and stop strings."""
+"""Generation: one answer in progress, from its prompt to the end token or a stop string.
+
+It holds everything that differs between the answers that run together: tokens and KV pages, the
+sampler, the text decoder and the stop strings. The scheduler runs the model and passes the logits.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from engine.errors import Cancelled, Fault, FaultKind, PromptTooLong, RequestError
-from engine.inference.decode import decode
+from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.inference.sampling import Sampler
-from engine.inference.session import SamplerState, Session
-from engine.messages import Finished, FinishReason, PromptProgress, Sampling, Text
+from engine.lora.stack import NO_ADAPTERS, Stack
+from engine.messages import Finished, FinishReason, Sampling, Text
+from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 
+MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
 
 
@@ -52,153 +58,144 @@ class StopFilter:
         return 0
 
 
-class Answer:
-    """One generation request: iterate over `events` once; the fields hold the result so far."""
+@dataclass(frozen=True, slots=True)
+class SamplerState:
+    """State needed to resume an interrupted answer: sampling parameters and random numbers."""
+
+    sampling: Sampling
+    random: Tensor  # state of the generator, u8
+
+
+@dataclass(slots=True)
+class Request:
+    """What to generate: a prompt of token ids and how to continue it."""
+
+    prompt: Sequence[int]
+    sampling: Sampling = Sampling()  # noqa: RUF009  frozen
+    number: int = 0  # id of the request in its events
+    max_tokens: int = 0  # 0: no limit
+    stop: Sequence[str] = ()
+    opening: str = ""  # text at the end of the prompt that belongs to the answer
+    count: int = 1  # answers to the one prompt
+    stack: Stack = NO_ADAPTERS
+    background: bool = False  # yields to requests that are not
+    resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
+    cancelled: Callable[[], bool] = field(default=lambda: False)
+
+
+class Generation:
+    """One answer: `pending` are the tokens to process next; the fields hold the result so far."""
 
     def __init__(
-        self,
-        session: Session,
-        tokenizer: Tokenizer,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        *,
-        max_tokens: int = 0,
-        stop: Sequence[str] = (),
-        opening: str = "",
-        request: int = 0,
-        cancelled: Callable[[], bool] = lambda: False,
+        self, request: Request, tokenizer: Tokenizer, sequence: CachedSequence, index: int = 0
     ) -> None:
-        """An answer to the token ids `prompt`; max_tokens 0 sets no limit.
-
-        `opening` is text at the end of the prompt that belongs to the answer; it is prepended to
-        the first text event. Raises PromptTooLong, or RequestError for an option out of range.
-        """
-        _check(session, prompt, max_tokens)
+        """`index` numbers the answers to one prompt. Raises RequestError for a bad option."""
+        self.request = request
+        self.sequence = sequence
+        self.index = index
         self.tokens: list[int] = []  # generated ids, without the end token
-        self.reason = FinishReason.CONTEXT
+        self.pending: list[int] = list(request.prompt)
+        self.reason: FinishReason | None = None  # None: it goes on
         self.reused_tokens = 0
         self.prefill_seconds = 0.0
         self.decode_seconds = 0.0
-        self._session = session
-        self._prompt = prompt
-        self._request = request
-        self._max_tokens = max_tokens
-        self._end_tokens = tokenizer.end_tokens
-        self._sampler = Sampler(sampling)
+        self.served = 0  # number of the last pass of its prompt, for fairness
+        self._started = 0.0  # of decoding
+        self._tokenizer = tokenizer
+        self._sampler = Sampler(_numbered(request.sampling, index))
+        resume = request.resume if index == 0 else None  # others draw other random numbers
+        if resume is not None and resume.sampling == request.sampling:
+            self._sampler.resume(resume.random)
         self._stream = tokenizer.stream()
-        for token in _last_character_tokens(tokenizer, prompt):
+        for token in _last_character_tokens(tokenizer, request.prompt):
             self._stream.push(token)
-        self._stops = StopFilter(stop)
-        self._opening = opening
-        self._cancelled = cancelled
+        self._stops = StopFilter(request.stop)
+        self._opening = request.opening
 
-    def events(self) -> Iterator[PromptProgress | Text | Finished]:
-        """Yield prefill progress, a text event for each token and, last, a Finished event.
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether the prompt is not processed yet; also after a preemption."""
+        return len(self.pending) > 1 or not self.tokens
 
-        The cached prefix of the prompt is not computed again. If the prompt equals the tokens of
-        the session, an interrupted answer resumes bit for bit, including the random numbers when
-        the sampling parameters are the same. Raises ModelFileError when logits are not finite.
+    @property
+    def all_tokens(self) -> list[int]:
+        """Prompt and answer."""
+        return [*self.request.prompt, *self.tokens]
+
+    @property
+    def sampler_state(self) -> SamplerState:
+        """State to resume this answer with, if it was interrupted."""
+        return SamplerState(self.request.sampling, self._sampler.state)
+
+    def fork(self, index: int) -> Generation:
+        """Another answer to the same prompt, which shares its KV pages."""
+        made = Generation(self.request, self._tokenizer, self.sequence.fork(), index)
+        made.pending = []
+        made.reused_tokens, made.prefill_seconds = self.reused_tokens, self.prefill_seconds
+        return made
+
+    def restart(self, sequence: CachedSequence) -> None:
+        """Begin again after a preemption: prompt and answer so far are processed once more."""
+        self.sequence = sequence
+        self.pending = self.all_tokens
+
+    def rewind(self) -> None:
+        """After a pass that failed: process again what is not in the pages, or whose logits are lost.
+
+        A pass may fail after it has stored keys and values, before the next token is sampled.
         """
-        try:
-            logits = yield from self._prefill()
-            yield from self._decode(logits)
-        except Cancelled:
-            self.reason = FinishReason.CANCELLED
-        finally:
-            self._store_sampler_state()
+        text = self.all_tokens
+        length = self.sequence.trim(min(len(self.sequence), len(text) - 1))
+        self.pending = text[length:]
+
+    def accept(self, logits: Tensor) -> Iterator[Text]:
+        """Sample the next token from logits [V]; yields its text; sets `reason` at the end.
+
+        Raises ModelFileError when logits are not finite.
+        """
+        now = time.perf_counter()
+        self._started = self._started or now
+        token = self._sampler.draw(logits, self.sequence.tokens)
+        self.pending = [token]
+        if token in self._tokenizer.end_tokens:
+            self.reason = FinishReason.END
+        else:
+            self.tokens.append(token)
+            yield self._text(self._stops.push(self._stream.push(token)))
+            if self._stops.stopped:
+                self.reason = FinishReason.STOP
+            elif len(self.tokens) == self.request.max_tokens:
+                self.reason = FinishReason.LENGTH
+            elif len(self.sequence) == self.sequence.context:
+                self.reason = FinishReason.CONTEXT
+
+    def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Finished]:
+        """The remaining text and the final event; `reason` if it was ended from outside."""
+        if reason is not None:
+            self.reason = reason
+        assert self.reason is not None, "the answer goes on"
+        if self._started:
+            self.decode_seconds = time.perf_counter() - self._started
+        if rest := self._remaining_text():
+            yield self._text(rest)
         yield Finished(
-            self._request,
+            self.request.number,
             self.reason,
-            len(self._prompt),
+            len(self.request.prompt),
             self.reused_tokens,
             len(self.tokens),
             self.prefill_seconds,
             self.decode_seconds,
-            len(self._session.tokens),
+            len(self.sequence),
             self._sampler.seed,
+            self.index,
         )
 
-    def _checkpoint(self) -> None:
-        if self._cancelled():
-            raise Cancelled
-
-    def _prefill(self) -> Generator[PromptProgress, None, Tensor]:
-        """Process the prompt beyond the cached prefix; returns the logits [V] after it."""
-        session, prompt = self._session, self._prompt
-        started = time.perf_counter()
-        continued = session.all_tokens == list(prompt)
-        pending = session.pending if continued else []
-        if continued:
-            self._resume_sampler()
-        reused = session.common_prefix(prompt)
-        logits = session.last_logits if reused == len(session.tokens) == len(prompt) else None
-        if logits is None:
-            # The last token is always computed: its logits give the first token of the answer.
-            reused = min(reused, len(prompt) - 1)
-        session.trim(reused)
-        self.reused_tokens = reused
-        yield PromptProgress(self._request, reused, len(prompt), reused)
-        try:
-            self._checkpoint()
-            if pending:
-                # `step`, not `prefill`: the uninterrupted answer would have used it too, and the
-                # two round differently.
-                (token,) = pending  # at most one token is pending
-                logits = session.step(token, self._checkpoint)
-                yield PromptProgress(self._request, len(prompt), len(prompt), reused)
-            for hidden in session.prefill(prompt[len(session.tokens) :], self._checkpoint):
-                if len(session.tokens) == len(prompt):
-                    logits = session.logits_after(hidden)
-                yield PromptProgress(self._request, len(session.tokens), len(prompt), reused)
-                self._checkpoint()
-        finally:
-            self.prefill_seconds = time.perf_counter() - started
-        assert logits is not None
-        return logits
-
-    def _resume_sampler(self) -> None:
-        """Restore the random state of an interrupted answer with the same sampling parameters."""
-        sampler_state = self._session.sampler_state
-        if sampler_state is not None and sampler_state.sampling == self._sampler.sampling:
-            self._sampler.resume(sampler_state.random)
-
-    def _store_sampler_state(self) -> None:
-        """Store in the session the state needed to resume an interrupted answer."""
-        if self.reason in (FinishReason.END, FinishReason.STOP):
-            return
-        pending = [*self._prompt, *self.tokens][len(self._session.tokens) :]
-        if len(pending) <= 1:  # otherwise the prefill was not completed
-            self._session.pending = pending
-            self._session.sampler_state = SamplerState(self._sampler.sampling, self._sampler.state)
-
-    def _decode(self, logits: Tensor) -> Iterator[Text]:
-        """Stream the answer; sets `reason` and collects the generated tokens."""
-        started = time.perf_counter()
-        used = self._session.tokens
-        try:
-            for token in decode(self._session, logits, self._sampler, self._checkpoint):
-                if token in self._end_tokens:
-                    self.reason = FinishReason.END
-                    break
-                self.tokens.append(token)
-                yield self._text(self._stops.push(self._stream.push(token)), len(used) + 1)
-                if self._stops.stopped:
-                    self.reason = FinishReason.STOP
-                    break
-                if len(self.tokens) == self._max_tokens:
-                    self.reason = FinishReason.LENGTH
-                    break
-        except Cancelled:
-            self.reason = FinishReason.CANCELLED
-        finally:
-            self.decode_seconds = time.perf_counter() - started
-        if rest := self._remaining_text():
-            yield self._text(rest, len(used))
-
-    def _text(self, text: str, used: int) -> Text:
+    def _text(self, text: str) -> Text:
         if text:
             text, self._opening = self._opening + text, ""
-        return Text(self._request, text, len(self.tokens), used)
+        used = len(self.request.prompt) + len(self.tokens)
+        return Text(self.request.number, text, len(self.tokens), used, self.index)
 
     def _remaining_text(self) -> str:
         """Text still buffered at the end; an incomplete character only after an end token.
@@ -209,6 +206,13 @@ class Answer:
         return self._stops.push(partial) + self._stops.flush()
 
 
+def _numbered(sampling: Sampling, index: int) -> Sampling:
+    """The sampling of one of several answers: each draws other random numbers."""
+    if not index or sampling.seed < 0:
+        return sampling
+    return replace(sampling, seed=sampling.seed + index)
+
+
 def _last_character_tokens(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[int]:
     """Tokens at the end of a prompt that may hold the first bytes of an incomplete character."""
     tail = list(prompt[-_CHARACTER_BYTES:])
@@ -216,17 +220,24 @@ def _last_character_tokens(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[
     return tail[ends[-1] + 1 :] if ends else tail
 
 
-def _check(session: Session, prompt: Sequence[int], max_tokens: int) -> None:
-    if not prompt:
+def check(request: Request, context: int) -> None:
+    """Raise PromptTooLong, or RequestError for an option out of range."""
+    if not request.prompt:
         raise RequestError("The prompt is empty.", "Type something first.")
-    if max_tokens < 0:
+    if request.max_tokens < 0:
         raise RequestError(
-            f"The number of tokens to generate is {max_tokens}.", "Give 0 for no limit, or more."
+            f"The number of tokens to generate is {request.max_tokens}.",
+            "Give 0 for no limit, or more.",
         )
-    if len(prompt) >= session.context:
+    if not 1 <= request.count <= MOST_ANSWERS:
+        raise RequestError(
+            f"{request.count} answers to one prompt were requested.",
+            f"Ask for 1 to {MOST_ANSWERS}.",
+        )
+    if len(request.prompt) >= context:
         raise PromptTooLong(
-            f"This chat is full: it has {len(prompt):,} tokens, and the model can take in "
-            f"{session.context:,}.",
+            f"This chat is full: it has {len(request.prompt):,} tokens, and the model can take in "
+            f"{context:,}.",
             "Start a new chat, or choose a longer context in the model's settings.",
-            Fault(FaultKind.CHAT_FULL, context=len(prompt), most_context=session.context),
+            Fault(FaultKind.CHAT_FULL, context=len(request.prompt), most_context=context),
         )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
 from engine.inference.prefill_time import PrefillCosts, PrefillShape
+from engine.inference.runner import Runner
 from engine.inference.session import Session
-from engine.state.kv_cache import Cache
+from engine.lora.stack import Stack
+from engine.messages import CacheType
+from engine.models.layers import Decoder
 
 _FEW, _MANY = 16, 128  # tokens
 _DEPTH = 1_024  # tokens cached before those measured
@@ -24,45 +26,48 @@ _LAYERS = 2  # of a small model: more than one, so that the overhead of a call c
 _SMALL_MODEL_CHUNK = 512  # tokens: models whose layers are fast have chunks of at least this size
 
 
-def shape(session: Session) -> PrefillShape:
-    """The sizes that determine how long a prompt takes in this session."""
-    blocks = session.model.blocks
-    return PrefillShape(session.chunk, tuple(block.attention.window for block in blocks))
+def shape(runner: Runner) -> PrefillShape:
+    """The sizes that determine how long a prompt takes."""
+    blocks = runner.model.blocks
+    return PrefillShape(runner.chunk, tuple(block.attention.window for block in blocks))
 
 
 @torch.inference_mode()
 def calibrate(
-    session: Session,
-    new_cache: Callable[[int, int], Cache],
+    model: Decoder,
+    cache: CacheType,
+    context: int,
+    stack: Stack,
     checkpoint: Callable[[], None] = lambda: None,
 ) -> PrefillCosts:
-    """Measure the costs of this session's model with its adapters; the session is not changed.
+    """Measure the costs of a model with adapters, for sequences of at most `context` tokens.
 
-    `new_cache` makes an empty cache of some layers and tokens. Raises what `checkpoint` raises.
+    Raises what `checkpoint` raises.
     """
-    count = _LAYERS if session.chunk >= _SMALL_MODEL_CHUNK else 1
+    chunk = Runner(model, cache).chunk
+    count = _LAYERS if chunk >= _SMALL_MODEL_CHUNK else 1
     # Layers without a window, if there are any: they show the cost of attention at any depth.
-    blocks = sorted(session.model.blocks, key=lambda block: block.attention.window > 0)[:count]
-    many = min(max(session.chunk // 4, _FEW), _MANY, session.context // 2)
+    blocks = model.blocks
+    sample = sorted(range(len(blocks)), key=lambda layer: blocks[layer].attention.window > 0)
+    many = min(max(chunk // 4, _FEW), _MANY, context // 2)
     few = min(_FEW, many)
-    depth = min(_DEPTH, session.context - many)
-    layers = Session(
-        replace(session.model, blocks=tuple(blocks)), new_cache(len(blocks), depth + many)
-    )
-    layers.set_stack(session.stack)
-    hidden = torch.zeros(1, session.model.embedding.columns)
+    depth = min(_DEPTH, context - many)
+    runner = Runner(model.of_layers(sample[:count]), cache)
+    layers = Session(runner, runner.new_pool(), depth + many)
+    layers.set_stack(stack)
+    hidden = torch.zeros(1, model.embedding.columns)
     least = _seconds(layers, few, 0, checkpoint)
     most = _seconds(layers, many, 0, checkpoint) if many > few else least
     deep = _seconds(layers, many, depth, checkpoint)
     prompt = _least(lambda: layers.logits(hidden), checkpoint)
     token = (most - least) / (many - few) if many > few else most / many
     token = max(token, most / many / 4)  # noise must not make it vanish
-    measured = shape(layers)
+    measured = shape(runner)
     further = measured.work(depth, depth + many).attended - measured.work(0, many).attended
     attended = max(deep - most, 0.0) / further if further > 0 else 0.0
-    chunk = max(least - few * token, 0.0)
-    factor = len(session.model.blocks) / len(blocks)
-    return PrefillCosts(prompt, chunk * factor, token * factor, attended * factor)
+    per_chunk = max(least - few * token, 0.0)
+    factor = len(blocks) / len(runner.model.blocks)
+    return PrefillCosts(prompt, per_chunk * factor, token * factor, attended * factor)
 
 
 def _seconds(session: Session, tokens: int, depth: int, checkpoint: Callable[[], None]) -> float:
@@ -70,13 +75,11 @@ def _seconds(session: Session, tokens: int, depth: int, checkpoint: Callable[[],
     ids = [0] * (depth + tokens)
     if missing := depth - len(session.tokens):
         # Not computed but zero: the values make no difference to the time.
-        buffers = session.cache.buffers_for(missing + tokens)
-        for rows in (*buffers.keys, *buffers.values):
-            for part in (rows.data, rows.scales):
-                if part is not None:
-                    part.zero_()
-        session.cache.advance(missing)
-        session.tokens += ids[:missing]
+        session.sequence.reserve(missing + tokens)
+        for page in (page for pages in session.sequence.pages for page in pages):
+            if page is not None:
+                page.data.zero_()
+        session.sequence.commit(ids[:missing])
 
     def prefill() -> None:
         session.trim(depth)

@@ -72,7 +72,7 @@ def predict_memory(
 
     All weights count as `shape.format`, a format or a quantization mix such as "Q4_K_M".
     """
-    from engine.loading.preflight import predict_shape
+    from engine.loading.placement import predict_shape
 
     return predict_shape(shape, context, cache, reclaimable)
 
@@ -101,12 +101,12 @@ def _with_plan(
 ) -> ModelFacts:
     from engine.loading.identity import stamps
     from engine.loading.measured import read_weights
-    from engine.loading.preflight import check, identify, predict
+    from engine.loading.placement import place, predict
+    from engine.loading.preflight import check, identify
     from engine.tokenizer.vocabulary import find
-    from kernels import backends
 
     build, config = identify(file)
-    plan = predict(file, config, backends.choose(), context, cache, reclaimable)
+    plan, _ = predict(file, config, place(config.layers), context, cache, reclaimable)
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)

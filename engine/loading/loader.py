@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,29 +13,33 @@ from engine.errors import RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.background import BackgroundTask
 from engine.host.device import physical_cores
+from engine.inference.runner import Runner
+from engine.inference.scheduler import Scheduler
 from engine.inference.session import Session
 from engine.loading.format_name import format_name
 from engine.loading.library import model_name
 from engine.loading.memory import MemoryPlan
-from engine.loading.preflight import (
-    check,
-    identify,
+from engine.loading.placement import (
     kernels_in_use,
-    layout,
-    parameters,
+    merged,
+    place,
     plan,
     plan_without,
     slow_parts,
+    words,
 )
-from engine.loading.selfcheck import find_faults
+from engine.loading.preflight import check, identify, layout, parameters
+from engine.loading.selfcheck import Faults, find_faults
 from engine.messages import CacheType, SlowPart
 from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
-from engine.state.kv_cache import Cache
+from engine.state.prefix_tree import PrefixTree
 from engine.tokenizer.tokenizer import Tokenizer
 from engine.tokenizer.vocabulary import find as find_vocabulary
 from kernels import backends
+from kernels.backend import HOST
+from kernels.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class LoadedModel:
     parameters: int
     file_bytes: int
     kernels: dict[str, str]  # op and format to the backend that runs it
+    backends: str  # the placement for a status line: "cpu avx512 + reference"
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
 
@@ -64,32 +69,28 @@ class LoadedModel:
         """Whether the model only continues text: neither file nor family has a chat template."""
         return self.template.built_in == PLAIN.name
 
-    @property
-    def backends(self) -> str:
-        """The backends in use, for a status line: "reference", "cpu avx512 + reference"."""
-        return " + ".join(sorted(set(self.kernels.values())))
+    def new_runner(self) -> Runner:
+        """A runner of this model over KV pages of the planned type."""
+        return Runner(self.decoder, self.cache)
 
-    def new_cache(self) -> Cache:
-        """An empty KV cache of the planned type and context."""
-        config, context = self.config, self.plan.context
-        return Cache(
-            config.layers,
-            config.kv_heads,
-            config.head_width,
-            context,
-            self.cache,
-            self.decoder.backend.memory,
-        )
+    def new_scheduler(self, budget_bytes: int = 1 << 62) -> Scheduler:
+        """A scheduler of answers with this model; `budget_bytes` limits its KV pages."""
+        runner = self.new_runner()
+        pool = runner.new_pool(budget_bytes)
+        tree = PrefixTree(pool)
+        return Scheduler(runner, pool, tree, self.tokenizer, self.plan.context)
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""
-        return Session(self.decoder, self.new_cache())
+        runner = self.new_runner()
+        return Session(runner, runner.new_pool(), self.plan.context)
 
 
 def load(
     path: Path,
     *,
     backend: str = "",
+    parts: Sequence[tuple[str, int]] = (),
     context: int = 0,
     threads: int = 0,
     cache: CacheType = CacheType.F32,
@@ -99,21 +100,21 @@ def load(
     checkpoint: Callable[[], None] = lambda: None,
     before_weights: Callable[[], None] = lambda: None,
 ) -> LoadedModel:
-    """Load a model on a backend, see `backends.choose`.
+    """Load a model on a backend, or split by layers in `parts`; see `placement.place`.
 
-    Raises ModelFileError, OutOfMemory, or what `checkpoint` raises.
+    Raises ModelFileError, RequestError, OutOfMemory, or what `checkpoint` raises.
 
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees. `tokenizer_file` is a
     `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
     """
     started = time.perf_counter()
-    chosen = backends.choose(backend)
     set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file)
-        memory = plan(file, config, chosen, context, cache, reclaimable)
+        placement = place(config.layers, backend, parts)
+        memory, storage = plan(file, config, placement, context, cache, reclaimable)
         vocabulary = find_vocabulary(file, tokenizer_file)
         check(file, config, build, vocabulary)
         checkpoint()
@@ -125,18 +126,19 @@ def load(
             if tokenizer.failed:
                 raise tokenizer.failed  # stop at once on a faulty vocabulary
 
-        weights = Weights(file, progress, check_both, backend=chosen)
+        weights = Weights(file, progress, check_both, placement=placement, storage=storage)
         decoder = build(file, weights, memory.context)
         weights.refuse_unused_tensors()
         faults = find_faults(config, decoder, weights, checkpoint)
         if faults.errors:
+            _refuse_faulty_devices(placement, faults)
             memory, storage = plan_without(
-                file, config, chosen, context, cache, memory, faults.formats, faults.ops
+                file, config, placement, context, cache, memory, faults.weights, faults.refused
             )
             del decoder  # free its weights before they are loaded in another storage
             decoder = build(file, weights.reread(storage), memory.context)
-            decoder = replace(decoder, refused=faults.ops)
-        kernels = kernels_in_use(file, chosen)
+            decoder = replace(decoder, refused=faults.refused)
+        kernels = kernels_in_use(file, placement, faults.concern)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -151,12 +153,23 @@ def load(
             format=format_name(file),
             parameters=parameters(file),
             file_bytes=file.file_bytes,
-            kernels={
-                op: "reference" if faults.concern(op) else name for op, name in kernels.items()
-            },
-            slow=(*slow_parts(kernels), *faults.slow),
+            kernels=merged(kernels),
+            backends=words(placement, kernels),
+            slow=(*slow_parts(kernels_in_use(file, placement), storage), *faults.slow),
             seconds=time.perf_counter() - started,
         )
+
+
+def _refuse_faulty_devices(placement: Placement, faults: Faults) -> None:
+    """Raise RequestError for a backend without a fallback: on other devices there is none."""
+    for backend in placement.backends:
+        kernels = [op for name, op, _ in faults.errors if name == backend.name]
+        if kernels and backend.device != HOST:
+            raise RequestError(
+                f"The device of {backend.words} computes wrongly on this machine: {kernels[0]} "
+                "differs from its definition.",
+                "Place the model on another backend.",
+            )
 
 
 def set_threads(threads: int) -> None:

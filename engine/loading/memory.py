@@ -9,11 +9,12 @@ on. `tests/benchmarks/memory.py` compares them with measured peaks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.errors import Fault, FaultKind, OutOfMemory
 
+HOST = "cpu"  # name of the device whose memory is the computer's
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
 _MIN_CONTEXT = 512  # tokens: the least that is useful for a conversation
 _GB = 1e9
@@ -74,8 +75,38 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceNeeds:
+    """Memory requirements of the part of a model on a device with memory of its own."""
+
+    device: str  # torch's name: "cuda:0"
+    needs: Needs
+    available_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Predicted peak memory of a model on one device, in bytes, with a full context."""
+
+    device: str
+    weights_bytes: int
+    cache_bytes: int
+    scratch_bytes: int
+    available_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All that the model takes there."""
+        return self.weights_bytes + self.cache_bytes + self.scratch_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the total is at most nine tenths of the available memory."""
+        return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Predicted peak memory of a model, in bytes, with a full context."""
+    """Predicted peak memory of a model, in bytes, with a full context; the sums of its devices."""
 
     weights_bytes: int  # including the vocabulary
     cache_bytes: int
@@ -84,46 +115,77 @@ class MemoryPlan:
     available_bytes: int
     context: int  # tokens
     most_context: int  # tokens that fit, up to the training context; 0: weights do not fit
+    devices: tuple[DeviceMemory, ...] = ()  # the host first; empty: all is in its memory
 
     @property
     def fits(self) -> bool:
-        """Whether the total is at most nine tenths of the available memory."""
+        """Whether the total is at most nine tenths of the available memory, on each device."""
+        if self.devices:
+            return all(one.fits for one in self.devices)
         return self.total_bytes <= int(self.available_bytes * _USABLE_SHARE)
 
     def with_weights(self, measured_bytes: int) -> MemoryPlan:
-        """The plan with the weights as measured, unless other work distorted the measurement."""
-        predicted = self.weights_bytes
+        """The plan with the host's weights as measured, unless other work distorted that."""
+        predicted = self.devices[0].weights_bytes if self.devices else self.weights_bytes
         if not _LEAST_MEASURED * predicted <= measured_bytes <= _MOST_MEASURED * predicted:
             return self
-        total = self.total_bytes - predicted + measured_bytes
-        return replace(self, weights_bytes=measured_bytes, total_bytes=total)
+        added = measured_bytes - predicted
+        host = [replace(one, weights_bytes=measured_bytes) for one in self.devices[:1]]
+        return replace(
+            self,
+            weights_bytes=self.weights_bytes + added,
+            total_bytes=self.total_bytes + added,
+            devices=(*host, *self.devices[1:]),
+        )
 
 
 def plan_memory(
-    needs: Needs, *, context_wanted: int, context_model: int, available: int
+    needs: Needs,
+    *,
+    context_wanted: int,
+    context_model: int,
+    available: int,
+    others: Sequence[DeviceNeeds] = (),
 ) -> MemoryPlan:
     """Choose the context and compute the memory needed with it, whether or not that fits.
 
     `context_wanted` 0 means the training context, halved until the total fits into nine tenths of
     `available`, but not below 512 tokens. Any other value is used as given, even beyond the
-    training context.
+    training context. `needs` and `available` are those of the host, `others` of other devices.
     """
     assert context_wanted >= 0, context_wanted
     assert context_model > 0, context_model
-    budget = int(available * _USABLE_SHARE)
+    devices = (DeviceNeeds(HOST, needs, available), *others)
     context = context_wanted or context_model
     least = context if context_wanted else min(_MIN_CONTEXT, context_model)
-    while needs.total(context) > budget and context > least:
+    while not _fit(devices, context) and context > least:
         context = max(context // 2, least)
+    planned = tuple(_planned(one, context) for one in devices)
     return MemoryPlan(
-        weights_bytes=needs.weights_bytes,
-        cache_bytes=needs.cache_bytes_per_token * context,
-        scratch_bytes=needs.scratch_bytes(context),
-        total_bytes=needs.total(context),
-        available_bytes=available,
+        weights_bytes=sum(one.weights_bytes for one in planned),
+        cache_bytes=sum(one.cache_bytes for one in planned),
+        scratch_bytes=sum(one.scratch_bytes for one in planned),
+        total_bytes=sum(one.total_bytes for one in planned),
+        available_bytes=sum(one.available_bytes for one in planned),
         context=context,
-        most_context=_most_context(needs, budget, max(context_wanted, context_model)),
+        most_context=_most_context(devices, max(context_wanted, context_model)),
+        devices=planned if others else (),
     )
+
+
+def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
+    needs = device.needs
+    return DeviceMemory(
+        device.device,
+        needs.weights_bytes,
+        needs.cache_bytes_per_token * context,
+        needs.scratch_bytes(context),
+        device.available_bytes,
+    )
+
+
+def _fit(devices: Sequence[DeviceNeeds], context: int) -> bool:
+    return all(_planned(one, context).fits for one in devices)
 
 
 def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
@@ -132,6 +194,14 @@ def refusal(plan: MemoryPlan, context_wanted: int) -> OutOfMemory | None:
         return None
     available = f"{plan.available_bytes / _GB:.1f} GB of memory are free."
     total = f"{plan.total_bytes / _GB:.1f} GB"
+    if full := [one for one in plan.devices[1:] if not one.fits]:
+        return OutOfMemory(
+            f"The part of the model on the device {full[0].device} needs "
+            f"{full[0].total_bytes / _GB:.1f} GB with a context of {plan.context:,} tokens; "
+            f"{full[0].available_bytes / _GB:.1f} GB of its memory are free.",
+            "Place fewer layers on it, or ask for a shorter context.",
+            _fault(FaultKind.MEMORY, plan),
+        )
     if context_wanted and plan.most_context >= _MIN_CONTEXT:
         return OutOfMemory(
             f"A context of {plan.context:,} tokens needs {total} with this model; {available}",
@@ -166,20 +236,20 @@ def scratch_bytes(
     shape: ModelShape,
     tokens: int,
     attention_bytes: int,
-    cache_layer_bytes: int,
+    page_bytes: int,
     *,
     recorded: bool = False,
 ) -> int:
     """Peak memory of a forward pass over `tokens` in addition to weights and KV cache.
 
     The sum of the activations of one layer, the scratch of attention, the logits of one token and
-    their copies in sampling, and one layer of the full cache: while the cache grows, and while it
-    is leased for saving, the old buffers of one layer stay allocated. `recorded` is whether the
-    model runs as one recorded program, whose buffers all stay allocated, instead of op by op.
+    their copies in sampling, and two KV pages: the last one is not full, and is copied before it
+    is written while it is saved or shared. `recorded` is whether the model runs as one recorded
+    program, whose buffers all stay allocated, instead of op by op.
     """
     queries = shape.heads * shape.head_width
     keys = shape.kv_heads * shape.head_width
-    kept = cache_layer_bytes + 4 * 8 * shape.vocabulary
+    kept = 2 * page_bytes + 4 * 8 * shape.vocabulary
     if recorded:
         buffers = 2 * shape.width + queries + 2 * keys + _mlp_floats(shape)
         return _RECORDED_RUNTIME_BYTES + kept + 4 * tokens * buffers + attention_bytes
@@ -199,12 +269,12 @@ def _mlp_floats(shape: ModelShape) -> int:
     return shape.experts_per_token * (shape.width + inner + copy + 4) + 3 * shape.experts + 2
 
 
-def _most_context(needs: Needs, budget: int, limit: int) -> int:
+def _most_context(devices: Sequence[DeviceNeeds], limit: int) -> int:
     """The largest context up to `limit` that fits, by binary search."""
     fitting, too_many = 0, limit + 1
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2
-        if needs.total(middle) <= budget:
+        if _fit(devices, middle):
             fitting = middle
         else:
             too_many = middle

@@ -21,11 +21,11 @@ from engine.inference.prefill_time import (
     PrefillTimes,
     PrefillWork,
 )
-from engine.inference.session import Session
+from engine.inference.runner import Runner
 from engine.loading.identity import Stamp
 from engine.loading.loader import LoadedModel
 from engine.loading.measured import MeasuredFigures, key
-from engine.state.kv_cache import Cache
+from engine.lora.stack import Stack
 
 _KIND = "prefill"
 _COLUMNS = 5  # the four amounts of `PrefillWork` or `PrefillCosts`, then seconds
@@ -53,42 +53,48 @@ class PrefillEstimator:
     """Estimates how long prompts take with one loaded model; used by the engine thread only."""
 
     def __init__(
-        self, model: LoadedModel, files: tuple[Stamp, ...], figures: MeasuredFigures
+        self,
+        model: LoadedModel,
+        runner: Runner,
+        files: tuple[Stamp, ...],
+        figures: MeasuredFigures,
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
         self._model = model
+        self._shape = shape(runner)
         self._files = files
         self._figures = figures
         self._key = ""
         self._times = PrefillTimes()
 
-    def seconds(
-        self, session: Session, start: int, end: int, checkpoint: Callable[[], None]
-    ) -> float:
+    def seconds(self, stack: Stack, start: int, end: int, checkpoint: Callable[[], None]) -> float:
         """Estimated time to process positions `start` to `end`; 0 for a few tokens.
 
         The first estimate for a model takes some milliseconds, for a large one up to half a second.
         """
         if end - start < MIN_TOKENS:
             return 0.0
-        times = self._times_for(session)
+        times = self._times_for(stack)
         if times.costs is None:
-            times.costs = calibrate(session, self._new_cache, checkpoint)
+            model = self._model
+            times.costs = calibrate(
+                model.decoder, model.cache, model.plan.context, stack, checkpoint
+            )
             self._store()
-        return times.seconds(shape(session).work(start, end))
+        return times.seconds(self._shape.work(start, end))
 
-    def timer(self, session: Session) -> PrefillTimer:
-        """A timer of the prompt that this session processes next."""
-        return PrefillTimer(shape(session))
+    def timer(self) -> PrefillTimer:
+        """A timer of one prompt."""
+        return PrefillTimer(self._shape)
 
-    def learn(self, session: Session, timer: PrefillTimer) -> None:
+    def learn(self, stack: Stack, timer: PrefillTimer) -> None:
         """Correct the estimates by a timed prompt, and remember it."""
-        if self._times_for(session).add(timer.runs):
+        if self._times_for(stack).add(timer.runs):
             self._store()
 
-    def _times_for(self, session: Session) -> PrefillTimes:
-        """What is known for the session's adapters: they make every token slower."""
-        adapters = sorted(adapter.sha256 for adapter, _ in session.stack.entries)
+    def _times_for(self, stack: Stack) -> PrefillTimes:
+        """What is known for these adapters: they make every token slower."""
+        adapters = sorted(adapter.sha256 for adapter, _ in stack.entries)
         model = self._model
         conditions = (torch.get_num_threads(), model.cache.value, model.backends, *adapters)
         wanted = key(self._files, *conditions) if self._files else ""
@@ -111,7 +117,3 @@ class PrefillEstimator:
         rows = [[0.0] * _COLUMNS if costs is None else [*astuple(costs), 0.0]]
         rows += [[*astuple(run.work), run.seconds] for run in runs]
         self._figures.write(_KIND, self._key, rows)
-
-    def _new_cache(self, layers: int, tokens: int) -> Cache:
-        model, config = self._model, self._model.config
-        return Cache(layers, config.kv_heads, config.head_width, tokens, model.cache)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,9 +19,14 @@ from engine.models.config import Config
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
-from engine.state.kv_cache import Cache
+from engine.state.pages import PagePool
+from engine.state.sequence import Sequence
+from kernels import stages
+from kernels.backend import Backend
 from kernels.interpreter import Interpreter
-from kernels.program import Recorded
+from kernels.kv_pages import KVLayout
+from kernels.placement import Placement
+from kernels.program import Program, Recorded
 from kernels.selfcheck import KernelChecker
 
 # Kernels take different code paths from 2, 5 and 8 tokens on; the decode step covers 1 token.
@@ -33,19 +38,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Kernels that failed the check for a model on this machine: (op, format) to error."""
+    """Kernels that failed the check for a model on this machine: (backend, op, format) to error."""
 
-    errors: Mapping[tuple[str, str], float]  # normalized squared error; infinite: bits differ
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """Formats whose weights must be stored in a form that the reference reads."""
-        return tuple(dict.fromkeys(format for op, format in self.errors if op in _WEIGHT_OPS))
+    errors: Mapping[tuple[str, str, str], float]  # normalized squared; infinite: bits differ
 
     @property
-    def ops(self) -> frozenset[str]:
-        """Failed ops that read no weight, and "record" if the recorded program failed."""
-        return frozenset(op for op, _ in self.errors if op not in _WEIGHT_OPS)
+    def weights(self) -> tuple[tuple[str, str], ...]:
+        """Backends and formats whose weights must be stored in a form that the reference reads."""
+        wrong = [(backend, format) for backend, op, format in self.errors if op in _WEIGHT_OPS]
+        return tuple(dict.fromkeys(wrong))
+
+    @property
+    def refused(self) -> dict[str, frozenset[str]]:
+        """By backend, the ops without weights, and "record" if the recorded program failed."""
+        refused: dict[str, set[str]] = {}
+        for backend, op, _ in self.errors:
+            if op not in _WEIGHT_OPS:
+                refused.setdefault(backend, set()).add(op)
+        return {backend: frozenset(ops) for backend, ops in refused.items()}
 
     @property
     def slow(self) -> tuple[SlowPart, ...]:
@@ -54,13 +64,13 @@ class Faults:
             SlowPart(SlowReason.WRONG_PROGRAM, "program")
             if op == "record"
             else SlowPart(SlowReason.WRONG_KERNEL, f"{op} {format}" if op in _WEIGHT_OPS else op)
-            for op, format in self.errors
+            for _, op, format in self.errors
         )
 
-    def concern(self, kernel: str) -> bool:
+    def concern(self, backend: str, kernel: str) -> bool:
         """Whether an op, or an op and format such as "linear Q4_0", runs on the reference."""
         op, _, format = kernel.partition(" ")
-        return op in self.ops or format in self.formats
+        return op in self.refused.get(backend, ()) or (backend, format) in self.weights
 
 
 def find_faults(
@@ -73,26 +83,35 @@ def find_faults(
 
     `checkpoint` is called before each token or prefill, and may raise to cancel the load.
     """
-    count = len(decoder.blocks)
-    layers = sorted({0, count // 2, count - 1})
-    sample = replace(decoder, blocks=tuple(decoder.blocks[layer] for layer in layers))
+    sample = decoder.of_layers(_checked_layers(decoder.placement))
+    placement = sample.placement
     tokens = (torch.arange(_TOKENS + 1) * 37 % config.vocabulary).tolist()
-    cache = Cache(len(layers), config.kv_heads, config.head_width, len(tokens))
-    checker = KernelChecker(weights.stored_rows)
-    program = forward_program(sample)
+    pool = PagePool(KVLayout(sample.kv_shapes, torch.float32), placement.memories)
+    checkers = {one.name: KernelChecker(weights.stored_rows) for one in placement.backends}
+    program = forward_program(sample, pool.layout)
+
+    def watched(backend: Backend, stage: Program) -> Recorded:
+        return Interpreter(stage, backend.ops.watched(checkers[backend.name]))
+
     with torch.inference_mode():
-        watched = Interpreter(program, decoder.backend.ops.watched(checker))
-        expected = _run(watched, cache, tokens, checkpoint)
-        errors = dict(checker.faults)
+        interpreted = stages.recorded_stages(program, placement, watched)
+        expected = _run(interpreted, pool, tokens, checkpoint)
+        errors = {
+            (backend, *kernel): error
+            for backend, checker in checkers.items()
+            for kernel, error in checker.faults.items()
+        }
         if not errors:  # otherwise this model is interpreted
-            lowered = decoder.backend.record(program)
-            if not isinstance(lowered, Interpreter):
-                found = _run(lowered, cache.fresh(), tokens, checkpoint)
+            lowered = stages.record(program, placement)
+            if stages.is_lowered(lowered):
+                found = _run(lowered, pool, tokens, checkpoint)
                 if not _same(found, expected):
-                    errors["record", "F32"] = float("inf")
-    for (op, format), error in errors.items():
+                    lowering = [one.name for one in placement.backends if one.records_programs()]
+                    errors |= {(name, "record", "F32"): float("inf") for name in lowering}
+    for (backend, op, format), error in errors.items():
         log.warning(
-            "The kernel of %s on %s is wrong by %.2g on this machine; it is not used.",
+            "%s: the kernel of %s on %s is wrong by %.2g on this machine; it is not used.",
+            backend,
             op,
             format,
             error,
@@ -100,15 +119,29 @@ def find_faults(
     return Faults(errors)
 
 
+def _checked_layers(placement: Placement) -> list[int]:
+    """The first, middle and last layer, and with several backends the outer layers of each."""
+    count = len(placement.layers)
+    layers = {0, count // 2, count - 1}
+    for backend in placement.backends:
+        own = [layer for layer in range(count) if placement.layers[layer] is backend]
+        layers.update((*own[:1], *own[-1:]))
+    return sorted(layers)
+
+
 def _run(
-    recorded: Recorded, cache: Cache, tokens: list[int], checkpoint: Callable[[], None]
+    recorded: Recorded, pool: PagePool, tokens: list[int], checkpoint: Callable[[], None]
 ) -> list[Tensor]:
     """Hidden states of all tokens but the last, and the logits of the last, by a decode step."""
-    kv = cache.buffers_for(len(tokens))
+    sequence = Sequence(pool, len(tokens))
     checkpoint()
-    hidden = recorded.hidden(tokens[:_TOKENS], kv, 0)
+    sequence.reserve(len(tokens))
+    hidden = recorded.hidden([sequence.segment(tokens[:_TOKENS])])
+    sequence.commit(tokens[:_TOKENS])
     checkpoint()
-    return [hidden, recorded.step(tokens[_TOKENS], kv, _TOKENS)]
+    logits = recorded.step([sequence.segment(tokens[_TOKENS:])])
+    sequence.release()
+    return [hidden, logits]
 
 
 def _same(some: list[Tensor], others: list[Tensor]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.lora.delta import Part
 from engine.lora.stack import EMBEDDING, HEAD, BaseModel
 from engine.models.config import Config
@@ -58,6 +60,7 @@ def attention(
     `qk_norm`: the number of heads that one query or key norm spans, 1 or all; 0: no such norm.
     """
     D, C, name = config.width, config.head_width, f"blk.{index}"
+    rope = replace(rope, frequencies=weights.beside(name, rope.frequencies))
     rows = (config.heads * C, config.kv_heads * C, config.kv_heads * C)
     if weights.has(f"{name}.attn_qkv.weight"):
         query, key, value = projections(weights, f"{name}.attn_qkv", rows, D)
@@ -168,16 +171,18 @@ def decoder(
     """Embedding, blocks, final norm and head; a file without a head ties it to the embedding."""
     V, D = config.vocabulary, config.width
     embedding = weights.matrix(EMBEDDING, V, D)
-    untied_head = weights.optional_matrix(HEAD, V, D)
+    head_weight = weights.optional_matrix(HEAD, V, D)
     bias = weights.optional_vector("output.bias", V)
-    head = Projection(HEAD, embedding if untied_head is None else untied_head, bias)
+    if head_weight is None:  # tied: the same weight, unless the head is on another backend
+        head_weight = weights.matrix(EMBEDDING, V, D, beside=HEAD)
+    head = Projection(HEAD, head_weight, bias)
     return Decoder(
         embedding=embedding,
         blocks=blocks,
         norm=last_norm or norm(weights, config, "output_norm", D),
         head=head,
         base=_base(config, embedding, head, blocks),
-        backend=weights.backend,
+        placement=weights.placement(len(blocks)),
         embedding_scale=embedding_scale,
         logit_cap=logit_cap,
         positions=positions,

@@ -24,6 +24,7 @@ from engine.models.layers import (
 )
 from kernels import program
 from kernels.backend import Backend
+from kernels.kv_pages import KVLayout
 from kernels.program import Instruction, LoraDelta, Program
 
 # LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
@@ -35,27 +36,31 @@ QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
 GATE, UP, ROUTES = "gate", "up", "routes"
 
 
-def forward_program(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
-    """The program of a decoder whose products have the LoRA terms of `stack`.
+def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) -> Program:
+    """The program of a decoder over KV pages, whose products have the LoRA terms of `stack`.
 
     An empty stack changes no bit of the result.
     """
-    deltas = partial(_delta, decoder.backend, stack)
+    placement = decoder.placement
     embed = program.Embed(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        deltas(EMBEDDING, None),
+        _delta(placement.embedding, stack, EMBEDDING),
         decoder.positions,
     )
     body: list[Instruction] = [embed]
     layers: list[int] = []
-    for layer, block in enumerate(decoder.blocks):
+    before = placement.embedding
+    for layer, (block, backend) in enumerate(zip(decoder.blocks, placement.layers, strict=True)):
+        body += _transfer(before, backend)
         layers.append(len(body))
-        body += _block(block, layer, deltas)
+        body += _block(block, layer, partial(_delta, backend, stack))
+        before = backend
     head = [
+        *_transfer(before, placement.head),
         _norm(decoder.norm, STREAM, NORMED),
-        _products(NORMED, ((decoder.head, LOGITS),), deltas),
+        _products(NORMED, ((decoder.head, LOGITS),), partial(_delta, placement.head, stack)),
     ]
     if decoder.logit_cap:
         head.append(program.Softcap(LOGITS, decoder.logit_cap))
@@ -66,7 +71,13 @@ def forward_program(decoder: Decoder, stack: Stack = NO_ADAPTERS) -> Program:
         hidden=STREAM,
         logits=LOGITS,
         widths=_widths((*body, *head)),
+        kv=kv,
     )
+
+
+def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
+    """The transfer of the residual stream between two parts of a model, if there is one."""
+    return [] if before is backend else [program.Transfer(STREAM, backend.name)]
 
 
 def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
@@ -182,7 +193,7 @@ def _delta(backend: Backend, stack: Stack, name: str, part: Part | None = None) 
     if delta is None:
         return None
     down, up = backend.prepare(delta.down), backend.prepare(delta.up)
-    return LoraDelta(down, up, delta.scales)
+    return LoraDelta(down, up, delta.scales.to(backend.device))
 
 
 def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
@@ -207,6 +218,6 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
                 note(one.out, widths[one.gate])
             case program.Experts():
                 note(one.out, one.downs[0].shape[0])
-            case program.Add() | program.Softcap() | program.HeadNorm():
+            case program.Add() | program.Softcap() | program.HeadNorm() | program.Transfer():
                 pass  # in place
     return widths

@@ -7,12 +7,14 @@ C width of one head, F feed-forward width, V vocabulary, S tokens in the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from engine.lora.delta import BaseModel, Part
-from kernels.backend import Backend
+from kernels.kv_pages import LayerShape
+from kernels.placement import Placement
 from kernels.program import Activation
 from kernels.weight import Weight
 
@@ -167,8 +169,27 @@ class Decoder:
     norm: Norm
     head: Projection  # [V, D]; its weight is the embedding where a file ties them
     base: BaseModel  # the shapes adapters must match
-    backend: Backend  # of its weights
+    placement: Placement  # of its weights and KV cache
     embedding_scale: float = 1.0
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings
-    refused: frozenset[str] = frozenset()  # ops that failed their check; "record": the program
+    # By backend, the ops that failed their check; "record": the program.
+    refused: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    @property
+    def kv_shapes(self) -> tuple[LayerShape, ...]:
+        """Shape and place of each layer's keys and values."""
+        return tuple(
+            LayerShape(
+                block.attention.key.weight.shape[0] // block.attention.head_width,
+                block.attention.head_width,
+                block.attention.window,
+                backend.name,
+            )
+            for block, backend in zip(self.blocks, self.placement.layers, strict=True)
+        )
+
+    def of_layers(self, layers: Sequence[int]) -> Decoder:
+        """A decoder of only these layers, with the same embedding and head."""
+        blocks = tuple(self.blocks[layer] for layer in layers)
+        return replace(self, blocks=blocks, placement=self.placement.of_layers(layers))

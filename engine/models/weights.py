@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,23 @@ from engine.gguf.reader import GGUFFile, TensorInfo
 from kernels import backends
 from kernels.backend import Backend
 from kernels.formats import by_name
+from kernels.placement import Placement
 from kernels.weight import Storage, Weight
+
+# How weights are stored other than as their backend prefers, by backend and format.
+Storages = Mapping[tuple[str, str], Storage]
+_LAYER = re.compile(r"blk\.(\d{1,6})\.")
+_EMBEDDINGS = ("token_embd.", "position_embd.")
+_ROPE = "rope_"  # divisors of frequencies, which are computed on the host
+
+
+def backend_of(tensor: str, placement: Placement) -> Backend:
+    """The backend of the part of a model that a tensor belongs to; by its GGUF name."""
+    if tensor.startswith(_ROPE):
+        return backends.BACKENDS["reference"]
+    if layer := _LAYER.match(tensor):
+        return placement.layers[min(int(layer[1]), len(placement.layers) - 1)]
+    return placement.embedding if tensor.startswith(_EMBEDDINGS) else placement.head
 
 
 class Weights:
@@ -23,8 +40,8 @@ class Weights:
     `progress(done, total)` counts file bytes and is called often enough for a progress bar;
     `checkpoint()` may raise `Cancelled` between chunks of a tensor. With `read` False every check
     is made, but no tensor data is read: the returned weights are placeholders of the right shape.
-    `backend` prepares them, by default `backends.choose()`; `storage` overrides, by format, how
-    they are stored in memory.
+    The backends of `placement` prepare them, by default `backends.choose()` all of them; `storage`
+    overrides how they are stored in memory.
     """
 
     def __init__(
@@ -33,11 +50,12 @@ class Weights:
         progress: Callable[[int, int], None] = lambda done, total: None,
         checkpoint: Callable[[], None] = lambda: None,
         *,
-        backend: Backend | None = None,
+        placement: Placement | None = None,
         read: bool = True,
-        storage: Mapping[str, Storage] | None = None,
+        storage: Storages | None = None,
     ) -> None:
-        self.backend = backend or backends.choose()
+        self._given = placement
+        self._placement = placement or Placement.on(backends.choose(), 1)
         self._file = file
         self._progress = progress
         self._checkpoint = checkpoint
@@ -46,12 +64,24 @@ class Weights:
         self._done = 0
         self._used: set[str] = set()
         self._storage = storage or {}
-        self._made: dict[str, list[Weight]] = {}  # by tensor
+        self._made: dict[tuple[str, str], list[Weight]] = {}  # by tensor and backend
+        self._kept: set[tuple[str, str]] = set()  # of these, kept by `reread` and not yet used
         self._origins: dict[int, tuple[str, int]] = {}  # by id of a weight: tensor and first row
 
-    def matrix(self, name: str, rows: int, columns: int) -> Weight:
-        """A matrix [rows, columns]; raises ModelFileError when missing or misshapen."""
-        return self._read(self._find(name, (rows, columns)))
+    def placement(self, layers: int) -> Placement:
+        """The placement of a model of so many layers."""
+        return self._given or Placement.on(self._placement.head, layers)
+
+    def beside(self, name: str, values: Tensor) -> Tensor:
+        """Values that are no tensor of the file, on the device of a tensor or block `name`."""
+        return values.to(backend_of(f"{name}.", self._placement).device)
+
+    def matrix(self, name: str, rows: int, columns: int, beside: str = "") -> Weight:
+        """A matrix [rows, columns]; raises ModelFileError when missing or misshapen.
+
+        It is on the backend of the tensor `beside`, or its own.
+        """
+        return self._read(self._find(name, (rows, columns)), beside or name)
 
     def optional_matrix(self, name: str, rows: int, columns: int) -> Weight | None:
         """Like `matrix`, or None when the file has no such tensor."""
@@ -76,12 +106,12 @@ class Weights:
 
     def vector(self, name: str, width: int) -> Tensor:
         """A norm weight or bias [width] f32."""
-        return self._read(self._find(name, (width,))).dense().view(width)
+        return self._read(self._find(name, (width,)), name).dense().view(width)
 
     def table(self, name: str, rows: int, columns: int) -> Tensor:
         """Norm weights [rows, columns] f32, one norm per row."""
         as_one = replace(self._find(name, (rows, columns)), shape=(rows * columns,))
-        return self._read(as_one).dense().view(rows, columns)
+        return self._read(as_one, name).dense().view(rows, columns)
 
     def optional_vector(self, name: str, width: int) -> Tensor | None:
         """Like `vector`, or None when the file has no such tensor."""
@@ -100,20 +130,26 @@ class Weights:
         self._file.drop_pages(name, first, end)  # one row maps whole pages
         return found
 
-    def reread(self, storage: Mapping[str, Storage]) -> Weights:
-        """The weights for building the model again; only the formats in `storage` are read again.
+    def reread(self, storage: Storages) -> Weights:
+        """The weights for building the model again; only those in `storage` are read again.
 
         Their old memory is freed with the model that uses them.
         """
         reloaded = Weights(
-            self._file, self._progress, self._checkpoint, backend=self.backend, storage=storage
+            self._file,
+            self._progress,
+            self._checkpoint,
+            placement=self._given,
+            storage=storage,
         )
+        reloaded._placement = self._placement
         tensors = self._file.tensors
         reloaded._made = {
-            name: made
-            for name, made in self._made.items()
-            if tensors[name].format.name not in storage
+            (name, backend): made
+            for (name, backend), made in self._made.items()
+            if (backend, tensors[name].format.name) not in storage
         }
+        reloaded._kept = set(reloaded._made)
         self._made, self._origins = {}, {}
         return reloaded
 
@@ -145,11 +181,12 @@ class Weights:
             )
         return info
 
-    def _read(self, info: TensorInfo) -> Weight:
+    def _read(self, info: TensorInfo, beside: str) -> Weight:
         self._used.add(info.name)
         if not self._read_data:
             return _placeholder(info)
-        return self._made_of(info, [math.prod(info.shape[:-1])], info.shape)[0]
+        backend = backend_of(beside, self._placement)
+        return self._made_of(info, backend, [math.prod(info.shape[:-1])], info.shape)[0]
 
     def _parts(self, info: TensorInfo, rows: Sequence[int]) -> list[Weight]:
         """A tensor split by rows into weights that are prepared separately."""
@@ -158,27 +195,29 @@ class Weights:
         if not self._read_data:
             one = torch.ones(1)
             return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in rows]
-        return self._made_of(info, rows)
+        return self._made_of(info, backend_of(info.name, self._placement), rows)
 
     def _made_of(
-        self, info: TensorInfo, rows: Sequence[int], shape: tuple[int, ...] = ()
+        self, info: TensorInfo, backend: Backend, rows: Sequence[int], shape: tuple[int, ...] = ()
     ) -> list[Weight]:
         """The weights of a tensor, one for each of `rows`, or a single one of `shape`."""
-        if info.name not in self._made:
-            made = self._made[info.name] = []
+        key = info.name, backend.name
+        if key not in self._made:
+            made = self._made[key] = []
             data, row_bytes = self._file.data(info.name), info.format.row_bytes(info.shape[-1])
             start = 0
             for count in rows:
                 piece = data[start * row_bytes : (start + count) * row_bytes]
                 weight = Weight.from_bytes(piece, info.format, shape or (count, info.shape[-1]))
-                made.append(self._prepare(info, weight, start * row_bytes))
+                made.append(self._prepare(info, backend, weight, start * row_bytes))
                 self._origins[id(made[-1])] = info.name, start
                 start += count
-        else:  # kept by `reread`
+        elif key in self._kept:
+            self._kept.remove(key)
             self._count(info.size_bytes)
-        return self._made[info.name]
+        return self._made[key]
 
-    def _prepare(self, info: TensorInfo, weight: Weight, start: int) -> Weight:
+    def _prepare(self, info: TensorInfo, backend: Backend, weight: Weight, start: int) -> Weight:
         """Prepare a weight whose rows begin at byte `start` of a tensor, keeping few pages mapped.
 
         A page that is dropped too early is mapped again from the page cache.
@@ -189,14 +228,15 @@ class Weights:
             self._file.drop_pages(info.name, start + first * row_bytes, start + end * row_bytes)
 
         self._checkpoint()
-        storage = self._storage.get(info.format.name, Storage.BACKEND)
-        prepared = self.backend.prepare(weight, self._checkpoint, done, storage)
+        storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
+        prepared = backend.prepare(weight, self._checkpoint, done, storage)
         self._count(weight.size_bytes)
         return prepared
 
     def _count(self, size: int) -> None:
         self._done += size
-        self._progress(self._done, self._total)
+        # A tied head on another backend than the embedding is read a second time.
+        self._progress(min(self._done, self._total), self._total)
 
 
 def _placeholder(info: TensorInfo) -> Weight:

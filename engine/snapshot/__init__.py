@@ -1,1 +1,1 @@
-"""KV cache snapshots on disk: capture, write, find, restore."""
+"""Saved pages of KV caches on disk: write, find, read, clean up."""

@@ -1,18 +1,19 @@
 """Snapshot folder operations for the window: path, total size, deletion.
 
-It opens no file and does not import torch, so the window can use it before torch is loaded.
+It does not import torch, so the window can use it before torch is loaded.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
 from engine.loading.library import data_folder
+from engine.snapshot import cleanup, sequence_file
+from engine.snapshot.atomic import folder_lock
+from engine.snapshot.sequence_file import conversation_prefix
 
-SUFFIX = ".safetensors"
-_PREFIX_DIGITS = 16  # hex digits of a conversation's hash
+_WAIT_SECONDS = 10.0  # for a save in progress
 
 
 def snapshots_folder() -> Path:
@@ -22,36 +23,33 @@ def snapshots_folder() -> Path:
 
 def snapshots_size() -> int:
     """Disk space of all snapshots in bytes."""
-    return sum(size for _, size in _files())
+    return cleanup.total_size(snapshots_folder())
 
 
 def delete_snapshots(conversations: Collection[str] | None = None) -> int:
     """Delete the snapshots of these conversations, or all; returns the bytes freed.
 
-    Raises OSError.
+    Pages that other conversations share stay. A save in progress is waited for, so that its file
+    is deleted too. Raises OSError.
     """
+    folder = snapshots_folder()
+    pages = folder / cleanup.PAGES
+    before = cleanup.total_size(folder)
+    if not before:
+        return 0
+    if not pages.is_dir():
+        _delete_files(folder, conversations)
+        return before - cleanup.total_size(folder)
+    with folder_lock(pages, exclusive=True, seconds=_WAIT_SECONDS) as locked:
+        _delete_files(folder, conversations)
+        if locked and conversations is not None:
+            cleanup.Sweep(folder, sequence_file.read_all(folder)).remove_unreferenced()
+    return before - cleanup.total_size(folder)
+
+
+def _delete_files(folder: Path, conversations: Collection[str] | None) -> None:
+    """Delete the conversations' sequences, or every file. Raises OSError."""
     prefixes = None if conversations is None else tuple(map(conversation_prefix, conversations))
-    freed = 0
-    for path, size in _files():
-        if prefixes is None or path.name.startswith(prefixes):
+    for path, _ in cleanup.files_of(folder):
+        if prefixes is None or (path.parent == folder and path.name.startswith(prefixes)):
             path.unlink(missing_ok=True)
-            freed += size
-    return freed
-
-
-def conversation_prefix(conversation: str) -> str:
-    """File name prefix of a conversation's snapshots: digits of its SHA-256."""
-    return hashlib.sha256(conversation.encode("utf-8", "surrogatepass")).hexdigest()[
-        :_PREFIX_DIGITS
-    ]
-
-
-def _files() -> list[tuple[Path, int]]:
-    """Snapshots and temporary files with their sizes; files deleted meanwhile are left out."""
-    found: list[tuple[Path, int]] = []
-    for path in snapshots_folder().glob(f"*{SUFFIX}*"):
-        try:
-            found.append((path, path.stat().st_size))
-        except FileNotFoundError:
-            continue
-    return found

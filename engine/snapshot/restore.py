@@ -1,167 +1,167 @@
-"""SnapshotRestorer: finds and restores the snapshot with the longest shared prefix of a prompt.
+"""Choice of what to restore: the saved sequences that share most with a prompt, or the refusal.
 
-A snapshot of any conversation is usable if model, adapters and cache type match: a copied or
-branched conversation restores the snapshot of the original.
+Pages of any conversation are usable if model, adapters and cache type match: a copied or branched
+conversation restores what the original saved. This module does not import torch.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from engine.errors import SnapshotError
-from engine.host.background import BackgroundTask
-from engine.inference.prompt import shared_prefix
-from engine.inference.session import Session
-from engine.loading.identity import ModelFiles
-from engine.snapshot import capture as snapshot
-from engine.snapshot import file as snapshot_file
-from engine.snapshot.file import Damaged
-from engine.snapshot.store import Saved, Snapshots, best
-from engine.tokenizer.tokenizer import Tokenizer
+from engine.errors import Fault, FaultKind, SnapshotError
+from engine.snapshot.page_file import StateKey
+from engine.snapshot.sequence_file import SavedSequence
+from engine.snapshot.store import PageStore
 
-log = logging.getLogger(__name__)
-
-Checkpoint = Callable[[], None]
-# Prefilling fewer tokens is faster than restoring another conversation's file.
-_MIN_GAIN = 16  # tokens
+# Prefilling fewer tokens is faster than restoring another conversation's pages.
+MIN_GAIN = 16  # tokens
+_MAX_NAMES, _MAX_CHARACTERS = 4, 64  # of text from a file in an error message
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreResult:
-    """Outcome of a search for a usable snapshot."""
+class Match:
+    """A saved sequence that shares a prefix with a prompt."""
 
-    tokens: int = 0  # of the prompt, restored from the file
-    path: Path | None = None  # of the restored file
-    refused: SnapshotError | None = None  # why the conversation's own snapshot was unusable
+    saved: SavedSequence
+    tokens: int  # of the sequence, that the prompt shares and whose pages are on the disk
 
 
-class SnapshotRestorer:
-    """Restores snapshots for one loaded model."""
+def candidates(
+    sequences: Iterable[SavedSequence],
+    shared_length: Callable[[Sequence[int]], int],
+    cached: int,
+    conversation: str,
+) -> list[SavedSequence]:
+    """The sequences worth a look: the conversation's own, and those that share enough.
 
-    def __init__(self, folder: Snapshots, files: ModelFiles, tokenizer: Tokenizer) -> None:
-        self._folder = folder
-        self._files = files
-        self._tokenizer = tokenizer
+    Enough are `MIN_GAIN` tokens more than `cached`; `shared_length` returns how many of a
+    sequence's tokens are a prefix of the prompt. "" means no conversation. To compare their keys
+    needs the model's hash, which may take seconds, hence this first step.
+    """
+    return [
+        saved
+        for saved in sequences
+        if (conversation and saved.belongs_to(conversation))
+        or (saved.fault is None and shared_length(saved.tokens) >= cached + MIN_GAIN)
+    ]
 
-    def identify(self, checkpoint: Checkpoint = lambda: None) -> str:
-        """SHA-256 of the loaded model, computed at first use.
 
-        Raises SnapshotError when the model's files have changed since they were loaded.
-        """
-        if found := self._files.sha256(checkpoint):
-            return found
+def matches(
+    store: PageStore,
+    sequences: Iterable[SavedSequence],
+    key: StateKey,
+    shared_length: Callable[[Sequence[int]], int],
+    *,
+    windows: Sequence[int],
+    cached: int,
+    conversation: str,
+) -> list[Match]:
+    """The sequences of this key with more of the prompt than `cached` tokens, longest first.
+
+    Among equals the most recently used comes first. A sequence of another conversation must have
+    `MIN_GAIN` tokens more. `windows` as in `store.needed_parts`.
+    """
+    found: list[Match] = []
+    for saved in sequences:
+        if saved.fault is not None or saved.key != key:
+            continue
+        own = bool(conversation) and saved.belongs_to(conversation)
+        least = cached + (1 if own else MIN_GAIN)
+        if (shared := shared_length(saved.tokens)) < least:
+            continue
+        tokens = store.usable_prefix(saved, windows, shared)
+        if tokens >= least:
+            found.append(Match(saved, tokens))
+    return sorted(found, key=lambda match: -match.tokens)
+
+
+def refusal(
+    store: PageStore,
+    sequences: Iterable[SavedSequence],
+    key: StateKey,
+    context: int,
+    conversation: str,
+) -> SnapshotError | None:
+    """Why none of the conversation's own sequences is usable, that of the last one used.
+
+    None if one is usable or none exists. Damaged ones are deleted, so that they are refused once.
+    """
+    reasons: list[SnapshotError] = []
+    usable = False
+    for saved in sequences:
+        if not conversation or not saved.belongs_to(conversation):
+            continue
+        try:
+            check_origin(saved, key, context)
+            usable = True
+        except SnapshotError as error:
+            reasons.append(error)
+            if saved.fault is not None and saved.fault.fault.kind is FaultKind.SAVED_DAMAGED:
+                store.delete(saved)
+    if usable:
+        return None
+    return reasons[0] if reasons else store.removed.refusal(conversation)
+
+
+def check_origin(saved: SavedSequence, key: StateKey, context: int) -> None:
+    """Raise SnapshotError for another model, adapter stack, cache type, size or version."""
+    if saved.fault is not None:
+        raise saved.fault
+    if saved.key.model_sha256 != key.model_sha256:
+        name = _printable(saved.metadata.get("model", ""))
         raise SnapshotError(
-            "The model's file has changed since it was loaded.", "Load the model again."
+            f"The session was saved with another model{f', {name}' if name else ''}.",
+            "Load that model, or process the conversation again.",
+            Fault(FaultKind.SAVED_MODEL, name),
+        )
+    if saved.key.stack != key.stack:
+        raise SnapshotError(
+            f"The session was saved {_adapters_clause(saved)}.",
+            "Set the same adapters and strengths, or process the conversation again.",
+            Fault(FaultKind.SAVED_ADAPTERS),
+        )
+    if saved.key.cache != key.cache:
+        raise SnapshotError(
+            f"The session was saved with a cache of type {_printable(saved.key.cache)}, "
+            f"and the model is loaded with {key.cache}.",
+            "Load the model with that cache type, or process the conversation again.",
+            Fault(FaultKind.SAVED_CACHE),
+        )
+    if saved.key != key:
+        raise SnapshotError(
+            "The session was saved with another layout of the cache.",
+            "The conversation is processed again instead.",
+            Fault(FaultKind.SAVED_VERSION),
+        )
+    tokens = len(saved.tokens)
+    if tokens > context:
+        raise SnapshotError(
+            f"The saved session holds {tokens:,} tokens, and the context only {context:,}.",
+            "Load the model with a larger context, or process the conversation again.",
+            Fault(FaultKind.SAVED_LENGTH),
         )
 
-    def restore_best(
-        self, session: Session, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
-    ) -> RestoreResult:
-        """Restore the snapshot with the longest prefix of a prompt tokenized as `fresh`.
 
-        Only if that is longer than the prefix cached in the session; for a snapshot of another
-        conversation than `conversation`, longer by `_MIN_GAIN` tokens. "" means no conversation.
-        """
-        cached = self._shared_length(fresh, session.all_tokens)
-        if len(fresh) - cached < (1 if conversation else _MIN_GAIN):
-            return RestoreResult()
-        files = [
-            saved
-            for saved in self._folder.all()
-            if self._is_candidate(saved, fresh, cached, conversation)
-        ]
-        own = [saved for saved in files if conversation and saved.belongs_to(conversation)]
-        refusals: dict[Path, SnapshotError] = {}
-        usable = self._usable(files, session, refusals, checkpoint) if files else []
-        found = self._restore(session, fresh, usable, own, refusals, checkpoint)
-        refused = [saved for saved in own if saved.path in refusals]
-        if len(refused) < len(own) or not own:
-            return found
-        return replace(found, refused=self._reason(refused[0], refusals, checkpoint))
+def _printable(text: str) -> str:
+    """Text from a file for an error message: truncated, without unprintable characters."""
+    return "".join(letter for letter in text[:_MAX_CHARACTERS] if letter.isprintable())
 
-    def _is_candidate(
-        self, saved: Saved, fresh: Sequence[int], cached: int, conversation: str
-    ) -> bool:
-        """Whether to consider a file: matching it hashes the model, which may take seconds."""
-        if conversation and saved.belongs_to(conversation):
-            return True
-        return self._shared_length(fresh, saved.tokens) >= cached + _MIN_GAIN
 
-    def _reason(
-        self, saved: Saved, refusals: dict[Path, SnapshotError], checkpoint: Checkpoint
-    ) -> SnapshotError:
-        """Why a file was refused; verifies it, since damage can look like a mismatch."""
-        try:
-            if saved.path.exists():
-                snapshot_file.verify_file(saved.path, checkpoint)
-        except SnapshotError as error:
-            self._refuse(saved, error, refusals)
-        return refusals[saved.path]
+def _adapters_clause(saved: SavedSequence) -> str:
+    names = list(_adapter_names(saved.metadata.get("adapters", "")))
+    if not saved.key.stack or not names:
+        return "without adapters"
+    more = ", ..." if len(names) > _MAX_NAMES else ""
+    return f"with other adapters or strengths ({', '.join(names[:_MAX_NAMES])}{more})"
 
-    def _restore(
-        self,
-        session: Session,
-        fresh: Sequence[int],
-        usable: list[Saved],
-        own: list[Saved],
-        refusals: dict[Path, SnapshotError],
-        checkpoint: Checkpoint,
-    ) -> RestoreResult:
-        """Restore the best valid file; files that fail are removed from `usable`."""
-        while found := best(usable, lambda tokens: self._shared_length(fresh, tokens)):
-            saved, length = found
-            gain = length - self._shared_length(fresh, session.all_tokens)
-            if gain < (1 if saved in own else _MIN_GAIN):
-                break
-            try:
-                snapshot.restore(saved.path, session, self.identify(), checkpoint)
-            except SnapshotError as error:
-                usable.remove(saved)
-                self._refuse(saved, error, refusals)
-            else:
-                self._folder.touch(saved)
-                return RestoreResult(length, saved.path)
-        return RestoreResult()
 
-    def _usable(
-        self,
-        files: list[Saved],
-        session: Session,
-        refusals: dict[Path, SnapshotError],
-        checkpoint: Checkpoint,
-    ) -> list[Saved]:
-        """The files that match model, stack and cache; adds the reason for others to `refusals`."""
-        try:
-            sha256 = BackgroundTask(lambda: self.identify(checkpoint), "identity").result(
-                checkpoint
-            )
-        except SnapshotError as error:
-            refusals |= {saved.path: error for saved in files}
-            return []
-        usable: list[Saved] = []
-        for saved in files:
-            try:
-                if saved.fault is None:
-                    snapshot.check_origin(saved.metadata, session, sha256)
-                    usable.append(saved)
-                else:
-                    self._refuse(saved, saved.fault, refusals)
-            except SnapshotError as error:
-                refusals[saved.path] = error
-        return usable
-
-    def _refuse(
-        self, saved: Saved, error: SnapshotError, refusals: dict[Path, SnapshotError]
-    ) -> None:
-        """Record the reason; a damaged file is deleted."""
-        log.info("%s: %s", saved.path.name, error)
-        refusals[saved.path] = error
-        if isinstance(error, Damaged):
-            self._folder.delete(saved)
-
-    def _shared_length(self, fresh: Sequence[int], tokens: Sequence[int]) -> int:
-        """How many of `tokens` spell a prefix of the prompt."""
-        return shared_prefix(self._tokenizer, fresh, tokens)[0]
+def _adapter_names(text: str) -> Iterator[str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    for entry in found if isinstance(found, list) else ():
+        if isinstance(entry, dict) and isinstance(name := entry.get("name"), str):
+            yield _printable(f"{name} at {entry.get('strength')}")

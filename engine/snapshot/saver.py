@@ -1,28 +1,41 @@
-"""Saver: writes snapshots on a background thread, one at a time.
-
-A cache supports only one lease, so the second save waits for the first.
-"""
+"""Saver: writes sequences to the page store on a background thread, one at a time."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.errors import EngineError
 from engine.host.background import BackgroundTask
 from engine.host.device import trim_heap
 from engine.messages import Event, Failed, SnapshotSaved
-from engine.snapshot import capture as snapshot
-from engine.snapshot.capture import Snapshot
-from engine.snapshot.store import Snapshots
+from engine.snapshot.page_file import PageSource, StateKey
+from engine.snapshot.store import PageStore
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A sequence at one moment, to be written once or released; its pages stay as they are."""
+
+    conversation: str  # id that snapshots are looked up by
+    metadata: Mapping[str, str]  # "model", "adapters" appear in refusals
+    tokens: Sequence[int]
+    pages: Sequence[PageSource]
+    resume: Mapping[str, str] = field(default_factory=dict)  # state to continue an answer
+
+    def release(self) -> None:
+        """Give up the pages; may be called again."""
+        for page in self.pages:
+            page.release()
+
+
 class Saver:
-    """Writes snapshots on a background thread, which delivers exactly one event per save."""
+    """Writes captures on a background thread, which delivers exactly one event per save."""
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
@@ -37,34 +50,35 @@ class Saver:
     def save(
         self,
         request: int,
-        captured: Snapshot,
-        folder: Snapshots,
+        captured: Capture,
+        store: PageStore,
         *,
-        identify: Callable[[], str],
+        identify: Callable[[], StateKey],
         budget_bytes: int,
         saved: Callable[[Path], None],
     ) -> None:
         """Start writing `captured`, which is released afterwards; `saved` is called with the path.
 
-        `identify` returns the model's SHA-256; it may take seconds, so it runs on the thread.
+        `identify` returns the state key; the model's hash may take seconds, so it runs on the
+        thread.
         """
         assert self._task is None, "a save is in progress"
         started = time.perf_counter()
-        metadata = captured.metadata
 
         def write() -> SnapshotSaved:
-            sha256 = identify()
-            path, size, evicted = folder.save(
-                conversation=metadata["conversation"],
-                key=(sha256, metadata["stack"], metadata["cache"]),
-                token_bytes=captured.token_bytes,
+            result = store.save(
+                captured.conversation,
+                identify(),
+                captured.metadata,
+                captured.tokens,
+                captured.pages,
+                captured.resume,
                 budget_bytes=budget_bytes,
-                write=lambda path: snapshot.write(captured, path, sha256),
             )
-            saved(path)
-            return SnapshotSaved(
-                request, captured.tokens, size, time.perf_counter() - started, evicted
-            )
+            saved(result.path)
+            seconds = time.perf_counter() - started
+            tokens, written = len(captured.tokens), result.bytes_written
+            return SnapshotSaved(request, tokens, written, seconds, result.evicted)
 
         def work() -> None:
             outcome = _outcome(request, write)

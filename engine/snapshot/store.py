@@ -1,37 +1,38 @@
-"""Snapshot store: an LRU cache of snapshot files in a folder, with a size budget.
+"""PageStore: saved sequences and their pages in a folder, within a budget of disk space.
 
-A file name consists of the hashes of its conversation and contents; its modification time is that
-of its last use. Files may be deleted at any time: losing one only costs a prefill. This module does
-not import torch.
+A save writes only the pages that are not there yet, whichever conversation wrote them, then the
+sequence file that names them. Pages are found by a hash of everything they depend on and verified
+when they are read, so a file that is missing, damaged or swapped costs a prefill and never gives
+wrong keys and values. Files may be deleted at any time. This module does not import torch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import threading
-import time
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import RequestError, SnapshotError
-from engine.snapshot import file as snapshot_file
-from engine.snapshot.folder import SUFFIX, conversation_prefix
+from engine.snapshot import atomic, cleanup, page_file, sequence_file
+from engine.snapshot.atomic import Checkpoint, folder_lock, no_checkpoint
+from engine.snapshot.cleanup import RemovedFiles, Sweep
+from engine.snapshot.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
+from engine.snapshot.sequence_file import SavedSequence
 
 log = logging.getLogger(__name__)
 
-_MAX_TOKEN_BYTES = 1 << 26  # sixteen million tokens: more than any context
+AT_END = -1  # "window" of a group whose part is the state after the last token of its page
 _MEGABYTE = 1e6
+_SAVE_SECONDS = 10.0  # wait for another process's cleanup before a save
+_CLEANUP_SECONDS = 10.0  # wait for the saves of other processes before a cleanup
 
 
 def check_budget(size_bytes: int, budget_bytes: int) -> None:
-    """Raise RequestError for a snapshot larger than the budget of all snapshots together.
+    """Raise RequestError for a sequence larger than the budget of all together.
 
-    It is not written at all: it would evict every other file, and the next save would evict it.
+    It is not written at all: it would evict every other one, and the next save would evict it.
     """
     if size_bytes > budget_bytes:
         raise RequestError(
@@ -41,159 +42,265 @@ def check_budget(size_bytes: int, budget_bytes: int) -> None:
         )
 
 
+def needed_parts(windows: Sequence[int], tokens: int) -> list[tuple[bool, ...]]:
+    """For each page of a sequence, the groups whose parts the positions from `tokens` on read.
+
+    `windows` of each group in tokens; 0: unlimited; AT_END: only the state after the last token.
+    """
+    pages = -(-tokens // PAGE_TOKENS)
+
+    def is_needed(page: int, window: int) -> bool:
+        if window == AT_END:
+            return page == pages - 1
+        return not window or (page + 1) * PAGE_TOKENS > tokens - window
+
+    return [tuple(is_needed(page, window) for window in windows) for page in range(pages)]
+
+
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """A snapshot file in the store; its contents are not verified."""
+class SaveResult:
+    """What a save wrote and deleted."""
 
-    path: Path
-    size_bytes: int
-    used_ns: int  # time of the last write or restore
-    metadata: Mapping[str, str]  # empty if `fault` is set
-    token_bytes: bytes = b""
-    fault: SnapshotError | None = None
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """The token ids."""
-        return _ids(self.token_bytes)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Model, adapter stack and cache type: equal for interchangeable snapshots."""
-        return tuple(self.metadata.get(name, "") for name in ("model_sha256", "stack", "cache"))
-
-    def belongs_to(self, conversation: str) -> bool:
-        """Whether it was saved for this conversation."""
-        return self.path.name.startswith(conversation_prefix(conversation))
+    path: Path  # of the sequence file
+    bytes_written: int  # new pages and the sequence file
+    total_bytes: int  # of the whole store afterwards
+    evicted: int  # sequences deleted to meet the budget
 
 
-class Snapshots:
-    """The snapshot files of one folder; thread-safe."""
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """A page to be read into memory."""
+
+    page: Page
+    targets: Sequence[memoryview | None]  # of each group, with the size of its part; None: skip
+
+
+class PageStore:
+    """The saved sequences of one folder; thread-safe, and safe beside other processes."""
 
     def __init__(self, folder: Path) -> None:
+        """Opening deletes the files of older versions and what crashed writers left."""
         self._folder = folder
+        self._pages = folder / cleanup.PAGES
         self._lock = threading.Lock()
-        self._known: dict[str, Saved] = {}
-        snapshot_file.remove_leftovers(folder)
+        self._known: dict[str, SavedSequence] = {}
+        self.removed: RemovedFiles = cleanup.remove_old_versions(folder)
+        self.collect(0.0)
 
-    def all(self) -> list[Saved]:
-        """Every file, most recently used first; headers of unchanged files are cached."""
+    # --- finding --------------------------------------------------------------------------------
+
+    def sequences(self) -> list[SavedSequence]:
+        """Every saved sequence, most recently used first; unchanged files are not read again.
+
+        Those with a `fault` are damaged or of another version.
+        """
         with self._lock:
-            known: dict[str, Saved] = {}
-            for path, size, used in _files(self._folder):
-                before = self._known.get(path.name)
-                same = before and (before.size_bytes, before.used_ns) == (size, used)
-                known[path.name] = before if before and same else _read(path, size, used)
-            self._known = known
-        return sorted(known.values(), key=lambda saved: saved.used_ns, reverse=True)
+            found = sequence_file.read_all(self._folder, self._known)
+            self._known = {saved.path.name: saved for saved in found}
+        return found
+
+    def usable_prefix(
+        self, saved: SavedSequence, windows: Sequence[int], limit: int | None = None
+    ) -> int:
+        """The most leading tokens, up to `limit`, whose needed parts are all on the disk.
+
+        `windows` as in `needed_parts`. The parts are found by size; `read_pages` verifies them.
+        """
+        tokens = len(saved.token_bytes) // 4
+        end = tokens if limit is None else max(min(limit, tokens), 0)
+        is_there: dict[tuple[int, int], bool] = {}
+
+        def exists(page: int, group: int) -> bool:
+            if (page, group) not in is_there:
+                size = saved.key.page_bytes[group]
+                is_there[page, group] = page_file.exists(
+                    self._pages, saved.pages[page], group, size
+                )
+            return is_there[page, group]
+
+        whole = [group for group, window in enumerate(windows) if not window]
+        for page in range(-(-end // PAGE_TOKENS)):
+            if not all(exists(page, group) for group in whole):
+                end = page * PAGE_TOKENS
+                break
+        while end:
+            last = (end - 1) // PAGE_TOKENS
+            if all(
+                exists(page, group)
+                for page, groups in enumerate(needed_parts(windows, end))
+                for group, is_needed in enumerate(groups)
+                if is_needed and group not in whole
+            ) and (AT_END not in windows or end in (tokens, (last + 1) * PAGE_TOKENS)):
+                break
+            end = last * PAGE_TOKENS
+        return end
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read_page(
+        self,
+        page: Page,
+        targets: Sequence[memoryview | None],
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> None:
+        """Read and verify the parts of a page for which there is a target.
+
+        Raises SnapshotError, Damaged for wrong contents (the file is then deleted), and what
+        `checkpoint` raises. The targets are then undefined.
+        """
+        for group, target in enumerate(targets):
+            if target is not None:
+                page_file.read(self._pages, page, group, target, checkpoint)
+
+    def read_pages(
+        self, reads: Sequence[PageRead], checkpoint: Checkpoint = no_checkpoint
+    ) -> tuple[int, SnapshotError | None]:
+        """Read pages in order; returns how many leading ones are good, and why no more.
+
+        The targets of all others are then undefined. Raises what `checkpoint` raises. One thread:
+        a second one for hashing or for every other page gained nothing on two virtual processors.
+        """
+        for done, read in enumerate(reads):
+            try:
+                self.read_page(read.page, read.targets, checkpoint)
+            except SnapshotError as error:
+                return done, error
+        return len(reads), None
+
+    # --- saving ---------------------------------------------------------------------------------
 
     def save(
         self,
-        *,
         conversation: str,
-        key: tuple[str, ...],
-        token_bytes: bytes,
+        key: StateKey,
+        metadata: Mapping[str, str],
+        tokens: Sequence[int],
+        pages: Sequence[PageSource],
+        resume: Mapping[str, str],
+        *,
         budget_bytes: int,
-        write: Callable[[Path], int],
-    ) -> tuple[Path, int, int]:
-        """Write a file and evict others: returns its path, its size and how many were evicted.
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> SaveResult:
+        """Write what is not on the disk yet of a sequence of at least one token, then clean up.
 
-        Files whose tokens are a prefix of the new ones are superseded and deleted; then the least
-        recently used ones until the total is at most `budget_bytes`. Raises OSError.
+        `pages` has one source for each 256 tokens, and one for the rest; each is released as soon
+        as it is written, and all when this returns or raises. The conversation's sequences which
+        are a prefix of this one are deleted, then the least recently used of all until the total
+        is at most `budget_bytes`. Raises OSError and what `checkpoint` raises.
         """
-        path = self._folder / _file_name(conversation, key, token_bytes)
-        size = write(path)
-        for saved in self.all():
-            shorter = len(saved.token_bytes) < len(token_bytes)
-            if shorter and saved.key == key and token_bytes.startswith(saved.token_bytes):
-                self.delete(saved)
-        return path, size, self._evict(path, budget_bytes)
-
-    def touch(self, saved: Saved) -> None:
-        """Mark a file as used now."""
-        now = time.time_ns()
-        with suppress(OSError):
-            os.utime(saved.path, ns=(now, now))
-
-    def delete(self, saved: Saved) -> bool:
-        """Delete a file; a failure is logged and returns False."""
         try:
-            saved.path.unlink(missing_ok=True)
-        except OSError as error:
-            log.info("%s cannot be deleted: %s", saved.path.name, error)
-            return False
-        return True
+            path, written = self._write(
+                conversation, key, metadata, tokens, pages, resume, checkpoint
+            )
+        except BaseException:
+            self.collect(0.0)
+            raise
+        finally:
+            for source in pages:
+                source.release()
+        self._delete_superseded(conversation, path)
+        total, evicted = self._clean(budget_bytes, path, checkpoint)
+        return SaveResult(path, written, total, evicted)
 
-    def _evict(self, keep: Path, budget_bytes: int) -> int:
-        """Delete least recently used files, but never `keep`; returns how many."""
-        files = self.all()
-        total, evicted = sum(saved.size_bytes for saved in files), 0
-        for saved in reversed(files):
-            if total <= budget_bytes:
-                break
-            if saved.path != keep and self.delete(saved):
-                total -= saved.size_bytes
-                evicted += 1
-        return evicted
+    def touch(self, saved: SavedSequence) -> None:
+        """Mark a sequence as used now."""
+        sequence_file.touch(saved.path)
+
+    def delete(self, saved: SavedSequence) -> bool:
+        """Delete a sequence file; a failure is logged and returns False. `collect` frees pages."""
+        return cleanup.remove(saved.path) is not None
+
+    def collect(
+        self, seconds: float = _CLEANUP_SECONDS, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Delete pages without a sequence and files of crashed writers; returns the bytes freed.
+
+        Does nothing when other threads or processes save for longer than `seconds`.
+        """
+        if not self._pages.is_dir():
+            return 0
+        with folder_lock(
+            self._pages, exclusive=True, seconds=seconds, checkpoint=checkpoint
+        ) as locked:
+            if not locked:
+                log.info("saved pages are not cleaned up: another process is saving")
+                return 0
+            return Sweep(self._folder, self.sequences()).remove_unreferenced(checkpoint)
+
+    def _write(
+        self,
+        conversation: str,
+        key: StateKey,
+        metadata: Mapping[str, str],
+        tokens: Sequence[int],
+        sources: Sequence[PageSource],
+        resume: Mapping[str, str],
+        checkpoint: Checkpoint,
+    ) -> tuple[Path, int]:
+        """Write missing pages and the sequence file; returns its path and the bytes written."""
+        token_bytes = sequence_file.encoded_ids(tokens)
+        pages = pages_of(key, token_bytes)
+        assert pages, "nothing to save"
+        assert len(pages) == len(sources), "one source for each page"
+        written, held = 0, list[int]()
+        self._pages.mkdir(parents=True, exist_ok=True)
+        with folder_lock(
+            self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
+        ):  # without it, at worst another process deletes a page that it takes for unreferenced
+            for page, source in zip(pages, sources, strict=True):
+                checkpoint()
+                written += self._write_page(key, page, source, checkpoint)
+                held.append(sum(1 << group for group, has in enumerate(source.held) if has))
+                source.release()
+            if written:
+                atomic.sync_folder(self._pages)
+            path = self._folder / sequence_file.file_name(conversation, pages)
+            written += sequence_file.write(path, key, metadata, token_bytes, held, resume)
+        return path, written
+
+    def _write_page(
+        self, key: StateKey, page: Page, source: PageSource, checkpoint: Checkpoint
+    ) -> int:
+        """Write the parts that are not on the disk; returns the bytes written."""
+        missing = [
+            group
+            for group, (size, held) in enumerate(zip(key.page_bytes, source.held, strict=True))
+            if held and not page_file.exists(self._pages, page, group, size)
+        ]
+        if not missing:
+            return 0
+        parts, written = source.parts(), 0
+        for group in missing:
+            part = parts[group]
+            assert part is not None, f"group {group} is held"
+            assert part.nbytes == key.page_bytes[group], f"group {group} has {part.nbytes} bytes"
+            written += page_file.write(self._pages, page, group, part, checkpoint)
+        return written
+
+    def _delete_superseded(self, conversation: str, path: Path) -> None:
+        """Delete the conversation's sequences that are a prefix of the one at `path`."""
+        found = self.sequences()
+        new = next((saved for saved in found if saved.path == path), None)
+        for saved in found:
+            if new is not None and saved.belongs_to(conversation) and _is_prefix(saved, new):
+                self.delete(saved)
+
+    def _clean(self, budget_bytes: int, keep: Path, checkpoint: Checkpoint) -> tuple[int, int]:
+        """Delete unreferenced pages and evict; returns the total size and the evicted number."""
+        with folder_lock(
+            self._pages, exclusive=True, seconds=_CLEANUP_SECONDS, checkpoint=checkpoint
+        ) as locked:
+            if not locked:
+                log.info("saved pages are not cleaned up: another process is saving")
+                return cleanup.total_size(self._folder), 0
+            sweep = Sweep(self._folder, self.sequences())
+            sweep.remove_unreferenced(checkpoint)
+            evicted = sweep.evict(budget_bytes, keep, checkpoint)
+            return sweep.total_bytes, evicted
 
 
-def best(
-    candidates: Iterable[Saved], shared_length: Callable[[Sequence[int]], int]
-) -> tuple[Saved, int] | None:
-    """The file with the longest shared prefix, the first among equals, and its length in tokens.
-
-    `shared_length` returns how many of a file's tokens are a prefix of the prompt.
-    """
-    found: tuple[Saved, int] | None = None
-    for saved in candidates:
-        length = int(saved.metadata["tokens"])
-        reusable = min(shared_length(saved.tokens), length)
-        if reusable > (found[1] if found else 0):
-            found = saved, reusable
-    return found
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, int, int]]:
-    """Path, size and modification time of every snapshot file."""
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:  # the folder does not exist yet
-        return
-    for entry in entries:
-        if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-            with suppress(OSError):  # deleted meanwhile
-                status = entry.stat()
-                yield Path(entry.path), status.st_size, status.st_mtime_ns
-
-
-def _read(path: Path, size: int, used: int) -> Saved:
-    try:
-        with path.open("rb") as file:
-            header = snapshot_file.read_header(file)
-            snapshot_file.check_version(header.metadata)
-            tokens = header.tensors.get("tokens")
-            count = header.metadata.get("tokens", "")
-            if tokens is None or tokens.dtype != "I32" or tokens.size_bytes > _MAX_TOKEN_BYTES:
-                raise snapshot_file.Damaged
-            if not (count.isascii() and count.isdecimal() and len(count) < 12):
-                raise snapshot_file.Damaged
-            ids = bytearray(tokens.size_bytes)
-            snapshot_file.read_into(file, tokens, [memoryview(ids)])
-    except SnapshotError as fault:
-        return Saved(path, size, used, {}, fault=fault)
-    except OSError as error:
-        fault = SnapshotError(f"The saved session cannot be read: {error.strerror}.")
-        return Saved(path, size, used, {}, fault=fault)
-    return Saved(path, size, used, header.metadata, bytes(ids))
-
-
-def _ids(token_bytes: bytes) -> Sequence[int]:
-    ids = array("i")
-    assert ids.itemsize == 4, "ints of another size"
-    ids.frombytes(token_bytes)
-    return ids
-
-
-def _file_name(conversation: str, key: tuple[str, ...], token_bytes: bytes) -> str:
-    contents = hashlib.sha256("\n".join(key).encode() + b"\0" + token_bytes).hexdigest()
-    return f"{conversation_prefix(conversation)}-{contents[:32]}{SUFFIX}"
+def _is_prefix(saved: SavedSequence, new: SavedSequence) -> bool:
+    """Whether a sequence is a shorter part of `new`, with the same state key."""
+    shorter = len(saved.token_bytes) < len(new.token_bytes)
+    same = saved.fault is None and saved.key == new.key
+    return shorter and same and new.token_bytes.startswith(saved.token_bytes)

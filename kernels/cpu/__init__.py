@@ -14,12 +14,11 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.cpu import library, program, weights
-from kernels.cpu.library import call, pointer
+from kernels.cpu.library import CACHES, call, pointer
 from kernels.cpu.memory import memory
-from kernels.cpu.program import CACHES
-from kernels.cpu.schema import MAX_EXPERTS, NativeActivation, NativeLayerKV
+from kernels.cpu.schema import MAX_EXPERTS, NativeActivation
+from kernels.kv_pages import PagedKV
 from kernels.program import Activation
-from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 
 # Formats with a packed layout in native/pack/pack.cpp; the others run on the reference.
@@ -89,48 +88,24 @@ def rope(
 
 
 def attention(
-    q: Tensor,
-    k: Tensor | QuantizedKV,
-    v: Tensor | QuantizedKV,
-    position: int,
-    scale: float,
-    window: int,
-    cap: float,
+    q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
 ) -> Tensor:
-    """Attention over a cache with contiguous heads; other strides run on the reference."""
-    keys, values = _native_rows(k), _native_rows(v)
-    if keys is None or values is None:
-        return reference.attention(q, k, v, position, scale, window, cap)
+    """Attention over KV pages; bits depend on a query, its position and the rows alone."""
     tokens, heads, width = q.shape
     q, y = q.contiguous(), torch.empty(tokens, heads * width)
     if y.numel():
-        sizes = tokens, heads, k.shape[1], width, position, CACHES[k.dtype]
-        cache = ctypes.byref(keys), ctypes.byref(values)
-        call("attention", pointer(q), *sizes, *cache, scale, window, cap, None, pointer(y))
+        layer = kv.layer
+        tables = [kv.table] * (layer.group + 1)  # only that of the group is read
+        batch = library.NativeBatch([(tokens, position, tables)])
+        place = ctypes.byref(library.native_kv_layer(layer))
+        sizes = heads, layer.shape.kv_heads, width
+        options = CACHES[layer.dtype], place, scale, window, cap, None
+        call("attention", pointer(q), *sizes, batch.structs, 1, *options, pointer(y))
     return y
 
 
-def _native_rows(cached: Tensor | QuantizedKV) -> NativeLayerKV | None:
-    """The C struct of keys or values [S, K, C], a view of [K, capacity, C]; None if strided."""
-    if isinstance(cached, QuantizedKV):
-        codes, scales = _native_rows(cached.codes), _native_rows(cached.scales)
-        if codes is None or scales is None or codes.capacity != scales.capacity:
-            return None
-        return NativeLayerKV(codes.data, scales.data, codes.capacity)
-    positions, heads, width = cached.shape
-    position, head, channel = cached.stride()
-    if heads == 1:
-        head = positions * width
-    contiguous = (
-        channel == 1 and position == width and head % width == 0 and head >= positions * width
-    )
-    if not contiguous or cached.device.type != "cpu":
-        return None
-    return NativeLayerKV(cached.data_ptr(), None, head // width)
-
-
 def attention_bytes(T: int, S: int, H: int, K: int, C: int, cache_dtype: torch.dtype) -> int:
-    """Bytes of the result and of native scratch: one tile per thread, independent of S."""
+    """Bytes of the result and of native scratch: a tile per thread; few tokens also results of pages."""
     # The number of threads may be set later: assume the larger one.
     threads = max(os.cpu_count() or 1, library.threads())
     scratch = library.native().nk_attention_bytes(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,8 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import build, schema
-from kernels.cpu.schema import NativeLayerKV, Status
-from kernels.program import LayerKV
+from kernels.cpu.schema import NativeCacheType, NativeKVLayer, NativeSegment, Status
+from kernels.kv_pages import PAGE_TOKENS, PageLayer, PageTable
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),
@@ -26,6 +27,11 @@ _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.NO_MEMORY: (MemoryError, "the system refused memory"),
     Status.NO_THREADS: (RuntimeError, "the system refused a thread; ask for fewer with --threads"),
     Status.BAD_ISA: (ValueError, "this processor cannot run that instruction set"),
+}
+CACHES = {
+    torch.float32: NativeCacheType.F32,
+    torch.float16: NativeCacheType.F16,
+    torch.int8: NativeCacheType.Q8,
 }
 _BUILD_HINT = "`python packaging/dev.py run` builds it"
 
@@ -79,11 +85,6 @@ def call(name: str, *arguments: object) -> None:
     if status:
         error, words = _ERRORS[Status(status)]
         raise error(f"nk_{name}: {words}")
-
-
-def run(program: object, first: int, end: int, tokens: int, position: int, ids: object) -> None:
-    """Run operations of a recorded program; see `nk_run`."""
-    call("run", program, first, end, tokens, position, ids)
 
 
 # --- instruction sets and threads ---------------------------------------------------------------
@@ -155,14 +156,24 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     return tensor.data_ptr()
 
 
-def native_layer_kv(rows: LayerKV) -> NativeLayerKV:
-    """The C struct of one layer's keys or values; valid while `rows` is alive."""
-    data, scales = rows.data, rows.scales
-    return NativeLayerKV(
-        pointer(data, data.dtype),
-        None if scales is None else pointer(scales, torch.float16),
-        data.shape[1],
-    )
+def native_kv_layer(layer: PageLayer) -> NativeKVLayer:
+    """The C struct of a layer's place in pages."""
+    offsets = layer.keys, layer.key_scales, layer.values, layer.value_scales
+    return NativeKVLayer(layer.group, *offsets)
+
+
+class NativeBatch:
+    """Segments as C structs, with the tables that they point to; valid until a table grows."""
+
+    def __init__(self, segments: Sequence[tuple[int, int, Sequence[PageTable]]]) -> None:
+        """Tokens, position and page tables of each segment."""
+        self.structs = (NativeSegment * len(segments))()
+        self._tables: list[object] = []
+        for one, (tokens, position, tables) in zip(self.structs, segments, strict=True):
+            assert all(position + tokens <= PAGE_TOKENS * len(table) for table in tables)
+            addresses = (ctypes.c_void_p * len(tables))(*(table.address for table in tables))
+            self._tables.append(addresses)
+            one.tokens, one.position, one.tables = tokens, position, ctypes.addressof(addresses)
 
 
 # --- loading ------------------------------------------------------------------------------------

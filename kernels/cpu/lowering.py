@@ -36,6 +36,7 @@ from kernels.program import (
     Norm,
     Program,
     Softcap,
+    Transfer,
 )
 from kernels.weight import Weight
 
@@ -43,6 +44,8 @@ from kernels.weight import Weight
 def can_lower(program: Program) -> bool:
     """Whether native operations can run a program: all its weights must be packed."""
     for one in (*program.body, *program.head):
+        if isinstance(one, Transfer):
+            return False
         if isinstance(one, Embed) and not _is_native_embed(one):
             return False
         if isinstance(one, Linear) and not all(map(weights.is_packed, _weights_of(one))):

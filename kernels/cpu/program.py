@@ -14,14 +14,8 @@ from torch import Tensor
 
 from kernels.cpu import library
 from kernels.cpu.lowering import Lowering, can_lower
-from kernels.cpu.schema import NativeCacheType, NativeLayerKV, NativeOp, NativeProgram
-from kernels.program import Attend, KVBuffers, Program
-
-CACHES = {
-    torch.float32: NativeCacheType.F32,
-    torch.float16: NativeCacheType.F16,
-    torch.int8: NativeCacheType.Q8,
-}
+from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
+from kernels.program import Attend, Program, Segment
 
 
 def record(program: Program) -> Recorded | None:
@@ -57,29 +51,31 @@ class Recorded:
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # capacity of the buffers in rows
         self._pointers = (ctypes.c_void_p * len(self._names))()
-        self._kv_number = -1
+        layers = map(library.native_kv_layer, program.kv.layers)
+        self._layers = (NativeKVLayer * len(program.kv.layers))(*layers)
         self._native = NativeProgram(
             ops=self._ops,
             buffers=ctypes.addressof(self._pointers),
+            layers=self._layers,
+            cache_type=library.CACHES[program.kv.dtype],
             op_bytes=ctypes.sizeof(NativeOp),
         )
 
     def hidden(
         self,
-        tokens: Sequence[int],
-        kv: KVBuffers,
-        position: int,
+        batch: Sequence[Segment],
         checkpoint: Callable[[], None] = lambda: None,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """Run the body: T tokens from `position` on → hidden states [T, D] f32."""
-        self._reserve(len(tokens))
-        self._bind_cache(kv)
-        ids = (ctypes.c_int64 * len(tokens))(*tokens)
+        """Run the body for all tokens of a batch → hidden states [T, D] f32."""
+        ids, native = _native(batch)
+        self._reserve(len(ids))
+        self._start_from(given)
         for first, end in zip(self._pieces, self._pieces[1:], strict=False):
             checkpoint()
-            self._run(first, end, len(tokens), position, ids)
+            self._run(first, end, native, ids)
         width = self._widths[self._hidden]
-        return self._buffers[self._hidden][: len(tokens) * width].view(-1, width).clone()
+        return self._buffers[self._hidden][: len(ids) * width].view(-1, width).clone()
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
@@ -89,21 +85,29 @@ class Recorded:
         logits = torch.empty(tokens, self._widths[self._logits])
         self._set_buffer(self._hidden, hidden)
         self._set_buffer(self._logits, logits)
-        self._run(self._body_end, len(self._ops), tokens, 0, None)
+        rows = library.NativeBatch([(tokens, 0, ())])
+        self._run(self._body_end, len(self._ops), rows, None)
         self._set_buffer(self._hidden, self._buffers[self._hidden])
         return logits
 
-    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
-        """Body and head for one token, bit-identical to the two calls → logits [V] f32."""
-        self._reserve(1)
-        self._bind_cache(kv)
-        logits = torch.empty(self._widths[self._logits])
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
+        """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
+        ids, native = _native(batch)
+        self._reserve(len(ids))
+        self._start_from(given)
+        logits = torch.empty(len(ids), self._widths[self._logits])
         self._set_buffer(self._logits, logits)
-        self._run(0, len(self._ops), 1, position, (ctypes.c_int64 * 1)(token))
+        self._run(0, len(self._ops), native, ids)
         return logits
 
-    def _run(self, first: int, end: int, tokens: int, position: int, ids: object) -> None:
-        library.run(ctypes.byref(self._native), first, end, tokens, position, ids)
+    def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:
+        program, segments = ctypes.byref(self._native), batch.structs
+        library.call("run", program, first, end, segments, len(segments), ids)
+
+    def _start_from(self, given: Tensor | None) -> None:
+        """Copy hidden states [T, D], if given, to the buffer that the body reads them from."""
+        if given is not None:
+            self._buffers[self._hidden][: given.numel()].copy_(given.reshape(-1))
 
     def _set_buffer(self, name: str, tensor: Tensor) -> None:
         self._pointers[self._names.index(name)] = tensor.data_ptr()
@@ -119,13 +123,9 @@ class Recorded:
                 self._set_buffer(name, self._buffers[name])
         self._tokens = tokens
 
-    def _bind_cache(self, kv: KVBuffers) -> None:
-        if kv.number == self._kv_number:
-            return
-        layers = len(kv.keys)
-        self._keys = (NativeLayerKV * layers)(*map(library.native_layer_kv, kv.keys))
-        self._values = (NativeLayerKV * layers)(*map(library.native_layer_kv, kv.values))
-        self._native.keys = self._keys
-        self._native.values = self._values
-        self._native.cache_type = CACHES[kv.keys[0].data.dtype]
-        self._kv_number = kv.number
+
+def _native(batch: Sequence[Segment]) -> tuple[ctypes.Array[ctypes.c_int64], library.NativeBatch]:
+    """Token ids of all segments, and the segments as C structs."""
+    tokens = [token for one in batch for token in one.tokens]
+    segments = [(len(one.tokens), one.position, one.tables) for one in batch]
+    return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments)

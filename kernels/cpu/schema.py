@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 3  # increment on every incompatible change of this table
+ABI = 4  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -66,8 +66,8 @@ class OpKind(_Numbered):
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair of y"
     LINEAR = 3, "outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
-    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, cache write"
-    ATTEND = 6, "out = attention of x over the cache; must follow the ROPE of its x"
+    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write"
+    ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x"
     GATE = 7, "out = activation(x) * y; y -1: without the factor"
     ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
@@ -121,6 +121,7 @@ class Function:
 
 MAX_WEIGHTS = 3  # of one operation
 MAX_EXPERTS = 1024  # of one mixture
+PAGE_TOKENS = 256  # positions of a KV page, as in kernels/kv_pages.py
 STRUCTS = (
     Struct(
         "nk_weight",
@@ -132,12 +133,23 @@ STRUCTS = (
         ),
     ),
     Struct(
-        "nk_layer_kv",
-        "Keys or values of one layer in the KV cache: [heads, capacity, width].",
+        "nk_kv_layer",
+        "Place of one layer's keys and values in the KV pages of its group: PageLayer in\n"
+        "kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions.",
         (
-            ("void *data", ""),
-            ("uint16_t *scales", "NK_CACHE_Q8: float16 [heads, capacity, (width + 31) / 32]"),
-            ("int64_t capacity", "allocated positions"),
+            ("int64_t group", "index of the page table"),
+            ("int64_t keys, key_scales", "byte offsets in a page; scales: NK_CACHE_Q8 only"),
+            ("int64_t values, value_scales", ""),
+        ),
+    ),
+    Struct(
+        "nk_segment",
+        "Consecutive tokens of one sequence in a batch, whose rows are those of all segments in "
+        "order.",
+        (
+            ("int64_t tokens", ""),
+            ("int64_t position", "of the first token"),
+            ("uint8_t ***tables", "for each group the addresses of the sequence's pages"),
         ),
     ),
     Struct(
@@ -172,14 +184,17 @@ STRUCTS = (
         (
             ("const struct nk_op *ops", ""),
             ("float **buffers", "[tokens, width] each, allocated for the tokens of the run"),
-            ("const struct nk_layer_kv *keys, *values", "one per layer"),
+            ("const struct nk_kv_layer *layers", ""),
             ("int64_t cache_type", "nk_cache"),
             ("int64_t op_bytes", "sizeof(struct nk_op), to detect a mismatch of builds"),
         ),
     ),
 )
-_WEIGHT, _ROWS = "const struct nk_weight *weight", "const struct nk_layer_kv"
-_SHAPE = "int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t position"
+_WEIGHT, _BATCH = (
+    "const struct nk_weight *weight",
+    "const struct nk_segment *segments, int64_t count",
+)
+_HEADS = "int64_t heads, int64_t kv_heads, int64_t width"
 FUNCTIONS = (
     Function("int", "abi", ""),
     Function("int", "isa_count", "", "number of instruction sets that this processor supports"),
@@ -255,9 +270,9 @@ FUNCTIONS = (
     Function(
         "int",
         "attention",
-        f"const float *q, {_SHAPE}, int type, {_ROWS} *keys, {_ROWS} *values, float scale, "
-        "int64_t window, float cap, const float *sinks, float *y",
-        "q [tokens, heads, width] of positions `position` .., over a cache that includes them\n"
+        f"const float *q, {_HEADS}, {_BATCH}, int type, const struct nk_kv_layer *layer, "
+        "float scale, int64_t window, float cap, const float *sinks, float *y",
+        "q [tokens of all segments, heads, width], over pages that include their positions\n"
         "→ y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; "
         "sinks [heads] or null.",
         serial=True,
@@ -265,8 +280,9 @@ FUNCTIONS = (
     Function(
         "int64_t",
         "attention_bytes",
-        f"int threads, {_SHAPE}, int type",
-        "Upper bound of the scratch bytes of nk_attention, with or without a window.",
+        f"int threads, int64_t tokens, {_HEADS}, int64_t position, int type",
+        "Upper bound of the scratch bytes of nk_attention for one segment, with or without a "
+        "window.",
     ),
     Function(
         "double",
@@ -284,9 +300,10 @@ FUNCTIONS = (
     Function(
         "int",
         "run",
-        "const struct nk_program *program, int64_t first, int64_t end, int64_t tokens, "
-        "int64_t position, const int64_t *ids",
-        "Runs the operations first .. end for `tokens` tokens, of positions `position` ..",
+        f"const struct nk_program *program, int64_t first, int64_t end, {_BATCH}, "
+        "const int64_t *ids",
+        "Runs the operations first .. end for all tokens of the segments; their tables may be "
+        "null where\nno operation reads or writes pages.",
         serial=True,
     ),
     Function("void", "free_scratch", "", "frees the scratch memory of nk_run"),
@@ -342,19 +359,29 @@ class NativeWeight(ctypes.Structure):
     _fields_ = _fields(STRUCTS[0])
 
 
-class NativeLayerKV(ctypes.Structure):
-    """struct nk_layer_kv."""
+class NativeKVLayer(ctypes.Structure):
+    """struct nk_kv_layer."""
 
     _fields_ = _fields(STRUCTS[1])
 
 
-_structs |= {"nk_weight": NativeWeight, "nk_layer_kv": NativeLayerKV}
+class NativeSegment(ctypes.Structure):
+    """struct nk_segment."""
+
+    _fields_ = _fields(STRUCTS[2])
+
+
+_structs |= {
+    "nk_weight": NativeWeight,
+    "nk_kv_layer": NativeKVLayer,
+    "nk_segment": NativeSegment,
+}
 
 
 class NativeOp(ctypes.Structure):
     """struct nk_op."""
 
-    _fields_ = _fields(STRUCTS[2])
+    _fields_ = _fields(STRUCTS[3])
 
 
 _structs["nk_op"] = NativeOp
@@ -363,7 +390,7 @@ _structs["nk_op"] = NativeOp
 class NativeProgram(ctypes.Structure):
     """struct nk_program."""
 
-    _fields_ = _fields(STRUCTS[3])
+    _fields_ = _fields(STRUCTS[4])
 
 
 _structs["nk_program"] = NativeProgram
@@ -402,7 +429,7 @@ def header() -> str:
     parts = [
         _HEAD,
         f"#define NK_ABI {ABI}\n#define NK_MAX_WEIGHTS {MAX_WEIGHTS}\n"
-        f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n",
+        f"#define NK_MAX_EXPERTS {MAX_EXPERTS}\n#define NK_PAGE_TOKENS {PAGE_TOKENS}\n",
     ]
     parts.append('#ifdef __cplusplus\nextern "C" {\n#endif\n')
     for enum, (name, prefix) in ENUMS.items():

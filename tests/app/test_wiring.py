@@ -63,7 +63,7 @@ def test_cached_conversations_are_measured_on_opening_and_can_be_deleted(stage: 
     stage.ready(MODEL)
     folder = snapshots_folder()
     folder.mkdir(parents=True)
-    (folder / "one.safetensors").write_bytes(b"x" * 1500)
+    (folder / f"{'0' * 16}-{'0' * 32}.sequence").write_bytes(b"x" * 1500)
     preferences = opened(stage)
     button = preferences.storage.saved.button
     until(lambda: button.text() == "Delete cached context (2 kB)")

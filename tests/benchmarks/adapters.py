@@ -54,7 +54,7 @@ def main() -> int:
 
 def _load(session: Session, rank: int, file: Path) -> Adapter:
     started = time.perf_counter()
-    adapter = load_adapter(file, session.model.base)
+    adapter = load_adapter(file, session.runner.model.base)
     loaded = time.perf_counter()
     Stack([(adapter, 0.7)])
     print(
@@ -93,7 +93,9 @@ def _toggle(session: Session, file: Path) -> None:
     """Load, use and drop an adapter again and again."""
     held: list[int] = []
     for index in range(TOGGLES):
-        session.set_stack(Stack([(load_adapter(file, session.model.base), 0.1 * (index % 20))]))
+        session.set_stack(
+            Stack([(load_adapter(file, session.runner.model.base), 0.1 * (index % 20))])
+        )
         for _ in session.prefill(PROMPT[:8]):
             pass
         session.set_stack(NO_ADAPTERS)

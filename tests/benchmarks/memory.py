@@ -136,24 +136,13 @@ def peak(path: Path, context: int, cache: CacheType, true: bool) -> dict[str, in
 
 def _filled(model: Any, length: int) -> Any:
     """A session that holds all but the last two chunks of `length` tokens, written in chunks."""
-    import torch
-
-    from engine.inference.session import Session, chunk_size
-
-    cache = model.new_cache()
-    chunk = chunk_size(max(block.weights for block in model.decoder.blocks))
-    chunks = max((length - TRULY_READ) // chunk, 0)
-    for _ in range(chunks):
-        buffers = cache.buffers_for(chunk)
-        fresh = slice(cache.length, cache.length + chunk)
-        for rows in (*buffers.keys, *buffers.values):
-            for part in (rows.data, rows.scales):
-                if part is not None:
-                    part[:, fresh] = torch.rand(part[:, fresh].shape)
-        del buffers, rows, part  # as a session, which keeps none of it while the cache grows
-        cache.advance(chunk)
-    session = Session(model.decoder, cache)
-    session.tokens += [1] * (chunks * chunk)
+    session = model.new_session()
+    chunk = session.runner.chunk
+    kept = max((length - TRULY_READ) // chunk, 0) * chunk
+    session.sequence.reserve(kept)
+    for page in (page for pages in session.sequence.pages for page in pages):
+        page.data[:] = 1  # small finite numbers in every type
+    session.sequence.commit([1] * kept)
     return session
 
 
@@ -162,19 +151,19 @@ def unload(path: Path) -> dict[str, int]:
     import torch
 
     from engine.host.device import trim_heap
-    from engine.inference.generate import Answer
+    from engine.inference.generate import Request
     from engine.loading.loader import load
     from engine.messages import Sampling
 
     torch.set_grad_enabled(False)
     before = resident_memory()
     model = load(path, context=TRULY_READ)
-    session = model.new_session()
+    scheduler = model.new_scheduler()
     prompt = model.tokenizer.encode("Tell me of the sea. " * 80)
-    answer = Answer(session, model.tokenizer, prompt, Sampling(seed=1), max_tokens=32)
-    assert list(answer.events())
+    answer = scheduler.run(Request(prompt, Sampling(seed=1), max_tokens=32))
+    assert answer.events
     held = resident_memory()
-    del model, session, answer
+    del model, scheduler, answer
     trim_heap()
     return {"before": before, "held": held, "after": resident_memory()}
 

@@ -1,8 +1,9 @@
-"""Crash test of snapshots: kills a process while it saves, and checks the file and leftovers.
+"""Crash test of the page store: kills a process while it saves and evicts, and checks the folder.
 
 `python tests/drivers/crash_snapshot.py [--kills 30] [--seed 1]` from the repository's root; exits 1
-when a snapshot is broken, or a temporary file is left after the next start. Each kill is at a
-random moment of a save that replaces an older file of the same name.
+when a wrong state is restored, a finished save is lost that no later one evicts, or files of the
+killed process are left after the next start. All kills are in one folder, each at a random moment
+of the child's work.
 """
 
 from __future__ import annotations
@@ -20,105 +21,108 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-import tiny
-from engine import CacheType, SnapshotError
-from engine.inference.session import Session
-from engine.loading.loader import load
-from engine.snapshot import file as snapshot_file
-from engine.snapshot.capture import capture, restore, write
+from engine.snapshot import cleanup, sequence_file
+from engine.snapshot.page_file import StateKey
+from engine.snapshot.sequence_file import SavedSequence
+from engine.snapshot.store import PageStore
+from saved_pages import memory_pages, restored
 
-SHA = "c" * 64
-TOKENS = 900  # of the tiny model: some megabytes per file, so that a save takes measurable time
+KEY = StateKey("c" * 64, "", "f16", (200_000, 50_000))
+WINDOWS = (0, 600)
+BUDGET_BYTES = 8_000_000  # about six conversations, so that most saves evict
+CONVERSATIONS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
     """Result of one kill."""
 
-    after_seconds: float  # since the start of the save
-    outcome: str  # "old", "new", or why the file is broken
-    leftovers: int  # temporary files
+    saves: int  # that the child had finished
+    sequences: int  # found afterwards
+    restored_tokens: int  # of all sequences, each byte compared
+    incomplete: int  # sequences of which a page is missing
+    lost: bool  # the last finished save is not there
+    leftovers: int  # files without a sequence, at the kill
     leftovers_after_start: int
 
 
-def filled(path: Path, first: int) -> Session:
-    """A session of the tiny model with `TOKENS` tokens, starting at `first`."""
-    session = load(path, cache=CacheType.F32).new_session()
-    (*_, hidden) = session.prefill([3 + (first + at) % 200 for at in range(TOKENS)])
-    session.logits_after(hidden)
-    return session
+def tokens_of(conversation: int, length: int) -> list[int]:
+    """Tokens of a conversation; all conversations share the first 700."""
+    shared = min(length, 700)
+    return [*range(shared), *(conversation * 10_000 + at for at in range(shared, length))]
 
 
-def save_repeatedly(model: Path, file: Path) -> None:
-    """In the child: save a session that changes each time; print when each save begins and ends."""
-    session = filled(model, 0)
-    number = 0
+def save_repeatedly(folder: Path, seed: int) -> None:
+    """In the child: extend random conversations forever; print each save that has finished."""
+    chance = random.Random(seed)
+    store = PageStore(folder)
+    print("ready", flush=True)
     while True:
-        number += 1
-        session.tokens[0] = 3 + number % 200
-        captured = capture(session, model="tiny", architecture="llama")
-        print("begin", number, flush=True)
-        write(captured, file, SHA)
-        print("end", number, flush=True)
+        conversation = chance.randrange(CONVERSATIONS)
+        tokens = tokens_of(conversation, chance.randint(1, 1600))
+        pages = memory_pages(tokens, KEY, WINDOWS)
+        result = store.save(
+            str(conversation), KEY, {}, tokens, pages, {}, budget_bytes=BUDGET_BYTES
+        )
+        print(result.path.name, flush=True)
 
 
-def kill_once(model: Path, folder: Path, chance: random.Random) -> Kill:
-    """Start a child, kill it during one of its saves, and check the folder."""
-    file = folder / "session.safetensors"
-    command = [sys.executable, __file__, "--child", str(model), str(file)]
+def kill_once(folder: Path, chance: random.Random) -> Kill:
+    """Start a child, kill it at a random moment, and check the folder."""
+    command = [sys.executable, __file__, "--child", str(folder), str(chance.randrange(1 << 30))]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    saves = chance.randint(3, 12)
-    longest = 0.0
-    begun = time.perf_counter()
-    for line in child.stdout:
-        word, number = line.split()
-        if word == "begin":
-            begun = time.perf_counter()
-            if int(number) == saves:
-                break
-        else:
-            longest = max(longest, time.perf_counter() - begun)
-    time.sleep(chance.uniform(0, longest))
-    after = time.perf_counter() - begun
+    assert child.stdout.readline() == "ready\n"
+    saves = chance.randint(0, 6)
+    finished = [child.stdout.readline().strip() for _ in range(saves)]
+    time.sleep(chance.uniform(0, 0.15))
     child.kill()
     child.wait()
-    output = child.stdout.read().split("\n")
+    finished += child.stdout.read().split("\n")[:-1]
     child.stdout.close()
-    finished = [int(line.split()[1]) for line in output if line.startswith("end")]
-    outcome = _outcome(model, file, finished[-1] if finished else saves - 1)
-    leftovers = len(list(folder.glob(".*.tmp")))
-    snapshot_file.remove_leftovers(folder)  # as every start of the app does
-    return Kill(after, outcome, leftovers, len(list(folder.glob(".*.tmp"))))
+    leftovers = len(unreferenced(folder))
+    store = PageStore(folder)  # as every start of the app does
+    found = store.sequences()
+    assert all(saved.fault is None for saved in found), "a sequence is damaged"
+    tokens = [restored(store, saved, WINDOWS) for saved in found]
+    whole = [len(saved.tokens) for saved in found]
+    return Kill(
+        saves=len(finished),
+        sequences=len(found),
+        restored_tokens=sum(tokens),
+        incomplete=sum(got < of for got, of in zip(tokens, whole, strict=True)),
+        lost=bool(finished) and not is_saved(finished[-1], found),
+        leftovers=leftovers,
+        leftovers_after_start=len(unreferenced(folder)),
+    )
 
 
-def _outcome(model: Path, file: Path, last: int) -> str:
-    """Returns "old" for the last completed save, "new" for the one after it, else why it is broken."""
-    session = load(model, cache=CacheType.F32).new_session()
-    try:
-        restore(file, session, SHA)
-    except SnapshotError as error:
-        return str(error)
-    found = session.tokens[0]
-    if len(session.tokens) != TOKENS:
-        return f"{len(session.tokens)} tokens"
-    if found == 3 + last % 200:
-        return "old"
-    return "new" if found == 3 + (last + 1) % 200 else f"token {found} after save {last}"
+def is_saved(name: str, found: list[SavedSequence]) -> bool:
+    """Whether a sequence is there, or a longer one of its conversation, saved after it."""
+    newest = [saved.path.name for saved in found[:2]]  # the killed save may have finished too
+    return name in newest or (bool(newest) and newest[0].split("-")[0] == name.split("-")[0])
+
+
+def unreferenced(folder: Path) -> list[Path]:
+    """Unfinished files, and pages that no sequence names."""
+    names = {page.name for saved in sequence_file.read_all(folder) for page in saved.pages}
+    return [
+        path
+        for path, _ in cleanup.files_of(folder)
+        if path.suffix == ".tmp" or (path.suffix == ".page" and path.name[:64] not in names)
+    ]
 
 
 def measure(kills: int, seed: int) -> list[Kill]:
     """Kill `kills` times in one folder, each time over the files the last kill left."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model = tiny.write(folder / "model.gguf", layers=8, context=1024)
-        return [kill_once(model, folder, chance) for _ in range(kills)]
+        return [kill_once(Path(name), chance) for _ in range(kills)]
 
 
 def is_sound(kill: Kill) -> bool:
-    """Whether no saved session is lost and no temporary file is left."""
-    return kill.outcome in ("old", "new") and kill.leftovers_after_start == 0
+    """Whether everything saved is restored whole, and nothing is left of the killed process."""
+    return not (kill.lost or kill.incomplete or kill.leftovers_after_start)
 
 
 def main() -> int:
@@ -126,19 +130,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        save_repeatedly(*options.child)
+        save_repeatedly(Path(options.child[0]), int(options.child[1]))
     kills = measure(options.kills, options.seed)
     print(
         json.dumps(
             {
                 "kills": len(kills),
-                "old": sum(kill.outcome == "old" for kill in kills),
-                "new": sum(kill.outcome == "new" for kill in kills),
-                "broken": sum(kill.outcome not in ("old", "new") for kill in kills),
-                "left unfinished": sum(kill.leftovers for kill in kills),
+                "finished saves": sum(kill.saves for kill in kills),
+                "restored tokens": sum(kill.restored_tokens for kill in kills),
+                "incomplete sequences": sum(kill.incomplete for kill in kills),
+                "lost saves": sum(kill.lost for kill in kills),
+                "left by the kills": sum(kill.leftovers for kill in kills),
                 "left after the next start": sum(kill.leftovers_after_start for kill in kills),
             }
         )

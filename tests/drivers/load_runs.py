@@ -108,15 +108,12 @@ def _measured(path: Path, cold: bool) -> Load:
     from engine.host.device import trim_heap
     from engine.loading.loader import load
     from engine.messages import DEFAULT_CACHE
-    from engine.state.kv_cache import Cache
 
     if cold:
         _evict(path)
     before = _resident()
     model = load(path, context=CONTEXT, cache=DEFAULT_CACHE)
-    peak, seconds, config = _resident("VmHWM:"), model.seconds, model.config
-    sizes = config.layers, config.kv_heads, config.head_width, DEFAULT_CACHE
-    cache = CONTEXT * Cache.bytes_per_token(*sizes)
+    peak, seconds, cache = _resident("VmHWM:"), model.seconds, model.plan.cache_bytes
     session = model.new_session()
     for token in range(1, 33):
         session.step(token)

@@ -100,8 +100,8 @@ def test_panic_outside_a_command_fails_all_queued_commands(
     bench.engine.send(SaveSnapshot(4, "talk", budget_bytes=AMPLE_BYTES))
     bench.engine.send(UnloadModel(5))
     answers = [bench.until(Failed, Finished, SnapshotSaved, ModelUnloaded)[-1] for _ in range(4)]
-    assert [event.request for event in answers] == [2, 3, 4, 5]
-    assert isinstance(answers[0], Failed)
+    assert sorted(event.request for event in answers) == [2, 3, 4, 5]
+    assert all(isinstance(event, Failed) for event in answers if event.request == 2)
     assert "the queue is full" in caplog.text
     if any(isinstance(event, ModelUnloaded) for event in answers):
         bench.load(model, request=6)

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import paging
 from chosen_backend import ops
+from kernels.kv_pages import PagedKV
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -25,7 +27,7 @@ class Case:
     window: int = 0
     softcap: float = 0.0
     dtype: torch.dtype = torch.float32
-    spare: int = 3  # cache rows after the last key
+    spare: int = 3  # rows after the last key
     magnitude: float = 1.0  # of queries: large ones make sharp weights
 
     def __str__(self) -> str:
@@ -60,27 +62,24 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 @dataclass(frozen=True)
 class Operands:
-    q: Tensor
-    k: Tensor
+    q: Tensor  # [T, H, C]
+    k: Tensor  # [S, K, C] as stored
     v: Tensor
+    kv: PagedKV
 
 
 def operands(case: Case, random: torch.Generator) -> Operands:
-    """Random queries and a cache held [K, S, C] and passed as [S, K, C], as the session does."""
+    """Random queries, and rows in pages that are NaN where nothing was stored."""
     rows = case.position + case.T + case.spare
     q = torch.randn(case.T, case.H, case.C, generator=random) * case.magnitude
-    k, v = (
-        torch.randn(case.K, rows, case.C, generator=random).to(case.dtype).transpose(0, 1)
-        for _ in range(2)
-    )
-    return Operands(q, k, v)
+    k, v = (torch.randn(rows, case.K, case.C, generator=random) for _ in range(2))
+    return Operands(q, k.to(case.dtype), v.to(case.dtype), paging.stored(k, v, case.dtype))
 
 
 def attend(case: Case, given: Operands) -> Tensor:
     return ops.attention(
         given.q,
-        given.k,
-        given.v,
+        given.kv,
         position=case.position,
         scale=case.C**-0.5,
         window=case.window,
@@ -122,22 +121,23 @@ def test_equals_the_formula(case: Case, random: torch.Generator) -> None:
 
 
 @every_case
-def test_cache_rows_no_query_sees_do_not_leak(case: Case, random: torch.Generator) -> None:
+def test_rows_no_query_sees_do_not_leak(case: Case, random: torch.Generator) -> None:
     given = operands(case, random)
     clean = attend(case, given)
     first = max(case.position - case.window + 1, 0) if case.window else 0
-    for rows in (given.k, given.v):
-        rows[:first] = torch.nan
-        rows[case.position + case.T :] = torch.nan
+    for start, count in ((0, first), (case.position + case.T, case.spare)):
+        hidden = torch.full((count, case.K, case.C), torch.nan)
+        given.kv.append(hidden, hidden, start)
     assert torch.equal(attend(case, given), clean)
 
 
 @every_case
 def test_operands_are_not_written_to(case: Case, random: torch.Generator) -> None:
     given = operands(case, random)
-    before = [given.q.clone(), given.k.clone(), given.v.clone()]
+    pages = [page for page in given.kv.table.pages if page is not None]
+    before = [given.q.clone(), *(page.clone() for page in pages)]
     attend(case, given)
-    assert all(map(torch.equal, before, (given.q, given.k, given.v)))
+    assert all(map(torch.equal, before, (given.q, *pages)))
 
 
 @pytest.mark.parametrize("softcap", [0.0, 5.0])
@@ -160,7 +160,7 @@ def test_prompt_in_one_piece_equals_prompt_in_steps(random: torch.Generator) -> 
     given = operands(case, random)
     whole = attend(case, given)
     steps = [
-        ops.attention(given.q[t : t + 1], given.k, given.v, case.position + t, 0.25, case.window)
+        ops.attention(given.q[t : t + 1], given.kv, case.position + t, 0.25, case.window)
         for t in range(case.T)
     ]
     assert nmse(torch.cat(steps), whole.double()) <= TOLERANCE

@@ -14,7 +14,7 @@ import torch
 
 from kernels import reference
 from kernels.backend import OTHER_OPS, Backend
-from kernels.backends import BACKENDS, choose
+from kernels.backends import BACKENDS, NAMES, choose
 from kernels.formats import FORMATS, by_name
 from kernels.weight import Weight
 
@@ -104,7 +104,7 @@ def test_the_environment_chooses_a_backend_where_no_name_is_given(
 def test_an_unknown_backend_is_refused_with_those_present(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = f"There is no backend 'quantum'; this build has: {', '.join(BACKENDS)}."
+    words = f"There is no backend 'quantum'; this build has: {', '.join(NAMES)}."
     with pytest.raises(ValueError, match=words):
         choose("quantum")
     monkeypatch.setenv("KERNELS", "quantum")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import paging
 from chosen_backend import ops
 from kernels.formats import by_name
 from kernels.program import Activation
@@ -16,7 +17,7 @@ from kernels.weight import Weight
 MATRIX = Weight(torch.ones(5, 8), by_name("F32"), (5, 8))
 VECTOR = Weight(torch.ones(1, 8), by_name("F32"), (8,))
 POSITIONS, FREQUENCIES = torch.arange(2), torch.ones(4)
-Q, KV = torch.ones(2, 6, 8), torch.ones(4, 3, 8)
+Q = torch.ones(2, 6, 8)
 IDS = torch.tensor([1])
 
 
@@ -25,9 +26,13 @@ def x(*shape: int) -> Tensor:
 
 
 def attend(
-    q: Tensor = Q, k: Tensor = KV, v: Tensor = KV, position: int = 2, window: int = 0
+    q: Tensor = Q, position: int = 2, window: int = 0, cap: float = 0.0, dropped: int = -1
 ) -> Tensor:
-    return ops.attention(q, k, v, position, 1.0, window)
+    """Over two pages, of which one may be missing."""
+    kv = paging.stored(torch.ones(300, 3, 8), torch.ones(300, 3, 8), torch.float32)
+    if dropped >= 0:
+        kv.table.set(dropped, None)
+    return ops.attention(q, kv, position, 1.0, window, cap)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -57,14 +62,20 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ops.rope(x(2, 2, 8), x(2), FREQUENCIES, True),
         "rope: positions are float32",
     ),
-    "attention cache": (lambda: attend(v=x(4, 3, 4)), r"attention: .* v \[4, 3, 4\]"),
-    "attention cache types": (lambda: attend(v=KV.half()), "attention: .* float32, .* float16"),
-    "attention heads": (lambda: attend(q=x(2, 5, 8)), r"attention: .* \[2, 5, 8\] .* \[4, 3, 8\]"),
+    "attention heads": (
+        lambda: attend(q=x(2, 5, 8)),
+        r"attention: .* \[2, 5, 8\] for 3 key/value heads of width 8",
+    ),
     "attention width": (lambda: attend(q=x(2, 6, 4)), r"attention: .* \[2, 6, 4\]"),
-    "attention end": (lambda: attend(position=3), "attention: 2 queries from position 3 .* 4 keys"),
+    "attention end": (
+        lambda: attend(position=511),
+        "attention: 2 queries from position 511 need more than 2 pages",
+    ),
     "attention start": (lambda: attend(position=-1), "attention: .* position -1"),
-    "attention dtype": (lambda: attend(k=KV.double(), v=KV.double()), "attention: .* float64"),
+    "attention dtype": (lambda: attend(q=Q.double()), "attention: q is float64"),
     "attention window": (lambda: attend(window=-1), "attention: window -1"),
+    "attention cap": (lambda: attend(cap=-1.0), "attention: .* softcap -1.0"),
+    "attention page": (lambda: attend(position=280, dropped=0), "attention: a page .* is missing"),
     "gated shapes": (
         lambda: ops.gated(x(2, 3), x(2, 4), Activation.SILU),
         r"gated: gate \[2, 3\] and up \[2, 4\]",

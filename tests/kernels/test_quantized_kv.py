@@ -7,6 +7,7 @@ import torch
 
 from chosen_backend import ops
 from kernels.quantized_kv import QuantizedKV, hadamard
+from paging import stored
 from rotation import rotation
 
 CAPACITY = 90
@@ -65,17 +66,12 @@ def test_attention_over_codes_is_that_over_their_numbers(
     tokens: int, width: int, window: int, cap: float, random: torch.Generator
 ) -> None:
     q = torch.randn(tokens, 6, width, generator=random)
-    keys, values = coded(random, 75, width), coded(random, 75, width)
+    keys, values = (torch.randn(75, 2, width, generator=random) for _ in "kv")
+    codes = stored(keys, values, torch.int8)
+    numbers = [rows.dense() for rows in codes.rows(0, 75) if isinstance(rows, QuantizedKV)]
+    assert len(numbers) == 2
     place = 75 - tokens, width**-0.5, window, cap
     with ops.only("reference"):
-        wanted = ops.attention(q, keys.dense(), values.dense(), *place)
-    got = ops.attention(q, keys, values, *place)
+        wanted = ops.attention(q, stored(*numbers, torch.float32), *place)
+    got = ops.attention(q, codes, *place)
     assert (got - wanted).square().sum() <= 1e-6 * wanted.square().sum()
-
-
-def test_codes_and_numbers_do_not_mix(random: torch.Generator) -> None:
-    q, rows = torch.randn(1, 2, 32, generator=random), coded(random, 5, 32)
-    with pytest.raises(ValueError, match="of one dtype"):
-        ops.attention(q, rows, rows.dense(), 4, 1.0)
-    with pytest.raises(ValueError, match="QuantizedKV"):
-        ops.attention(q, rows.codes, rows.codes, 4, 1.0)

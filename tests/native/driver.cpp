@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64;
+constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64, kMaxPages = 16;
 constexpr uint8_t kPoison = 0xFF;
 enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN };
 
@@ -176,19 +176,23 @@ int softcap(const Case &c, Result &y) {
     return nk_softcap((const float *)c.operand[0], float_of(c.p[1]), c.p[0], (float *)y.data);
 }
 
-// tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity; q, keys, their
-// scales, values, their scales, sinks
+// tokens, heads, kv_heads, width, position, type, window, scale, cap, bytes of a page, offsets of
+// keys, key scales, values, value scales; q, pages, sinks
 int attention(const Case &c, Result &y) {
-    const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3];
-    const nk_layer_kv keys = {c.operand[1], c.bytes[2] ? (uint16_t *)c.operand[2] : nullptr,
-                              c.p[9]};
-    const nk_layer_kv values = {c.operand[3], c.bytes[4] ? (uint16_t *)c.operand[4] : nullptr,
-                                c.p[9]};
+    const int64_t tokens = c.p[0], heads = c.p[1], width = c.p[3], page_bytes = c.p[9];
+    const nk_kv_layer layer = {0, c.p[10], c.p[11], c.p[12], c.p[13]};
+    uint8_t *pages[kMaxPages], **tables[] = {pages};
+    const int64_t count = c.bytes[1] / page_bytes;
+    if (count > kMaxPages) fail("too many pages");
+    for (int64_t i = 0; i < count; i++) {
+        pages[i] = (uint8_t *)guarded((size_t)page_bytes);
+        memcpy(pages[i], (const uint8_t *)c.operand[1] + i * page_bytes, (size_t)page_bytes);
+    }
+    const nk_segment segment = {tokens, c.p[4], tables};
     y = floats(tokens * heads * width);
-    const float *sinks = c.bytes[5] ? (const float *)c.operand[5] : nullptr;
-    return nk_attention((const float *)c.operand[0], tokens, heads, c.p[2], width, c.p[4],
-                        (int)c.p[5], &keys, &values, float_of(c.p[7]), c.p[6], float_of(c.p[8]),
-                        sinks, (float *)y.data);
+    const float *sinks = c.bytes[2] ? (const float *)c.operand[2] : nullptr;
+    return nk_attention((const float *)c.operand[0], heads, c.p[2], width, &segment, 1, (int)c.p[5],
+                        &layer, float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
 }
 
 // --- a recorded program: one layer of a model and its output head
@@ -347,24 +351,22 @@ int run_program(const Case &c, Result &y) {
     float *buffers[BUFFERS];
     for (int i = 0; i < BUFFERS; i++)
         buffers[i] = (float *)guarded((size_t)(4 * widths[i] * m.tokens));
-    nk_layer_kv caches[2] = {};
-    for (nk_layer_kv &cache : caches) {
-        const int64_t each = m.type == NK_CACHE_F32 ? 4 : m.type == NK_CACHE_F16 ? 2 : 1;
-        cache.capacity = m.tokens;
-        cache.data = guarded((size_t)(key * m.tokens * each));
-        if (m.type == NK_CACHE_Q8)
-            cache.scales = (uint16_t *)guarded(
-                (size_t)(m.kv_heads * m.tokens * ((m.head_width + 31) / 32) * 2));
-    }
+    const int64_t each = m.type == NK_CACHE_F32 ? 4 : m.type == NK_CACHE_F16 ? 2 : 1;
+    const int64_t padded = (m.head_width + 31) / 32 * 32, positions = m.kv_heads * NK_PAGE_TOKENS;
+    const int64_t codes = positions * padded * each, scales = positions * padded / 32 * 2;
+    const nk_kv_layer layer = {0, 0, codes, codes + scales, 2 * codes + scales};
+    uint8_t *page = (uint8_t *)guarded((size_t)(2 * (codes + scales)));
+    uint8_t **tables[] = {&page};
+    if (m.tokens > NK_PAGE_TOKENS) fail("too many tokens");
     static nk_op ops[32];
     const int count = record(m, ops);
-    const nk_program program = {ops,        buffers, &caches[0],
-                                &caches[1], m.type,  (int64_t)sizeof(nk_op)};
+    const nk_program program = {ops, buffers, &layer, m.type, (int64_t)sizeof(nk_op)};
     const int64_t *ids = (const int64_t *)c.operand[12], before = m.tokens - 1;
+    const nk_segment segments[] = {{before, 0, tables}, {1, before, tables}};
     y = floats(m.tokens * m.vocabulary);
-    if (const int status = nk_run(&program, 0, count, before, 0, ids)) return status;
+    if (const int status = nk_run(&program, 0, count, &segments[0], 1, ids)) return status;
     memcpy(y.data, buffers[LOGITS], (size_t)(4 * before * m.vocabulary));
-    if (const int status = nk_run(&program, 0, count, 1, before, ids + before)) return status;
+    if (const int status = nk_run(&program, 0, count, &segments[1], 1, ids + before)) return status;
     memcpy((float *)y.data + before * m.vocabulary, buffers[LOGITS], (size_t)(4 * m.vocabulary));
     return NK_OK;
 }

@@ -10,12 +10,13 @@
 
 namespace {
 
-constexpr int kHeads = 4, kKvHeads = 2, kWidth = 8;
+constexpr int kHeads = 4, kKvHeads = 2, kWidth = 16;
 
 int rotated[kHeads + kKvHeads], stored[2 * kKvHeads], attended[kKvHeads];
 float query[kHeads * kWidth], key[kKvHeads * kWidth], value[kKvHeads * kWidth];
 float angle[kWidth], result[kHeads * kWidth];
-float keys[kKvHeads * kWidth], values[kKvHeads * kWidth];
+constexpr int64_t kHeadBytes = NK_PAGE_TOKENS * 16 * 4, kPart = kKvHeads * kHeadBytes;
+uint8_t page[2 * kPart];  // keys, then values
 
 int threads_before, threads_after;  // the barrier
 
@@ -25,22 +26,22 @@ void count_rope(const float *x, const float *, const float *, int64_t, int64_t, 
     else rotated[(x - query) / kWidth]++;
 }
 
-void count_row(const float *, int64_t, int, void *row, uint16_t *) {
-    const float *at = (const float *)row;
-    if (at >= keys && at < keys + kKvHeads * kWidth) stored[(at - keys) / kWidth]++;
-    else stored[kKvHeads + (at - values) / kWidth]++;
+void count_row(const float *, int64_t, int, int64_t, bool, void *codes, uint16_t *) {
+    stored[((uint8_t *)codes - page) / kHeadBytes]++;
 }
 
-int64_t items(const nk_attend *a) { return a->kv_heads; }
 int64_t none(const nk_attend *) { return 0; }
-void count_item(const nk_attend *, int64_t item, void *, void *) { attended[item]++; }
+int64_t no_scratch(const nk_attend *, int64_t) { return 0; }
+void count_item(const nk_attend *, const nk_attend_item *item, const nk_attend_item *, void *) {
+    attended[item->kv]++;
+}
 
 nk_table table_of_counters() {
     nk_table table = {};
     table.rope = count_rope;
-    table.cache_row = count_row;
-    table.attention_items = items;
-    table.attention_partial_bytes = table.attention_thread_scratch = table.attention_merges = none;
+    table.page_row = count_row;
+    table.partial_floats = none;
+    table.attention_scratch = no_scratch;
     table.attention_item = count_item;
     return table;
 }
@@ -70,13 +71,12 @@ bool run_once() {
     ops[0].kind = NK_ROPE;
     ops[1].kind = NK_ATTEND, ops[1].out = 4;
     float *buffers[] = {query, key, value, angle, result};
-    nk_layer_kv key_rows = {}, value_rows = {};
-    key_rows.data = keys, key_rows.capacity = 1;
-    value_rows.data = values, value_rows.capacity = 1;
-    const nk_program program = {ops,         buffers,      &key_rows,
-                                &value_rows, NK_CACHE_F32, (int64_t)sizeof(nk_op)};
+    const nk_kv_layer layer = {0, 0, 0, kPart, 0};
+    const nk_program program = {ops, buffers, &layer, NK_CACHE_F32, (int64_t)sizeof(nk_op)};
+    uint8_t *pages[] = {page}, **tables[] = {pages};
+    const nk_segment segment = {1, 0, tables};
     const int64_t id = 0;
-    if (nk_run(&program, 0, 2, 1, 0, &id) != NK_OK) return false;
+    if (nk_run(&program, 0, 2, &segment, 1, &id) != NK_OK) return false;
     const bool heads = all_once("head", rotated, kHeads + kKvHeads);
     const bool rows = all_once("row", stored, 2 * kKvHeads);
     return all_once("item", attended, kKvHeads) && heads && rows;

@@ -157,21 +157,9 @@ void check_signed_dots(const uint8_t *codes, const int8_t *quad) {
                 wanted);
 }
 
-// Checks transpose_rows (lanes are rows) and interleave_rows (byte by byte).
-void check_transposes() {
-    static const int kSteps[] = {16, 17, 64, 80};
-    for (int step : kSteps) {
-        Edge<uint8_t> rows((size_t)(15 * step + 16));
-        for (int i = 0; i < 15 * step + 16; ++i) rows[i] = (uint8_t)random_bits();
-        u8x64 got[4];
-        transpose_rows(rows, step, got);
-        for (int d = 0; d < 4; ++d) {
-            uint8_t wanted[64];
-            for (int i = 0; i < 64; ++i) wanted[i] = rows[i / 4 * step + 4 * d + i % 4];
-            expect_bytes("transpose_rows", got[d], wanted);
-        }
-    }
-    Edge<uint8_t> first(64), second(64), third(64), fourth(64), low(4), high(4);
+// Checks interleave_rows, byte by byte.
+void check_interleaving() {
+    Edge<uint8_t> first(64), second(64), third(64), fourth(64);
     const uint8_t *rows[4] = {first, second, third, fourth};
     for (int i = 0; i < 64; ++i)
         first[i] = (uint8_t)i, second[i] = (uint8_t)(64 + i), third[i] = (uint8_t)(128 + i),
@@ -184,13 +172,6 @@ void check_transposes() {
             wanted[i] = (uint8_t)(64 * (i % 4) + 16 * (i / 16) + 4 * d + i / 4 % 4);
         expect_bytes("interleave_rows", got[d], wanted);
     }
-    uint8_t wanted[64];
-    for (int i = 0; i < 4; ++i) low[i] = (uint8_t)random_bits(), high[i] = (uint8_t)random_bits();
-    for (int i = 0; i < 64; ++i) wanted[i] = (i < 32 ? low : high)[i % 4];
-    expect_bytes("splat_two_quads", splat_two_quads(low, high), wanted);
-    Edge<int32_t> whole(16);
-    for (int i = 0; i < 16; ++i) whole[i] = (int32_t)random_bits();
-    expect_ints("load_i32", load_i32(whole), whole);
 }
 
 void check_products() {
@@ -303,8 +284,9 @@ int main() {
         check_tails();
         check_table_sums();
     }
+    check_interleaving();
     check_products();
-    check_transposes();
+    check_only_lanes();
     check_store_signed();
     check_halves_in();
     check_halves_out();

@@ -316,8 +316,13 @@ def several_selected(stage: Stage) -> None:
 
 def hovering(stage: Stage) -> None:
     ready(stage)
+    hover_row(stage, 2)
+
+
+def hover_row(stage: Stage, row: int) -> None:
+    """Move the mouse over a row of the sidebar."""
     view = stage.window.sidebar.list
-    place = QPointF(view.visualRect(stage.window.sidebar.model.index(2)).center())
+    place = QPointF(view.visualRect(stage.window.sidebar.model.index(row)).center())
     everywhere = view.viewport().mapToGlobal(place)
     move = QMouseEvent(
         QMouseEvent.Type.MouseMove, place, everywhere, Qt.MouseButton.NoButton,

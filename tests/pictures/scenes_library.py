@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.downloads import catalog
 from app.downloads.queue import Download, Phase, Source
+from app.engines.model_ref import Local
 from app.library.offers import RUNS
 from app.net.hub import Repository
 from app.settings.model_settings import ModelDefaults, in_settings
@@ -78,7 +79,7 @@ def in_use(row: InstalledRow) -> ModelStatus:
         1, row.path, row.name, "llama", row.layout, row.parameters, 8192, row.size_bytes,
         310_000_000, "reference", (), 0.8, resident_bytes=418_000_000,
     )  # fmt: skip
-    return ModelStatus(ModelPhase.READY, row.path, row.name, loaded=loaded)
+    return ModelStatus(ModelPhase.READY, Local(row.path), row.name, loaded=loaded)
 
 
 def offered() -> list[CatalogRow]:
@@ -141,7 +142,7 @@ def library_end(state: State, library: LibraryState, page: LibraryPage) -> None:
 def library_loading(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     state.set_model(
-        ModelStatus(ModelPhase.LOADING, BONSAI.path, BONSAI.name, 430_000_000, 1_160_000_000)
+        ModelStatus(ModelPhase.LOADING, Local(BONSAI.path), BONSAI.name, 430_000_000, 1_160_000_000)
     )
 
 

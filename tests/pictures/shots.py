@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from PySide6.QtWidgets import QApplication
 
 import scenes_adapters
+import scenes_answers
 import scenes_chat
 import scenes_composer
 import scenes_library
@@ -35,6 +36,7 @@ from stage import Stage
 OUT = Path(__file__).parents[2] / "build" / "shots"
 SCENES: dict[str, Scene] = {
     **scenes_chat.SCENES,
+    **scenes_answers.SCENES,
     **scenes_composer.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
@@ -48,6 +50,8 @@ HIGH_CONTRAST = (
     "empty",
     "long_answer",
     "several_selected",
+    "two_answering",
+    "stop_in_sidebar",
     "picker",
     "loading",
     "adapters_stacked",

@@ -27,7 +27,7 @@ import tiny
 import tiny_lora
 from engine.lora.stack import Stack, load_adapter
 from engine.models.layers import Decoder
-from sessions import open_session
+from sessions import open_decoder
 
 RECORDED = Path(__file__).parents[1] / "golden" / "lora_llamacpp.npz"
 TEXT = Path(__file__).parents[1] / "golden" / "ppl_text.txt"
@@ -190,7 +190,7 @@ def _measure(
     model = model_of(case, options.starter, folder)
     adapter = adapter_of(case, model, folder)
     tokens, theirs, command = run_llamacpp(options.program, case, model, adapter, folder)
-    ours = run(open_session(model).model, case, adapter, tokens)
+    ours = run(open_decoder(model), case, adapter, tokens)
     plain.setdefault(case.model, theirs)
     best = np.argsort(-theirs, axis=1)[:, :BEST]
     rows[f"{case.name}/tokens"] = np.array(tokens, np.int32)

@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+import sessions
 import tiny
 from chosen_backend import ops
 from engine.cli.quantize import quantize
@@ -87,8 +88,7 @@ def clearest(path: Path, model: Model) -> list[list[int]]:
         session = open_session(path, CONTEXT)
         for at, prompt in enumerate(model.prompts):
             session.trim(0)
-            (hidden,) = session.prefill(prompt)
-            logits, said, margin = session.logits_after(hidden), set[int](), float("inf")
+            logits, said, margin = session.read(prompt), set[int](), float("inf")
             for _ in range(model.tokens):
                 (first, second), (token, _) = (each.tolist() for each in logits.topk(2))
                 margin = min(margin, first - second)
@@ -114,16 +114,8 @@ def greedy(program: str, path: Path, prompts: Sequence[list[int]], tokens: int) 
 
 def ours(path: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:
     """What the kernels in use say after each prompt."""
-    session, answers = open_session(path, CONTEXT), []
-    for prompt in prompts:
-        session.trim(0)
-        (hidden,) = session.prefill(prompt)
-        logits, answer = session.logits_after(hidden), list[int]()
-        while len(answer) < tokens:
-            answer.append(int(logits.argmax()))
-            logits = session.step(answer[-1])
-        answers.append(answer)
-    return answers
+    session = open_session(path, CONTEXT)
+    return [sessions.greedy(session, prompt, tokens) for prompt in prompts]
 
 
 def asked(program: str, path: Path, model: Model) -> list[dict[str, list[int]]]:

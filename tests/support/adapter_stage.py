@@ -9,7 +9,9 @@ from pathlib import Path
 from app.chat.adapters import Adapters
 from app.chat.planner import Branch
 from app.chat.runner import Runner
-from app.engines.client import EngineRequests
+from app.engines.local import local
+from app.engines.model_ref import Local
+from app.engines.requests import EngineRequests
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
@@ -72,7 +74,7 @@ class AdapterStage:
         self.shown = AdapterState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(self._engine, self._receive, reraise)
+        self.link = EngineRequests(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
         self.adapters = Adapters(
@@ -81,6 +83,7 @@ class AdapterStage:
         self.settled = 0
         self._answered = 0  # the newest request that has its reply
         self._closed = False
+        self.request = 0  # of the last answer
         self.shown.requests_finished.connect(self._count)
         self.adapters.read()
 
@@ -99,7 +102,9 @@ class AdapterStage:
                 case Failed():
                     assert self.adapters.on_failed(event)
                 case ModelLoaded():
-                    status = ModelStatus(ModelPhase.READY, event.path, event.name, loaded=event)
+                    status = ModelStatus(
+                        ModelPhase.READY, Local(event.path), event.name, loaded=event
+                    )
                     self.state.set_model(status)
                 case _:
                     raise AssertionError(event)
@@ -124,7 +129,8 @@ class AdapterStage:
         """Start an answer; False while the engine has to set the adapter stack first."""
         adapters = self.adapters.set_target(conversation, without_adapters=without_adapters)
         turns = (Turn(Role.USER, "Hello"),)
-        return self.runner.answer(Branch(conversation), adapters, Generate(0, turns)) > 0
+        self.request = self.runner.answer(Branch(conversation), adapters, Generate(0, turns))
+        return self.request > 0
 
     def drain(self) -> None:
         """Process the events the engine has delivered."""
@@ -174,7 +180,7 @@ class AdapterStage:
 
     def start_streaming(self, conversation: int, message: int = 1) -> None:
         """Set the state of an answer that is streaming into a conversation."""
-        self.state.set_generation(Generation(99, conversation, message))
+        self.state.set_generation(Generation(self.request, conversation, message))
 
     def close(self) -> None:
         """End the worker threads; closing twice is allowed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from engine import (
@@ -48,6 +48,7 @@ class FakeEngine:
         self.answers = answers
         self.running = False
         self.counts = True  # tokens are counted at once
+        self._ended: set[int] = set()  # requests of answers
 
     def start(self) -> None:
         self.running = True
@@ -152,34 +153,53 @@ class FakeEngine:
     def save_snapshot(self, tokens: int = 4096) -> None:
         self.deliver(SnapshotSaved(self.last(SaveSnapshot).request, tokens, 96_000_000, 0.3, 0))
 
-    def report_prompt_progress(self, done: int, total: int, dropped: int = 0) -> None:
-        self.deliver(PromptProgress(self.last_generate.request, done, total, 0, dropped))
+    @property
+    def unfinished(self) -> list[Generate]:
+        """The answers requested and not ended, the oldest first."""
+        generates = (command for command in self.commands if isinstance(command, Generate))
+        return [command for command in generates if command.request not in self._ended]
 
-    def write(self, text: str, tokens: int = 0) -> None:
-        """Stream a part of the answer, one event per word."""
-        words = text.split(" ")
-        for index, word in enumerate(words):
-            piece = word if index == len(words) - 1 else word + " "
+    # The events of an answer; request 0 is that of the newest one.
+
+    def report_prompt_progress(
+        self, done: int, total: int, dropped: int = 0, request: int = 0
+    ) -> None:
+        self.deliver(PromptProgress(self._request(request), done, total, 0, dropped))
+
+    def write(self, text: str, tokens: int = 0, request: int = 0) -> None:
+        """Stream a part of an answer, one event per word."""
+        for index, piece in enumerate(_words(text)):
             count = tokens or index + 1
-            self.deliver(Text(self.last_generate.request, piece, count, 40 + count))
+            self.deliver(Text(self._request(request), piece, count, 40 + count))
 
-    def finish(self, reason: FinishReason = FinishReason.END, tokens: int = 24) -> None:
-        self.deliver(
-            Finished(
-                self.last_generate.request,
-                reason,
-                40,
-                0,
-                tokens,
-                0.2,
-                tokens / 38.5,
-                40 + tokens,
-                7,
-            )
-        )
+    def interleave(self, texts: Mapping[int, str]) -> None:
+        """Stream parts of several answers, by request: a word of each in turn."""
+        words = {request: _words(text) for request, text in texts.items()}
+        for index in range(max(map(len, words.values()), default=0)):
+            for request, pieces in words.items():
+                if index < len(pieces):
+                    self.deliver(Text(request, pieces[index], index + 1, 41 + index))
 
-    def fail(self, message: str, remedy: str, *, full: bool = False) -> None:
-        self.deliver(Failed(self.last_generate.request, message, remedy, full))
+    def finish(
+        self, reason: FinishReason = FinishReason.END, tokens: int = 24, request: int = 0
+    ) -> None:
+        request = self._request(request)
+        self._ended.add(request)
+        self.deliver(Finished(request, reason, 40, 0, tokens, 0.2, tokens / 38.5, 40 + tokens, 7))
+
+    def fail(self, message: str, remedy: str, *, full: bool = False, request: int = 0) -> None:
+        request = self._request(request)
+        self._ended.add(request)
+        self.deliver(Failed(request, message, remedy, full))
+
+    def _request(self, request: int) -> int:
+        return request or self.last_generate.request
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, each with the space after it."""
+    words = text.split(" ")
+    return [word + " " for word in words[:-1]] + words[-1:]
 
 
 MODEL = Path("/models/Small-Model-135M-Q4_1.gguf")

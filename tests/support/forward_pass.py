@@ -1,8 +1,8 @@
-"""Runs the forward pass of a decoder on its program, interpreted, over a fresh KV cache."""
+"""Runs the forward pass of a decoder on its program, interpreted, over fresh KV pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Tokens
 
 import torch
 from torch import Tensor
@@ -10,28 +10,30 @@ from torch import Tensor
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
-from engine.state.kv_cache import Cache
+from engine.state.pages import PagePool
+from engine.state.sequence import Sequence
 from kernels.interpreter import Interpreter
+from kernels.kv_pages import KVLayout
 
 
 def logits(
     decoder: Decoder,
-    tokens: Sequence[int],
+    tokens: Tokens[int],
     stack: Stack = NO_ADAPTERS,
-    pieces: Sequence[int] = (),
+    pieces: Tokens[int] = (),
 ) -> Tensor:
     """Logits [T, V] f32 after each token, prefilled in chunks of the given lengths."""
-    attention = decoder.blocks[0].attention
-    kv_heads = attention.key.weight.shape[0] // attention.head_width
-    cache = Cache(len(decoder.blocks), kv_heads, attention.head_width, len(tokens))
-    model = Interpreter(
-        forward_program(decoder, stack), decoder.backend.ops.without(decoder.refused)
-    )
+    layout = KVLayout(decoder.kv_shapes, torch.float32)
+    sequence = Sequence(PagePool(layout), len(tokens))
+    (backend,) = decoder.placement.backends
+    ops = backend.ops.without(decoder.refused.get(backend.name, ()))
+    model = Interpreter(forward_program(decoder, layout, stack), ops)
     rows: list[Tensor] = []
     with torch.inference_mode():
         for length in pieces or [len(tokens)]:
-            piece = tokens[cache.length : cache.length + length]
-            hidden = model.hidden(piece, cache.buffers_for(length), cache.length)
-            cache.advance(length)
+            piece = tokens[len(sequence) : len(sequence) + length]
+            sequence.reserve(len(piece))
+            hidden = model.hidden([sequence.segment(piece)])
+            sequence.commit(piece)
             rows.append(model.logits(hidden))
     return torch.cat(rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from kernels import backends, interpreter
-from kernels.program import KVBuffers, Program
+from kernels.program import Program, Segment
 
 
 class Interpreter(interpreter.Interpreter):
@@ -16,18 +16,17 @@ class Interpreter(interpreter.Interpreter):
     def __init__(self, program: Program) -> None:
         super().__init__(program, backends.choose().ops)
         self.passes = 0  # runs of the body
-        self.steps = 0  # of these, decode steps of one token
+        self.steps = 0  # of these, decode steps
 
     def hidden(
         self,
-        tokens: Sequence[int],
-        kv: KVBuffers,
-        position: int,
+        batch: Sequence[Segment],
         checkpoint: Callable[[], None] = lambda: None,
+        given: Tensor | None = None,
     ) -> Tensor:
         self.passes += 1
-        return super().hidden(tokens, kv, position, checkpoint)
+        return super().hidden(batch, checkpoint, given)
 
-    def step(self, token: int, kv: KVBuffers, position: int) -> Tensor:
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
         self.steps += 1
-        return super().step(token, kv, position)
+        return super().step(batch, given)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.downloads.queue import Source
 from app.downloads.transfer import Limits
+from app.engines.model_ref import Local
 from app.library.service import Library
 from app.net.hub import HUB
 from app.settings.table import Settings
@@ -73,7 +74,7 @@ def loaded(path: Path) -> ModelStatus:
     told = ModelLoaded(
         1, path, path.stem, "llama", "", 1, 256, 1, 50_000, "reference", (), 0.1, held_bytes=20_000
     )
-    return ModelStatus(ModelPhase.READY, path, path.stem, loaded=told)
+    return ModelStatus(ModelPhase.READY, Local(path), path.stem, loaded=told)
 
 
 def offer(name: str, size: int = 0, sha256: str = "") -> Offer:

@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 import blocks
+import paging
 from kernels import reference
 from kernels.formats import Format, decode_rows
+from kernels.kv_pages import KVLayout, LayerShape, PagedKV
 from kernels.program import Activation
 from kernels.quantized_kv import hadamard
 from rotation import rotation
@@ -42,6 +44,7 @@ _GROUPS_OF_32 = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G12
 # Of a whole layer with 8-bit activations: half of the cases agree to 1e-13, but a value near a
 # rounding boundary can get the neighbouring code, which moved the logits by up to 2e-4.
 _LAYER = 5e-3
+CACHES = (torch.float32, torch.float16, torch.int8)  # enum nk_cache
 EXACT = 1e-10  # only the order of additions differs
 INTEGER = 1e-6  # attention over 8-bit codes: queries and weights are quantized too
 
@@ -216,19 +219,23 @@ class CaseGenerator:
         q, k, v = (
             self._normal(n, h, width) for n, h in ((tokens, heads), *2 * [(positions, kv_heads)])
         )
-        capacity = positions + self._pick.choice((0, 3))
         scale = 1 / math.sqrt(width)
-        sizes = tokens, heads, kv_heads, width, position, type, window, scale, cap, capacity
+        layout = KVLayout((LayerShape(kv_heads, width),), CACHES[type])
+        layer, table = layout.layers[0], paging.tables(layout, positions)[0]
+        PagedKV(layer, table).append(k, v, 0)
+        pages = torch.cat([page for page in table.pages if page is not None])
+        sizes = tokens, heads, kv_heads, width, position, type, window, scale, cap
+        places = layer.keys, layer.key_scales, layer.values, layer.value_scales
         expected = _attention(
             q, *(_round_trip(rows, type) for rows in (k, v)), position, scale, window, cap, sinks
         )
         return Case(
             Op.ATTENTION,
             f"attention {sizes}, sinks {sinks is not None}",
-            sizes,
-            (q, *_cached(k, type, capacity), *_cached(v, type, capacity), sinks),
+            (*sizes, layout.page_bytes[0], *places),
+            (q, pages, sinks),
             expected,
-            INTEGER if type == 2 and tokens == 1 else EXACT,
+            INTEGER if type == 2 else EXACT,
         )
 
     def run(self, format: Format) -> Case:
@@ -354,19 +361,6 @@ def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)
     codes = (padded * steps).round().clamp(-127, 127)
     return codes.flatten(-2)[..., :width], scales.squeeze(-1)
-
-
-def _cached(rows: Tensor, type: int, capacity: int) -> tuple[Tensor, Tensor | None]:
-    """Rows [S, K, C] in cache layout [K, capacity, ...] with scales; unused capacity is NaN."""
-    if type < 2:
-        return _with_capacity(rows.to((torch.float32, torch.float16)[type]), capacity), None
-    codes, scales = _quantized(rows)
-    return _with_capacity(codes.to(torch.int8), capacity, -1), _with_capacity(scales, capacity)
-
-
-def _with_capacity(rows: Tensor, capacity: int, fill: float = math.nan) -> Tensor:
-    spare = rows.new_full((capacity - len(rows), *rows.shape[1:]), fill)
-    return torch.cat((rows, spare)).transpose(0, 1)
 
 
 def _attention(

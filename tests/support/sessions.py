@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Tokens
 from pathlib import Path
 
 from engine.gguf.reader import GGUFFile
+from engine.inference.runner import Runner
 from engine.inference.session import Session
+from engine.messages import CacheType
 from engine.models import architecture
 from engine.models.config import read_config
+from engine.models.layers import Decoder
 from engine.models.weights import Weights
-from engine.state.kv_cache import Cache
 
 
-def open_session(path: Path, context: int = 256) -> Session:
-    """An empty session over the file's decoder and an f32 cache; raises ModelFileError."""
+def open_decoder(path: Path, context: int = 256) -> Decoder:
+    """The decoder of a file; raises ModelFileError."""
     with GGUFFile.open(path) as file:
-        config = read_config(file)
+        read_config(file)
         weights = Weights(file)
         decoder = architecture(file)(file, weights, context)
         weights.refuse_unused_tensors()
-        return Session(decoder, Cache(config.layers, config.kv_heads, config.head_width, context))
+        return decoder
+
+
+def open_session(path: Path, context: int = 256) -> Session:
+    """An empty session over the file's decoder and f32 pages; raises ModelFileError."""
+    return session_over(open_decoder(path, context), context)
+
+
+def session_over(decoder: Decoder, context: int = 256, cache: CacheType = CacheType.F32) -> Session:
+    """An empty session over a decoder, with pages of its own."""
+    runner = Runner(decoder, cache)
+    return Session(runner, runner.new_pool(), context)
+
+
+def empty_like(session: Session) -> Session:
+    """An empty session with the runner of another and pages of its own."""
+    pool = session.runner.new_pool()
+    return Session(session.runner, pool, session.context)
+
+
+def greedy(session: Session, prompt: Tokens[int], tokens: int) -> list[int]:
+    """Forget everything, read the prompt and append the most likely tokens."""
+    session.trim(0)
+    logits, answer = session.read(prompt), list[int]()
+    while len(answer) < tokens:
+        answer.append(int(logits.argmax()))
+        logits = session.step(answer[-1])
+    return answer

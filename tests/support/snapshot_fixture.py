@@ -13,7 +13,9 @@ from app.chat.planner import Branch
 from app.chat.prompts import turns_of
 from app.chat.runner import Runner
 from app.chat.snapshots import OPEN_MILLISECONDS, Sessions
-from app.engines.client import EngineRequests
+from app.engines.local import local
+from app.engines.model_ref import Local
+from app.engines.requests import EngineRequests
 from app.settings.table import Settings
 from app.state.chat import Generation, ModelPhase, ModelStatus, State
 from app.state.snapshots import Resume, SessionState
@@ -56,7 +58,7 @@ class SnapshotFixture:
         self.state, self.shown = State(), SessionState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(self._engine, self._receive, reraise)
+        self.link = EngineRequests(local(self._engine), self._receive, reraise)
         self.runner = Runner(self.state, self.archive, self.link, lambda: self.settings)
         self.files = BackgroundWorker("files", self.link)
         self.sessions = Sessions(
@@ -90,7 +92,7 @@ class SnapshotFixture:
                 case Failed():
                     self.taken.append(self.sessions.on_failed(event))
                 case AdaptersSet():
-                    self.sessions.on_adapters_set(event)
+                    self.runner.on_adapters_set(event)
                 case _:
                     pass
 
@@ -148,7 +150,7 @@ class SnapshotFixture:
 
     def load_model(self) -> None:
         loaded = replace(LOADED)  # a new object, as for every load
-        self.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=loaded))
+        self.state.set_model(ModelStatus(ModelPhase.READY, Local(MODEL), "Small", loaded=loaded))
 
     def branch(self, conversation: int) -> Sequence[Message]:
         if conversation not in self.state.branches:
@@ -188,11 +190,10 @@ class SnapshotFixture:
         return self._last
 
     def end_answer(self) -> None:
-        generation = self.state.generation
-        assert generation is not None
+        (generation,) = self.state.generations.values()
         self.state.add_text(generation.conversation, generation.message, "So it was.")
         self.engine.deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
-        self.state.set_generation(None)
+        self.state.end_generation(generation.request)
 
     def answer(self, conversation: int) -> None:
         self.ask(conversation)

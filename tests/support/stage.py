@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QObject, QPropertyAnimation
 from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
+from app.engines.client import Capabilities, Deliver
+from app.engines.local import EngineMaker, LocalClient
 from app.settings.table import Settings
 from app.state.states import States
 from app.store.writer import Archive
@@ -23,6 +26,25 @@ from fakes import FakeEngine
 TIMEOUT_SECONDS = 10.0
 
 
+class StagedClient(LocalClient):
+    """The client of a fake engine with any capabilities."""
+
+    def __init__(
+        self,
+        engine: EngineMaker,
+        deliver: Deliver,
+        parent: QObject,
+        *,
+        capabilities: Capabilities | None,
+    ) -> None:
+        super().__init__(engine, deliver, parent)
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return super().capabilities if self._capabilities is None else self._capabilities
+
+
 class Stage:
     """The objects that `app.__main__` wires together, with fake engines."""
 
@@ -33,7 +55,9 @@ class Stage:
         settings: Settings | None = None,
         answers: list[str] | None = None,
         theme: str = "light",
+        capabilities: Capabilities | None = None,
     ) -> None:
+        """`capabilities` are those of the engine; None: of the engine in this process."""
         self.folder = folder
         application = QApplication.instance()
         assert isinstance(application, QApplication)
@@ -47,7 +71,11 @@ class Stage:
             self.archive,
             settings or Settings(),
             folder / "settings.json",
-            engine=lambda deliver: self._engine(deliver, answers),
+            partial(
+                StagedClient,
+                lambda deliver: self._engine(deliver, answers),
+                capabilities=capabilities,
+            ),
         )
         self.window = Window(
             self.states, lambda: Preferences(self.controller.settings, self.states.sessions)

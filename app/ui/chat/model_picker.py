@@ -140,7 +140,7 @@ class ModelPicker(QWidget):
         self.unload_button.setVisible(status.loaded is not None)
         self.progress.show_status(status)
         self.failure.setVisible(bool(status.error))
-        name = status.failed.name if status.failed else ""
+        name = status.failed.file_name if status.failed else ""
         shown = explain(status.fault, name, status.error, status.remedy)
         self.failure.setText(shown.text)
         self.failure.setToolTip(shown.detail)

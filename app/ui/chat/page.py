@@ -94,7 +94,7 @@ class ChatPage(QWidget):
         state.text_added.connect(self.transcript.append_text)
         state.memory_changed.connect(self._show_memory)
         state.waiting_changed.connect(self.transcript.set_waiting)
-        state.generation_changed.connect(self._show_busy)
+        state.generations_changed.connect(self._show_busy)
         state.model_changed.connect(self._show_model)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
@@ -167,7 +167,8 @@ class ChatPage(QWidget):
         state = self._state
         # `Composer.edited` is debounced: the text in the field may be newer than the saved draft.
         self.flush_draft()
-        if state.current != self._shown:
+        switched = state.current != self._shown
+        if switched:
             self._shown = state.current
             self.close_find()
             self.composer.set_text(state.drafts.get(state.current, ""))
@@ -179,7 +180,7 @@ class ChatPage(QWidget):
             if note := state.waiting.get(message.id):
                 self.transcript.set_waiting(message.id, note)
         self._show_page()
-        self._show_busy()
+        self._show_busy(announce=not switched)
 
     def _show_found(self, query: str, message: int) -> None:
         self._find_row.show()
@@ -202,13 +203,13 @@ class ChatPage(QWidget):
             self.jump_button.hide()
         self._show_rule()
 
-    def _show_busy(self) -> None:
+    def _show_busy(self, *, announce: bool = True) -> None:
         busy = self._state.busy
-        if busy == self.composer.busy:  # `generation_changed` is emitted for every piece of text
+        if busy == self.composer.busy:  # `generations_changed` is emitted for every piece of text
             return
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)
-        if not busy:
+        if announce and not busy:
             accessibility.announce(self, tr("The answer has ended"))
 
     def _show_model(self) -> None:

@@ -1,9 +1,12 @@
-"""Sidebar: New chat, the search field, the list of conversations, and Undo after deleting."""
+"""Sidebar: New chat, the search field, the list of conversations, and Undo after deleting.
+
+A row shows whether an answer of its conversation is written or waits, and offers to stop it.
+"""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent, QMouseEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -17,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from app.state.chat import Deletion, State
 from app.system.translation import tr, trn
-from app.ui.chat.sidebar_list import ID_ROLE, Conversations, RowPainter, bin_rect
+from app.ui.chat.sidebar_list import BUSY_ROLE, ID_ROLE, Conversations, RowPainter, icon_at
 from app.ui.theme import icons
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
@@ -36,10 +39,14 @@ class ConversationList(QListView):
 
     opened = Signal(int)
     delete_requested = Signal(list)  # of ids
+    stop_requested = Signal(int)
 
-    def __init__(self, painter: RowPainter, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: Conversations, painter: RowPainter, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._painter = painter
+        self._model, self._painter = model, painter
+        self.setModel(model)
         self.setItemDelegate(painter)
         self.setUniformItemSizes(True)
         self.setMouseTracking(True)
@@ -83,8 +90,8 @@ class ConversationList(QListView):
         super().mouseReleaseEvent(e)
         index = self.indexAt(e.position().toPoint())
         plain = e.button() is Qt.MouseButton.LeftButton and not e.modifiers()
-        over_bin = bin_rect(self.visualRect(index)).contains(e.position().toPoint())
-        if plain and not over_bin and index.isValid():
+        icon = icon_at(index, self.visualRect(index), e.position().toPoint())
+        if plain and not icon and index.isValid():
             self._open(index)
 
     def _open(self, index: QModelIndex) -> None:
@@ -92,20 +99,25 @@ class ConversationList(QListView):
         if conversation_id is not None:
             self.opened.emit(int(conversation_id))
 
-    def _show_menu(self, place: QPoint) -> None:
-        index = self.indexAt(place)
-        if index.data(ID_ROLE) is None:
-            return
+    def row_menu(self, index: QModelIndex) -> QMenu:
+        """The menu of a conversation's row, for all that are selected."""
         chosen = self.selected()
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        rename = QAction(tr("Rename"), menu)
+        if busy := [each for each in chosen if self._model.find(each).data(BUSY_ROLE)]:
+            stop = menu.addAction(trn("Stop the answer", "Stop {count} answers", len(busy)))
+            stop.triggered.connect(lambda: [self.stop_requested.emit(each) for each in busy])
+        rename = menu.addAction(tr("Rename"))
         rename.setEnabled(len(chosen) == 1)
         rename.triggered.connect(lambda: self.edit(index))
-        delete = QAction(trn("Delete", "Delete {count} chats", len(chosen)), menu)
+        delete = menu.addAction(trn("Delete", "Delete {count} chats", len(chosen)))
         delete.triggered.connect(lambda: self.delete_requested.emit(chosen))
-        menu.addActions([rename, delete])
-        menu.popup(self.viewport().mapToGlobal(place))
+        return menu
+
+    def _show_menu(self, place: QPoint) -> None:
+        index = self.indexAt(place)
+        if index.data(ID_ROLE) is not None:
+            self.row_menu(index).popup(self.viewport().mapToGlobal(place))
 
 
 class UndoLine(QFrame):
@@ -145,6 +157,7 @@ class Sidebar(QWidget):
     result_opened = Signal(int, str)  # a search result: the conversation and the query
     renamed = Signal(int, str)
     delete_requested = Signal(list)
+    stop_requested = Signal(int)
     undo_requested = Signal()
     searched = Signal(str)
 
@@ -166,8 +179,7 @@ class Sidebar(QWidget):
         self.model = Conversations(self)
         self.painter = RowPainter(self)
         # Created without a parent: the layout adds it in visual order, which sets the Tab order.
-        self.list = ConversationList(self.painter)
-        self.list.setModel(self.model)
+        self.list = ConversationList(self.model, self.painter)
         self.nothing = label("", "secondary", SMALL)
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setWordWrap(True)
@@ -206,7 +218,9 @@ class Sidebar(QWidget):
         self.new_button.clicked.connect(self.new_requested)
         self.list.opened.connect(self._open)
         self.list.delete_requested.connect(self.delete_requested)
+        self.list.stop_requested.connect(self.stop_requested)
         self.painter.delete_requested.connect(self._delete_one)
+        self.painter.stop_requested.connect(self.stop_requested)
         self.model.renamed.connect(self.renamed)
         self.undo.undone.connect(self.undo_requested)
         self.search.textChanged.connect(lambda: self._search_debounce.start())
@@ -214,7 +228,7 @@ class Sidebar(QWidget):
         self._search_debounce.timeout.connect(lambda: self.searched.emit(self.search.text()))
         state.conversations_changed.connect(self.refresh)
         state.conversation_changed.connect(self._show_current)
-        state.generation_changed.connect(lambda: self.model.set_busy(state.busy_conversations))
+        state.generations_changed.connect(self._show_busy)
         state.deletions_changed.connect(self._show_undo)
         state.trash_changed.connect(self._show_trash)
 
@@ -238,7 +252,7 @@ class Sidebar(QWidget):
         if bool(self.painter.query) != bool(state.query):
             self.list.scheduleDelayedItemsLayout()  # the rows have another height
         self.painter.query = state.query
-        self.model.set_busy(state.busy_conversations)
+        self._show_busy()
         if moved:
             self._select(selected)
             self.list.verticalScrollBar().setValue(place)
@@ -273,6 +287,10 @@ class Sidebar(QWidget):
             super().keyPressEvent(event)
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _show_busy(self) -> None:
+        state = self._state
+        self.model.set_busy(state.busy_conversations, state.writing_conversations)
 
     def _select(self, conversation_ids: list[int]) -> None:
         selection = self.list.selectionModel()

@@ -21,6 +21,7 @@ from PySide6.QtCore import (
     QModelIndex,
     QObject,
     QPersistentModelIndex,
+    QPoint,
     QPointF,
     QRect,
     QRectF,
@@ -59,7 +60,8 @@ RESULT_HEIGHT = 54  # of a search result: the title and the words found
 _SIDE = 12  # pixels between a row's fill and the sidebar's edge
 _PADDING = 12  # pixels between the fill's edge and the title
 ID_ROLE = Qt.ItemDataRole.UserRole + 1
-BUSY_ROLE = Qt.ItemDataRole.UserRole + 2
+BUSY_ROLE = Qt.ItemDataRole.UserRole + 2  # it has an answer that can be stopped
+WRITING_ROLE = Qt.ItemDataRole.UserRole + 5  # the engine works on that answer
 SNIPPET_ROLE = Qt.ItemDataRole.UserRole + 3  # the words found
 WHEN_ROLE = Qt.ItemDataRole.UserRole + 4  # time or day, where the title does not tell it apart
 _ALIKE = 24  # characters: titles that begin with the same ones look alike in the sidebar
@@ -75,6 +77,7 @@ class Conversations(QAbstractListModel):
         super().__init__(parent)
         self._rows: list[Conversation | str] = []
         self._busy: frozenset[int] = frozenset()
+        self._writing: frozenset[int] = frozenset()
         self._hits: Mapping[int, Hit] = {}
         self._results = False  # the rows are search results
         self._alike: frozenset[str] = frozenset()  # beginnings that several titles share
@@ -102,11 +105,10 @@ class Conversations(QAbstractListModel):
             if self._rows:
                 self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
 
-    def set_busy(self, busy: frozenset[int]) -> None:
-        """Mark the conversations for which an answer is being generated."""
-        if busy != self._busy:
-            changed = busy ^ self._busy
-            self._busy = busy
+    def set_busy(self, busy: frozenset[int], writing: frozenset[int]) -> None:
+        """Mark the conversations with an answer in progress, and those of them being written."""
+        if changed := (busy ^ self._busy) | (writing ^ self._writing):
+            self._busy, self._writing = busy, writing
             for conversation_id in changed:
                 index = self.find(conversation_id)
                 self.dataChanged.emit(index, index)
@@ -141,6 +143,8 @@ class Conversations(QAbstractListModel):
             return row.id
         if role == BUSY_ROLE:
             return row.id in self._busy
+        if role == WRITING_ROLE:
+            return row.id in self._writing
         if role == SNIPPET_ROLE:
             hit = self._hits.get(row.id) if self._results else None
             return hit.snippet if hit else ""
@@ -148,13 +152,18 @@ class Conversations(QAbstractListModel):
             alike = self._results or _begin(row.title) in self._alike
             return day_or_time(row.updated, time.time()) if alike else ""
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            more = (row.title, index.data(WHEN_ROLE), index.data(SNIPPET_ROLE))
-            return ", ".join(part for part in more if part)
+            more = (row.title, self._progress(row.id), index.data(WHEN_ROLE))
+            return ", ".join(part for part in (*more, index.data(SNIPPET_ROLE)) if part)
         if role == Qt.ItemDataRole.ToolTipRole:
             moment = QDateTime.fromSecsSinceEpoch(int(row.updated))
             when = QLocale().toString(moment, QLocale.FormatType.ShortFormat)
             return f"{row.title}\n{when}"
         return None
+
+    def _progress(self, conversation_id: int) -> str:
+        if conversation_id in self._writing:
+            return tr("an answer is being written")
+        return tr("an answer is waiting") if conversation_id in self._busy else ""
 
     def setData(self, index: _Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         row = self.conversation(index)
@@ -175,6 +184,7 @@ class RowPainter(QStyledItemDelegate):
     """Item delegate: paints a row, handles its delete icon, and creates the rename editor."""
 
     delete_requested = Signal(int)  # the delete icon of the hovered row was clicked
+    stop_requested = Signal(int)  # the stop icon of the hovered row was clicked
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -229,14 +239,16 @@ class RowPainter(QStyledItemDelegate):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(fill.adjusted(1, 1, -1, -1), 5, 5)
         text = rect.adjusted(_SIDE + _PADDING, 0, -_SIDE - _PADDING, 0)
+        busy = bool(index.data(BUSY_ROLE))
         if hovered:
-            text = self._paint_bin(painter, rect, text)
-        elif index.data(BUSY_ROLE):
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(palette.accent))
+            text = self._paint_icon(painter, "trash", bin_rect(rect), text)
+            if busy:
+                text = self._paint_icon(painter, "stop", stop_rect(rect), text)
+        elif busy:
             right = option.direction is Qt.LayoutDirection.RightToLeft  # type: ignore[attr-defined]
             x = text.left() + 4 if right else text.right() - 3
-            painter.drawEllipse(QPointF(x, rect.center().y() + 0.5), 3, 3)
+            place = QPointF(x, rect.center().y() + 0.5)
+            self._paint_dot(painter, place, filled=bool(index.data(WRITING_ROLE)))
             text = text.adjusted(16, 0, 0, 0) if right else text.adjusted(0, 0, -16, 0)
         if self.query:
             line = text.adjusted(0, text.height() // 2, 0, -6)
@@ -286,10 +298,18 @@ class RowPainter(QStyledItemDelegate):
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
         painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, title)
 
-    def _paint_bin(self, painter: QPainter, rect: QRect, text: QRect) -> QRect:
-        place = bin_rect(rect)
+    def _paint_dot(self, painter: QPainter, place: QPointF, *, filled: bool) -> None:
+        """Paint the dot of an answer that is written, or the ring of one that waits."""
+        accent = QColor(self._palette.accent)
+        painter.setPen(Qt.PenStyle.NoPen if filled else QPen(accent, 1.5))
+        painter.setBrush(accent if filled else QColor(Qt.GlobalColor.transparent))
+        radius = 3.0 if filled else 2.5
+        painter.drawEllipse(place, radius, radius)
+
+    def _paint_icon(self, painter: QPainter, name: str, place: QRect, text: QRect) -> QRect:
+        """Paint an icon of the hovered row; returns the rectangle left for the text."""
         ratio = painter.device().devicePixelRatio()
-        picture = icons.pixmap("trash", self._palette.secondary, 16, ratio)
+        picture = icons.pixmap(name, self._palette.secondary, 16, ratio)
         painter.drawPixmap(place.center().x() - 7, place.center().y() - 7, picture)
         return text.adjusted(0, 0, -22, 0)
 
@@ -304,9 +324,11 @@ class RowPainter(QStyledItemDelegate):
         pressed = event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease)
         if pressed and isinstance(event, QMouseEvent) and index.data(ID_ROLE) is not None:
             left = event.button() is Qt.MouseButton.LeftButton
-            if left and bin_rect(rect).contains(event.position().toPoint()):
+            icon = icon_at(index, rect, event.position().toPoint()) if left else ""
+            if icon:
                 if event.type() is QEvent.Type.MouseButtonRelease:
-                    self.delete_requested.emit(int(index.data(ID_ROLE)))
+                    clicked = self.stop_requested if icon == "stop" else self.delete_requested
+                    clicked.emit(int(index.data(ID_ROLE)))
                 return True
         return super().editorEvent(event, model, option, index)
 
@@ -326,6 +348,19 @@ class RowPainter(QStyledItemDelegate):
 def bin_rect(row: QRect) -> QRect:
     """The rectangle of a row's delete icon: 28 pixels wide, at the row's end."""
     return QRect(row.right() - _SIDE - 29, row.top() + 3, 28, row.height() - 6)
+
+
+def stop_rect(row: QRect) -> QRect:
+    """The rectangle of a row's stop icon: as large as the delete icon, and before it."""
+    return bin_rect(row).translated(-28, 0)
+
+
+def icon_at(index: _Index, row: QRect, place: QPoint) -> str:
+    """The icon of a conversation's row at a place: "trash", "stop" or none."""
+    if bin_rect(row).contains(place):
+        return "trash"
+    busy = index.isValid() and bool(index.data(BUSY_ROLE))
+    return "stop" if busy and stop_rect(row).contains(place) else ""
 
 
 def _emphasis(shown: str, query: str, palette: Palette) -> list[QTextLayout.FormatRange]:

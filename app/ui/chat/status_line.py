@@ -55,7 +55,7 @@ class StatusLine(QWidget):
         self._pages.addWidget(self._quiet)
         self._pages.addWidget(self._busy)
         state.model_changed.connect(self.refresh)
-        state.generation_changed.connect(self.refresh)
+        state.generations_changed.connect(self.refresh)
         state.typed_changed.connect(self.refresh)
         state.conversation_changed.connect(self.refresh)
         self.refresh()
@@ -121,9 +121,8 @@ class StatusLine(QWidget):
         self._pages.setCurrentWidget(self._quiet)
 
     def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
-        generation = self._state.generation
-        shown = generation is not None and generation.conversation == self._state.current
-        progress = _progress(generation) if generation and shown else ""
+        generation = self._state.shown_generation
+        progress = _progress(generation) if generation else ""
         speed = (
             tr("{speed} tokens/s", speed=f"{self._state.speed:.1f}") if self._state.speed else ""
         )
@@ -194,6 +193,8 @@ def _slow_line(slow: SlowPart) -> str:
             return tr("{part}: the fast kernel failed its check on this computer.", part=slow.part)
         case SlowReason.WRONG_PROGRAM:
             return tr("The fast path failed its check on this computer.")
+        case SlowReason.DECODED:
+            return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
         case _:
             assert_never(slow.reason)
 

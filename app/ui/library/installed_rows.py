@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.engines.model_ref import Local, local_path
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.faults import Explanation, explain
 from app.state.library import FileState, InstalledRow, Place
@@ -35,7 +36,8 @@ def on_this_machine(
     total = sum(row.size_bytes for row in rows)
     detail = joined(model_count(len(rows)), size(total)) if rows else ""
     yield HeadingView(INSTALLED, tr("On this computer"), detail, jump)
-    busy = (model.path, model.failed, model.loaded.path if model.loaded is not None else None)
+    loaded = model.loaded.path if model.loaded is not None else None
+    busy = (model.path, local_path(model.failed), loaded)
     for row in rows:
         yield InstalledView(row, model if row.path in busy else None, row.path in detailed)
     if not rows:
@@ -149,7 +151,7 @@ def _explanation(row: InstalledRow, model: ModelStatus | None) -> Explanation | 
     """Why a file cannot be used; None if it can, or was not found."""
     if row.state is FileState.BAD:
         return explain(row.fault, row.path.name, row.problem, row.remedy)
-    if model is not None and model.error and row.path == (model.failed or model.path):
+    if model is not None and model.error and Local(row.path) == (model.failed or model.model):
         return explain(model.fault, row.path.name, model.error, model.remedy)
     return None
 

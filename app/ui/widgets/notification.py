@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
@@ -31,10 +31,10 @@ class AnswerNotifier(QObject):
         super().__init__(window)
         self._state, self._window, self._is_on = state, window, is_on
         self._come_forward, self._clock = come_forward, clock
-        self._current: Generation | None = None
-        self._began = 0.0
+        self._began: dict[int, float] = {}  # request of an answer in progress: when it began
+        self._before: Mapping[int, Generation] = {}
         self._tray: QSystemTrayIcon | None = None  # created on demand
-        state.generation_changed.connect(self._on_generation)
+        state.generations_changed.connect(self._on_generations)
 
     def show(self, title: str, text: str) -> None:
         """Mark the window in the task bar and, where there is a system tray, show a message."""
@@ -48,14 +48,16 @@ class AnswerNotifier(QObject):
         self._tray.showMessage(title, text, self._window.windowIcon(), _SHOWN_MILLISECONDS)
         QTimer.singleShot(_SHOWN_MILLISECONDS, self._tray, self._tray.hide)
 
-    def _on_generation(self) -> None:
-        before, now = self._current, self._state.generation
-        self._current = now
-        if now is not None:
-            if before is None or before.request != now.request:
-                self._began = self._clock()
-            return
-        if before is None or before.stopping or self._clock() - self._began < LONG_SECONDS:
+    def _on_generations(self) -> None:
+        before, now = self._before, self._state.generations
+        self._before = now
+        for request in now.keys() - before.keys():
+            self._began[request] = self._clock()
+        for request in before.keys() - now.keys():
+            self._on_ended(before[request], self._clock() - self._began.pop(request))
+
+    def _on_ended(self, generation: Generation, seconds: float) -> None:
+        if generation.stopping or seconds < LONG_SECONDS:
             return
         if self._is_on() and not self._window.isActiveWindow():
-            self.show(tr("Your answer is ready"), self._state.title(before.conversation))
+            self.show(tr("Your answer is ready"), self._state.title(generation.conversation))

@@ -167,7 +167,7 @@ def test_change_during_an_answer_is_shown_as_pending(stage: AdapterStage) -> Non
     stage.adapters.set_on(0, True)
     assert not stage.shown.pending
     stage.adapters.set_on(0, False)
-    stage.state.set_generation(None)
+    stage.state.end_generation(stage.request)
     assert not stage.shown.pending
 
 

@@ -295,15 +295,16 @@ def test_answer_continues_in_its_conversation_when_another_is_shown(stage: Stage
     stage.controller.new_conversation()
     assert stage.state.busy_conversations == {first}
     assert not stage.state.busy
+    (asked,) = stage.engine.unfinished
     ask(stage, "Second")
     second = stage.state.current
-    assert (
-        stage.state.waiting[stage.state.messages[-1].id]
-        == "Queued: another answer is being written"
-    )
-    stage.engine.write(" background.")
-    stage.engine.finish()
+    waiting = stage.state.messages[-1].id
+    until(lambda: waiting in stage.state.waiting)
+    assert stage.state.waiting[waiting] == "Queued: another answer is being written"
+    stage.engine.write(" background.", request=asked.request)
+    stage.engine.finish(request=asked.request)
     stage.wait_until_idle()
+    assert stage.state.waiting == {}
     assert stage.engine.last_generate.turns[-1].text == "Second"
     assert answer(stage, "Here.").conversation == second
     assert first is not None

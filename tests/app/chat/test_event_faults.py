@@ -50,8 +50,8 @@ def test_exception_in_a_text_event_interrupts_only_that_answer(
     assert stage.controller.send("Two")
     second = stage.state.current
     faults = fail_once(monkeypatch, stage.state, "add_text")
-    stage.engine.write(" the air.")
-    stage.engine.finish(FinishReason.CANCELLED)
+    stage.engine.write(" the air.", request=first.request)
+    stage.engine.finish(FinishReason.CANCELLED, request=first.request)
     stage.wait_until_idle()
     assert faults() == 1
     assert stage.engine.last(Cancel) == Cancel(first.request)
@@ -61,7 +61,7 @@ def test_exception_in_a_text_event_interrupts_only_that_answer(
     assert stage.state.notices["fault"].detail == "KeyError"
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
-    # The next queued answer is generated, and the user can send again.
+    # The other answer goes on, and the user can send again.
     assert stage.engine.count(Generate) == 2
     stage.engine.write("Here.")
     stage.engine.finish()
@@ -86,7 +86,7 @@ def test_other_requests_in_the_batch_are_handled_after_an_exception(
     stage.engine.finish_load()
     stage.drain()
     assert stage.state.model.phase is ModelPhase.READY
-    assert stage.state.generation is None
+    assert not stage.state.generations
     assert stored_answer(stage) == ("Because", MessageState.INTERRUPTED)
 
 

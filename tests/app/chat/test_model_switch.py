@@ -75,10 +75,12 @@ def test_stopped_answer_is_followed_by_the_load(writing: Stage) -> None:
     assert writing.engine.load.path == OTHER
 
 
-def test_queued_answer_is_written_by_the_chosen_model(writing: Stage) -> None:
+def test_message_sent_after_the_choice_is_answered_by_the_chosen_model(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
     writing.controller.new_conversation()
     writing.controller.send("And this?")
-    writing.controller.load_model(OTHER)
+    assert writing.engine.count(Generate) == 1
+    assert list(writing.state.waiting.values()) == ["Queued: another answer is being written"]
     writing.engine.finish()
     writing.drain()
     assert writing.engine.count(Generate) == 1
@@ -143,3 +145,60 @@ def test_model_whose_load_was_cancelled_can_be_chosen_again(stage: Stage) -> Non
     stage.controller.load_model(OTHER)
     assert stage.engine.load.path == OTHER
     assert stage.engine.count(LoadModel) == 3
+
+
+@pytest.fixture
+def both(writing: Stage) -> Stage:
+    """Two conversations are answered at once."""
+    writing.controller.new_conversation()
+    writing.controller.send("And this?")
+    one, two = writing.engine.unfinished
+    writing.engine.interleave({one.request: " of the", two.request: "Then this"})
+    writing.drain()
+    return writing
+
+
+def test_chosen_model_waits_for_all_answers(both: Stage) -> None:
+    one, two = both.engine.unfinished
+    both.controller.load_model(OTHER)
+    assert both.state.notices[NOTICE].sentence == "Other 1B loads after the current answers."
+    both.engine.finish(request=two.request)
+    both.drain()
+    assert both.engine.count(LoadModel) == 1
+    both.engine.finish(request=one.request)
+    both.drain()
+    assert both.engine.load.path == OTHER
+    assert both.engine.count(Cancel) == 0
+
+
+def test_load_now_stops_all_answers(both: Stage) -> None:
+    one, two = both.engine.unfinished
+    both.controller.load_model(OTHER)
+    both.controller.act_on_notice(NOTICE)
+    stopped = {each.request for each in both.engine.commands if isinstance(each, Cancel)}
+    assert {one.request, two.request} <= stopped
+    for each in (two, one):
+        assert both.engine.count(LoadModel) == 1
+        both.engine.finish(FinishReason.CANCELLED, request=each.request)
+        both.drain()
+    assert both.engine.load.path == OTHER
+    assert both.state.messages[-1].state is MessageState.STOPPED
+
+
+def test_keeping_the_model_requests_the_messages_sent_meanwhile(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.new_conversation()
+    writing.controller.send("And this?")
+    assert writing.engine.count(Generate) == 1
+    writing.controller.close_notice(NOTICE)
+    assert writing.engine.count(Generate) == 2
+
+
+def test_quitting_requests_no_message_that_waits_for_the_chosen_model(writing: Stage) -> None:
+    writing.controller.load_model(OTHER)
+    writing.controller.new_conversation()
+    writing.controller.send("And this?")
+    writing.controller.shut_down()
+    writing.engine.finish(FinishReason.CANCELLED)
+    writing.drain()
+    assert (writing.engine.count(Generate), writing.engine.count(LoadModel)) == (1, 1)

@@ -14,7 +14,9 @@ from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.runner import Runner
 from app.chat.snapshots import Sessions
-from app.engines.client import EngineRequests
+from app.engines.local import local
+from app.engines.model_ref import Local
+from app.engines.requests import EngineRequests
 from app.settings.table import Settings
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, ModelStatus, State
@@ -49,7 +51,7 @@ class Parts:
         self.state, self.session_state, self.adapter_state = State(), SessionState(), AdapterState()
         self.archive = Archive(folder / "conversations.sqlite")
         self.engines: list[FakeEngine] = []
-        self.link = EngineRequests(self._engine, self._receive, reraise)
+        self.link = EngineRequests(local(self._engine), self._receive, reraise)
         self.files = BackgroundWorker("files", self.link)
         self.runner = Runner(self.state, self.archive, self.link, Settings)
         makers = [self._make_sessions, self._make_adapters]
@@ -94,7 +96,7 @@ class Parts:
         for event in events:
             match event:
                 case AdaptersSet():
-                    self.sessions.on_adapters_set(event)
+                    self.runner.on_adapters_set(event)
                     self.adapters.on_adapters_set(event)
                 case Failed():
                     assert self.adapters.on_failed(event)
@@ -130,7 +132,7 @@ def parts(qtbot: QtBot, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     """In either order: the second conversation has an adapter, the first was just answered."""
     made = Parts(tmp_path, adapters_first=request.param)
     engine = made.engines[0]
-    made.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Small", loaded=LOADED))
+    made.state.set_model(ModelStatus(ModelPhase.READY, Local(MODEL), "Small", loaded=LOADED))
     two, one = made.branches[1], made.branches[0]
     made.state.show(two[0].conversation, two)
     made.adapters.add(PIRATE)
@@ -147,8 +149,7 @@ def parts(qtbot: QtBot, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
 
 
 def end_answer(parts: Parts) -> None:
-    generation = parts.state.generation
-    assert generation is not None
+    (generation,) = parts.state.generations.values()
     parts.engines[0].deliver(Finished(generation.request, FinishReason.END, 1, 0, 1, 0.1, 0.1, 1))
     parts.link.drain()
 
@@ -196,14 +197,15 @@ def test_context_of_another_model_is_not_saved(parts: Parts) -> None:
     end_answer(parts)
     two = parts.branches[1]
     parts.state.show(two[0].conversation, two)
-    for _ in range(2):
-        accept(parts.engines[0])
-        parts.link.drain()
-        parts.ask(0)
+    accept(parts.engines[0])
+    parts.link.drain()
+    parts.ask(0)
+    accept(parts.engines[0])
+    parts.link.drain()
     end_answer(parts)  # of the first conversation, while the second is shown
     assert parts.runner.engine_state.unsaved == parts.branches[0][0].conversation
     parts.kinds()
     other = replace(LOADED, seconds=9.0)
-    parts.state.set_model(ModelStatus(ModelPhase.READY, MODEL, "Other", loaded=other))
+    parts.state.set_model(ModelStatus(ModelPhase.READY, Local(MODEL), "Other", loaded=other))
     assert parts.kinds() == [SetAdapters]
     assert parts.runner.engine_state.unsaved is None

@@ -10,6 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.snapshots import QUIET_MILLISECONDS
+from app.engines.model_ref import Local
 from app.state.chat import Deletion, ModelPhase, ModelStatus
 from app.state.snapshots import Resume, ResumePhase
 from app.store.store import Conversation
@@ -314,7 +315,7 @@ def test_another_model_starts_empty_and_loads_the_shown_conversation(
 
 def test_context_of_an_unloaded_model_is_not_saved(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
-    opened.state.set_model(ModelStatus(ModelPhase.FAILED, MODEL))
+    opened.state.set_model(ModelStatus(ModelPhase.FAILED, Local(MODEL)))
     opened.load_model()
     opened.sessions.shut_down()
     assert opened.engine.count(SaveSnapshot) == 0
@@ -327,7 +328,7 @@ def test_changed_adapters_trigger_a_new_load(
     opened.link.drain()
     opened.engine.deliver(AdaptersSet(1000, (), changed=True, discarded_tokens=4096))
     opened.link.drain()
-    opened.sessions.on_adapters_set(AdaptersSet(1000, (), True, 4096))
+    opened.runner.on_adapters_set(AdaptersSet(1000, (), True, 4096))
     opened.settle()
     assert type(opened.commands[-1]) is LoadSnapshot
     assert opened.engine.count(SaveSnapshot) == 0, "there is nothing left to save"
@@ -342,7 +343,7 @@ def test_unchanged_adapters_trigger_no_load(
     opened: SnapshotFixture, request_number: int, changed: bool
 ) -> None:
     asked = opened.engine.count(LoadSnapshot)
-    opened.sessions.on_adapters_set(AdaptersSet(request_number, (), changed, 0))
+    opened.runner.on_adapters_set(AdaptersSet(request_number, (), changed, 0))
     opened.settle()
     assert opened.engine.count(LoadSnapshot) == asked
 

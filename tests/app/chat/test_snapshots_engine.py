@@ -118,7 +118,7 @@ def test_switching_conversations_prefills_nothing_twice(runs: Runs) -> None:
     stage.controller.new_conversation()
     ask(stage, "of other things: " + QUESTION)
     resume = opened(stage, "the cat")
-    assert resume.restored_tokens > 256
+    assert resume.ready_tokens > 256  # both conversations stay in memory
     assert resume.unread_tokens < NOISE
 
 
@@ -146,7 +146,7 @@ def test_damaged_snapshot_is_refused_and_the_chat_continues(runs: Runs) -> None:
     stage = runs.start()
     ask(stage)
     runs.stop()
-    (file,) = snapshots_folder().glob("*.safetensors")
+    file = min((snapshots_folder() / "pages").glob("*.page"), key=lambda path: path.stat().st_mtime)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)

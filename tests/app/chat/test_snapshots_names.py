@@ -151,7 +151,7 @@ def test_no_sequence_of_actions_saves_under_another_name(
 
 
 def _take(fixture: SnapshotFixture, step: str, conversation: int) -> None:
-    writing = fixture.state.generation is not None
+    writing = bool(fixture.state.generations)
     match step:
         case "open":
             fixture.open(conversation)

@@ -1,4 +1,4 @@
-"""The engine and the fake engine of the tests implement `EngineClient`."""
+"""The engine, its local client and the fake engine have the declared interfaces."""
 
 from __future__ import annotations
 
@@ -7,28 +7,39 @@ from typing import get_type_hints
 
 import pytest
 
-from app.engines.client import EngineClient
+from app.engines.client import Capabilities, EngineClient
+from app.engines.local import LocalClient, ThreadedEngine
 from engine import Engine
 from fakes import FakeEngine
 
-METHODS = [
-    name for name, member in vars(EngineClient).items()
-    if inspect.isfunction(member) and not name.startswith("_")
-]  # fmt: skip
+
+def methods(interface: type[object]) -> list[str]:
+    return [
+        name for name, member in vars(interface).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    ]  # fmt: skip
 
 
-def test_engine_client_has_three_methods() -> None:
-    assert METHODS == ["start", "send", "stop"]
+def assert_matches(interface: type[object], implementation: type[object]) -> None:
+    for name in methods(interface):
+        declared, made = getattr(interface, name), getattr(implementation, name)
+        parameters = inspect.signature(declared).parameters.keys()
+        assert inspect.signature(made).parameters.keys() == parameters
+        assert get_type_hints(made) == get_type_hints(declared)
+
+
+def test_clients_are_started_sent_to_and_stopped() -> None:
+    assert methods(EngineClient) == ["start", "send", "drain", "stop"]
+    assert methods(ThreadedEngine) == ["start", "send", "stop"]
 
 
 @pytest.mark.parametrize("engine", [Engine, FakeEngine])
-@pytest.mark.parametrize("name", METHODS)
-def test_engine_and_fake_match_the_declared_methods(engine: type[object], name: str) -> None:
-    declared, made = getattr(EngineClient, name), getattr(engine, name)
-    assert (
-        inspect.signature(made).parameters.keys() == inspect.signature(declared).parameters.keys()
-    )
-    assert get_type_hints(made) == get_type_hints(declared)
+def test_engine_and_fake_match_the_declared_methods(engine: type[object]) -> None:
+    assert_matches(ThreadedEngine, engine)
+
+
+def test_local_client_matches_the_declared_methods() -> None:
+    assert_matches(EngineClient, LocalClient)
 
 
 def test_engine_and_fake_take_an_event_callback() -> None:
@@ -36,3 +47,9 @@ def test_engine_and_fake_take_an_event_callback() -> None:
         (deliver, *others) = inspect.signature(engine).parameters.values()
         assert deliver.name == "deliver"
         assert all(other.default is not inspect.Parameter.empty for other in others)
+
+
+def test_local_engine_has_adapters_and_snapshots() -> None:
+    client = LocalClient(FakeEngine, lambda events: None)
+    assert client.capabilities == Capabilities(adapters=True, snapshots=True)
+    client.deleteLater()

@@ -9,6 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
+from app.engines.model_ref import Local
 from app.library import folders as library_places
 from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus
@@ -143,7 +144,7 @@ def test_model_loaded_from_elsewhere_is_linked(
 ) -> None:
     path = tiny.write(tmp_path / "opened.gguf")
     fixture.start()
-    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, path, "opened"))
+    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), "opened"))
     fixture.settle()
     assert fixture.names() == []
     fixture.state.set_model(loaded(path))
@@ -232,7 +233,7 @@ def test_loaded_model_is_not_deleted_and_unloading_is_offered(
     assert fixture.library_state.line.action is LineAction.UNLOAD
     with qtbot.waitSignal(fixture.library.unload_requested):
         fixture.library.act_on_line()
-    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, path, "one"))
+    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Local(path), "one"))
     fixture.library.model_index.delete(path)
     fixture.settle()
     assert path.is_file()

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 from app.downloads.queue import Phase
+from app.engines.model_ref import Local
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus
@@ -260,7 +261,7 @@ def test_per_model_settings_are_saved_and_override_the_settings(
 def test_unloading_shows_the_freed_memory(fixture: LibraryFixture) -> None:
     fixture.state.set_model(ModelStatus(freed_bytes=612_000_000))
     assert fixture.library_state.line.sentence == "Model unloaded. 612 MB of memory is free again."
-    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Path("/x.gguf"), "x"))
+    fixture.state.set_model(ModelStatus(ModelPhase.LOADING, Local(Path("/x.gguf")), "x"))
     assert fixture.library_state.line is None
 
 

@@ -10,6 +10,8 @@ import pytest
 from PySide6.QtCore import QObject, SignalInstance
 from pytestqt.qtbot import QtBot
 
+from app.engines.client import Capabilities
+from app.engines.model_ref import Local
 from app.state.adapters import AdapterEntry, AdapterState, KnownAdapter
 from app.state.chat import Deletion, Generation, ModelFile, ModelPhase, ModelStatus, Notice, State
 from app.state.read_only import ReadOnly
@@ -34,8 +36,10 @@ def shown() -> State:
     state.set_conversations([ROW])
     state.set_found("sky", [ROW])
     state.show(1, [MESSAGE])
-    state.set_model(ModelStatus(ModelPhase.READY, PATH, "Small", loaded=LOADED))
+    state.set_model(ModelStatus(ModelPhase.READY, Local(PATH), "Small", loaded=LOADED))
+    state.set_last_speed(2.0)
     state.set_generation(Generation(1, 1, 7, tokens_per_second=3.0))
+    state.set_queued(8, 1)
     state.set_waiting(8, 1, "Waits")
     state.set_draft(None, "half")
     state.set_installed([ModelFile(PATH, "a", 1)])
@@ -109,6 +113,7 @@ def assert_frozen(value: object) -> None:
 CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("show", lambda s: s.show(2, [MESSAGE]), {"current", "branches"}),
     ("conversations", lambda s: s.set_conversations([]), {"conversations"}),
+    ("capabilities", lambda s: s.set_capabilities(Capabilities(images=True)), {"capabilities"}),
     ("typed_tokens", lambda s: s.set_typed_tokens(3), {"typed_tokens"}),
     ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
@@ -116,14 +121,18 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("change", lambda s: s.change(replace(MESSAGE, parts=(TextPart("No"),))), {"branches"}),
     ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
-    ("model", lambda s: s.set_model(ModelStatus()), {"model", "speed"}),
+    ("model", lambda s: s.set_model(ModelStatus()), {"model", "last_speed"}),
     (
         "generation",
-        lambda s: s.set_generation(Generation(2, 1, 7, tokens_per_second=4.0)),
-        {"generation", "speed"},
+        lambda s: s.set_generation(Generation(1, 1, 7, tokens_per_second=4.0)),
+        {"generations"},
     ),
-    ("speed", lambda s: s.set_speed(9.0), {"speed"}),
-    ("waiting", lambda s: s.set_waiting(8, 1, ""), {"queued", "waiting"}),
+    ("another", lambda s: s.set_generation(Generation(2, 5, 9)), {"generations"}),
+    ("end", lambda s: s.end_generation(1), {"generations"}),
+    ("last speed", lambda s: s.set_last_speed(9.0), {"last_speed"}),
+    ("queued", lambda s: s.set_queued(8, None), {"queued"}),
+    ("waiting", lambda s: s.set_waiting(8, 1, ""), {"waiting"}),
+    ("waiting elsewhere", lambda s: s.set_waiting(9, 2, "Waits"), {"waiting"}),
     ("installed", lambda s: s.set_installed([]), {"installed"}),
     ("draft", lambda s: s.set_draft(None, "whole"), {"drafts"}),
     ("notice", lambda s: s.set_notice("model", None), {"notices"}),
@@ -157,13 +166,14 @@ def test_every_change_emits_its_signal(
         state.text_added,
         state.waiting_changed,
         state.model_changed,
-        state.generation_changed,
+        state.generations_changed,
         state.notices_changed,
         state.draft_changed,
         state.memory_changed,
         state.deletions_changed,
         state.trash_changed,
         state.typed_changed,
+        state.capabilities_changed,
     ):
         signal.connect(look)
     change(state)
@@ -173,3 +183,21 @@ def test_every_change_emits_its_signal(
 
 def test_table_of_changes_covers_every_field() -> None:
     assert set().union(*(changed for _, _, changed in CHANGES)) == set(field_names(State))
+
+
+def test_several_answers_are_in_progress_at_once() -> None:
+    state = shown()
+    state.set_generation(Generation(4, 5, 9))
+    state.set_generation(Generation(4, 5, 9, started=True, tokens_per_second=8.0))
+    assert [each.request for each in state.generations.values()] == [1, 4]
+    assert state.busy_conversations == {1, 5}
+    assert state.writing_conversations == {5}
+    assert state.shown_generation == state.generations[1]
+    assert state.speed == 3.0
+    state.end_generation(1)
+    assert state.busy, "its other answer is queued"
+    assert state.shown_generation is None
+    assert state.speed == 2.0
+    state.set_queued(8, None)
+    assert not state.busy
+    assert state.busy_conversations == {5}

@@ -138,6 +138,41 @@ def test_info_names_formats_without_a_kernel(
     assert "slow: nothing\n" in capsys.readouterr().out
 
 
+def test_layers_are_placed_on_several_backends(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = ("--placement", "reference=1,torch:cpu")
+    (facts,) = run(capsys, "info", "-m", model, *split)
+    assert facts["placement"] == "layers 1: reference, 2: torch cpu"
+    assert facts["kernels"]["linear F32"] == "reference + torch cpu"
+    found, wanted = (
+        run(capsys, "logits", "-m", model, "--tokens", "5,6,7", "--top", "4", *options)[0]
+        for options in (split, ("--backend", "reference"))
+    )
+    for one, other in zip(found["positions"], wanted["positions"], strict=True):
+        assert one["token_ids"] == other["token_ids"]
+        assert one["logits"] == pytest.approx(other["logits"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--placement", "reference=one"), "is not a list of backends and layers"),
+        (("--placement", "=3"), "is not a list of backends and layers"),
+        (("--placement", "reference=9999999"), "is not a list of backends and layers"),
+        (("--placement", "reference=3"), "do not divide the 2 layers"),
+        (("--placement", "quantum"), "There is no backend 'quantum'"),
+        (("--backend", "quantum"), "There is no backend 'quantum'"),
+        (("--backend", "torch:quantum"), "torch has no device 'quantum'"),
+    ],
+)
+def test_wrong_placements_are_refused(
+    options: tuple[str, str], words: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["info", "-m", model, *options]) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = run(capsys, "bench", "-m", model, "-p", "16", "-n", "4", "-d", "8", "-r", "1")
     assert set(result) == {

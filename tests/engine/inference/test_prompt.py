@@ -70,7 +70,7 @@ def test_prompt_spells_its_text_with_any_cached_ids(
     fresh = tokenizer.encode(text)
     cached = respelled(tokenizer, tokenizer.encode(text[: len(text) // 2] + other), seed)
     cached = cached[: data.draw(st.integers(0, len(cached)))]
-    ids = reuse_cached_ids(tokenizer, fresh, cached)
+    ids = reuse_cached_ids(tokenizer, fresh, [cached])
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
     assert controls(tokenizer, ids) == controls(tokenizer, fresh)
     kept, _ = shared_prefix(tokenizer, fresh, cached)
@@ -92,7 +92,7 @@ def test_text_that_extends_the_cached_text_keeps_all_cached_ids(
 def test_same_text_in_other_ids_is_kept_whole(tokenizer: Tokenizer, text: str, seed: int) -> None:
     fresh = tokenizer.encode(text)
     cached = respelled(tokenizer, fresh, seed)
-    assert reuse_cached_ids(tokenizer, fresh, cached) == cached
+    assert reuse_cached_ids(tokenizer, fresh, [cached]) == cached
 
 
 @given(TEXTS, st.integers(0, 50))
@@ -100,7 +100,7 @@ def test_fresh_ids_follow_the_shared_prefix(tokenizer: Tokenizer, text: str, see
     fresh = tokenizer.encode(text + " the end")
     cached = respelled(tokenizer, tokenizer.encode(text), seed)
     kept, after = shared_prefix(tokenizer, fresh, cached)
-    ids = reuse_cached_ids(tokenizer, fresh, cached)
+    ids = reuse_cached_ids(tokenizer, fresh, [cached])
     assert ids[kept:] == fresh[after:]
     if kept < len(cached):  # at least as far as the ids themselves agree
         assert kept >= shared_prefix(tokenizer, fresh, fresh[:after])[0] - after
@@ -112,7 +112,7 @@ def test_a_text_that_looks_like_a_control_token_is_not_one(tokenizer: Tokenizer)
     assert spelled(tokenizer, typed) == spelled(tokenizer, fresh)
     end = tokenizer.token_id("<|im_end|>")
     assert end not in fresh[: shared_prefix(tokenizer, fresh, typed)[1]]
-    assert reuse_cached_ids(tokenizer, fresh, typed)[-1] == end
+    assert reuse_cached_ids(tokenizer, fresh, [typed])[-1] == end
 
 
 def test_control_token_inside_a_generated_answer_ends_the_shared_prefix(
@@ -131,7 +131,7 @@ def test_incomplete_character_is_not_reused(tokenizer: Tokenizer) -> None:
     text = "猫 the quick"
     fresh, cached = tokenizer.encode(text), tokenizer.encode(text + "🌱")
     for half in range(len(fresh), len(cached)):
-        ids = reuse_cached_ids(tokenizer, fresh, cached[:half])
+        ids = reuse_cached_ids(tokenizer, fresh, [cached[:half]])
         assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)
 
 
@@ -156,6 +156,6 @@ def test_real_vocabularies_keep_an_answer_in_other_ids(
     text = prompt + tokenizer.decode(answer) + "<|im_end|><end_of_turn>\nnext"
     fresh = tokenizer.encode(text)
     assert cached != fresh[: len(cached)]
-    ids = reuse_cached_ids(tokenizer, fresh, cached)
+    ids = reuse_cached_ids(tokenizer, fresh, [cached])
     assert ids[: len(cached)] == cached
     assert spelled(tokenizer, ids) == spelled(tokenizer, fresh)

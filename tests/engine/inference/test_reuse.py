@@ -1,34 +1,36 @@
-"""Prefix reuse with real models: answers are bit-identical wherever the reused prefix ends.
+"""Answers are bit-identical however their prompt was read: fresh, reused, forked, beside others.
 
-The tests compare the stored KV cache besides the ids of the answer, since two greedy answers may be
-equal by chance. The starter model attends to all tokens, gemma-3 in most of its layers only to the
-last 512.
+The tests compare every stored key and value and the logits after the last token besides the ids of
+the answer, since two greedy answers may be equal by chance. The starter model attends to all
+tokens, gemma-3 in most of its layers only to the last 512.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
+from torch import Tensor
 
+from answers import GREEDY, answer, answered, cached_rows, next_logits, run_all
 from chosen_backend import ops
-from engine.inference.generate import Answer
-from engine.inference.session import Session
+from engine.inference.generate import Request
+from engine.inference.scheduler import Scheduler
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, Finished, FinishReason, Sampling
+from engine.messages import CacheType, FinishReason, Sampling
 from kernels.cpu import library
+from kv_writing import equal_rows
 
 pytestmark = pytest.mark.real
 
-GREEDY = Sampling(temperature=0)
 ANSWER = 8  # tokens
 LENGTHS = (2, 3, 4, 5, 6, 9, 17, 33, 64, 65, 129, 200, 257, 300, 400, 513, 514, 700)
-SOME = (3, 513)  # the last is a chunk and one token
-OTHER = [3, 4, 5]  # tokens after the shared prefix that are trimmed
+SOME = (3, 257, 513)  # the last two are pages and one token; 513 is also a chunk and one
+OTHER = [3, 4, 5]  # tokens after the shared prefix that are not reused
 CACHES = pytest.mark.parametrize("type", list(CacheType), ids=lambda type: type.value)
+SEEDED = Sampling(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0, seed=7)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,13 @@ def native() -> Iterator[None]:
         pytest.skip(library.reason())
     with ops.only("cpu"):
         yield
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Restores the number of kernel threads."""
+    yield
+    ops.set_threads(2)
 
 
 @cache
@@ -50,48 +59,44 @@ def ids(path: Path, text: Path) -> list[int]:
     return model(path, CacheType.F16).tokenizer.encode(text.read_text(encoding="utf-8"))
 
 
-def prompt(path: Path, golden: Path, length: int) -> list[int]:
-    start = length % 13  # so that prompts are no prefixes of each other
-    found = ids(path, golden / "ppl_text.txt")[start : start + length]
+def prompt(path: Path, golden: Path, length: int, start: int | None = None) -> list[int]:
+    first = length % 13 if start is None else start  # so that none is a prefix of another
+    found = ids(path, golden / "ppl_text.txt")[first : first + length]
     assert len(found) == length
     return found
 
 
-def answer(
-    loaded: LoadedModel, session: Session, tokens: list[int], most: int = ANSWER
-) -> list[int]:
-    made = Answer(session, loaded.tokenizer, tokens, GREEDY, max_tokens=most)
-    list(made.events())
-    return made.tokens
+def state(scheduler: Scheduler, tokens: Sequence[int]) -> list[Tensor]:
+    """Every key and value of the tokens as stored, and the logits after the last one."""
+    return [*cached_rows(scheduler, tokens), next_logits(scheduler, tokens)]
 
 
-def cached_state(session: Session) -> list[torch.Tensor]:
-    """Every key and value as stored, and the logits after the last token."""
-    assert session.last_logits is not None
-    parts = [part.clone() for part in session.cache.tensors(len(session.tokens))]
-    return [*parts, session.last_logits]
-
-
-def assert_same_bits(one: Session, other: Session) -> None:
-    assert one.tokens == other.tokens
-    assert all(map(torch.equal, cached_state(one), cached_state(other)))
+def text_of(tokens: Sequence[int], made: Sequence[int]) -> list[int]:
+    """The cached tokens after an answer that did not end: its last one was not processed."""
+    return [*tokens, *made][:-1]
 
 
 def prefixes(length: int) -> list[int]:
-    """Lengths of the cached prefix: all of a prompt, all but a few tokens, half."""
-    return sorted({length, length - 1, length - 3, length // 2} & set(range(1, length + 1)))
+    """Lengths of the cached prefix: all of a prompt, all but a few tokens, half, whole pages."""
+    whole = range(256, length, 256)
+    return sorted({length, length - 1, length - 3, length // 2, *whole} & {*range(1, length + 1)})
 
 
 def check_cuts(path: Path, golden: Path, type: CacheType, length: int) -> None:
-    """Compare the answer after each reused prefix with that of an empty session."""
+    """Compare the answer after each reused prefix with that of an empty scheduler."""
     loaded, tokens = model(path, type), prompt(path, golden, length)
-    fresh = loaded.new_session()
-    wanted = answer(loaded, fresh, tokens)
+    fresh = loaded.new_scheduler()
+    wanted = answer(fresh, tokens, max_tokens=ANSWER)
+    assert wanted.finished.reused_tokens == 0
+    text = text_of(tokens, wanted.tokens)
+    expected = state(fresh, text)
     for prefix in prefixes(length):
-        session = loaded.new_session()
-        answer(loaded, session, [*tokens[:prefix], *OTHER], 2)
-        assert answer(loaded, session, tokens) == wanted, f"{prefix} of {length} tokens reused"
-        assert_same_bits(session, fresh)
+        scheduler = loaded.new_scheduler()
+        answer(scheduler, [*tokens[:prefix], *OTHER], max_tokens=2)
+        made = answer(scheduler, tokens, max_tokens=ANSWER)
+        assert made.finished.reused_tokens == min(prefix, length - 1)
+        assert made.tokens == wanted.tokens, f"{prefix} of {length} tokens reused"
+        assert equal_rows(state(scheduler, text), expected), f"{prefix} of {length} tokens reused"
 
 
 @CACHES
@@ -127,14 +132,110 @@ def test_an_answer_of_a_sliding_window_model_does_not_depend_on_which_prefix_was
 
 
 @CACHES
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_an_answer_does_not_depend_on_the_number_of_threads(
+    starter_model: Path, golden: Path, type: CacheType, count: int, threads: None
+) -> None:
+    loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 300)
+    alone = loaded.new_scheduler()
+    wanted = answer(alone, tokens, max_tokens=ANSWER).tokens
+    expected = state(alone, text_of(tokens, wanted))
+    ops.set_threads(count)
+    scheduler = loaded.new_scheduler()
+    answer(scheduler, [*tokens[:200], *OTHER], max_tokens=2)
+    assert answer(scheduler, tokens, max_tokens=ANSWER).tokens == wanted
+    assert equal_rows(state(scheduler, text_of(tokens, wanted)), expected)
+
+
+@CACHES
+@pytest.mark.parametrize("chunk", [16, 100, 256])
+def test_an_answer_does_not_depend_on_the_chunks_of_its_prompt(
+    starter_model: Path, golden: Path, type: CacheType, chunk: int
+) -> None:
+    loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 300)
+    whole, cut = loaded.new_scheduler(), loaded.new_scheduler()
+    cut.runner.chunk = chunk
+    wanted = answer(whole, tokens, max_tokens=ANSWER).tokens
+    assert answer(cut, tokens, max_tokens=ANSWER).tokens == wanted
+    text = text_of(tokens, wanted)
+    assert equal_rows(state(cut, text), state(whole, text))
+
+
+@CACHES
+@pytest.mark.parametrize("length", [65, 256, 300])
+def test_each_of_several_answers_is_the_one_that_its_seed_gives_alone(
+    starter_model: Path, golden: Path, type: CacheType, length: int
+) -> None:
+    loaded, tokens = model(starter_model, type), prompt(starter_model, golden, length)
+    scheduler = loaded.new_scheduler()
+    request = Request(tokens, SEEDED, max_tokens=ANSWER, count=3)
+    answers = scheduler.run(request).answers
+    assert sorted(answers) == [0, 1, 2]
+    assert len({tuple(made) for made in answers.values()}) == 3
+    for number, made in answers.items():
+        alone = loaded.new_scheduler()
+        numbered = Sampling(0.9, top_k=0, top_p=1.0, min_p=0.0, seed=7 + number)
+        assert answer(alone, tokens, numbered, max_tokens=ANSWER).tokens == made
+        text = text_of(tokens, made)
+        assert equal_rows(state(scheduler, text), state(alone, text))
+
+
+@CACHES
+def test_an_answer_does_not_depend_on_those_beside_it(
+    starter_model: Path, golden: Path, type: CacheType
+) -> None:
+    loaded = model(starter_model, type)
+    prompts = [prompt(starter_model, golden, length) for length in (5, 40, 257, 300, 513)]
+    prompts.append([*prompts[3][:270], *OTHER])
+    together = loaded.new_scheduler()
+    requests = [Request(tokens, GREEDY, max_tokens=6 + 5 * at) for at, tokens in enumerate(prompts)]
+    tickets = run_all(together, *requests)
+    for request, ticket in zip(requests, tickets, strict=True):
+        alone = loaded.new_scheduler()
+        wanted = answer(alone, request.prompt, max_tokens=request.max_tokens).tokens
+        assert ticket.answers[0] == wanted
+        text = text_of(request.prompt, wanted)
+        assert equal_rows(state(together, text), state(alone, text))
+
+
+def test_an_answer_of_a_sliding_window_model_does_not_depend_on_those_beside_it(
+    gemma_model: Path, golden: Path
+) -> None:
+    loaded = model(gemma_model, CacheType.Q8_0)
+    prompts = [prompt(gemma_model, golden, length) for length in (5, 257, 800)]
+    together = loaded.new_scheduler()
+    requests = [Request(tokens, GREEDY, max_tokens=12) for tokens in prompts]
+    for request, ticket in zip(requests, run_all(together, *requests), strict=True):
+        alone = loaded.new_scheduler()
+        wanted = answer(alone, request.prompt, max_tokens=12).tokens
+        assert ticket.answers[0] == wanted
+        text = text_of(request.prompt, wanted)
+        assert equal_rows(state(together, text), state(alone, text))
+
+
+@CACHES
+def test_a_preempted_answer_has_the_same_bits(
+    starter_model: Path, golden: Path, type: CacheType
+) -> None:
+    loaded = model(starter_model, type)
+    prompts = [prompt(starter_model, golden, length) for length in (250, 251, 252)]
+    scheduler = loaded.new_scheduler()
+    scheduler.pool.budget_bytes = 5 * scheduler.pool.layout.bytes_per_page  # of 6 in the end
+    requests = [Request(tokens, GREEDY, max_tokens=16) for tokens in prompts]
+    for tokens, ticket in zip(prompts, run_all(scheduler, *requests), strict=True):
+        alone = loaded.new_scheduler()
+        assert ticket.answers[0] == answer(alone, tokens, max_tokens=16).tokens
+
+
+@CACHES
 def test_the_same_prompt_again_gives_the_same_answer(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
-    loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 129)
-    session = loaded.new_session()
-    first = answer(loaded, session, tokens, 24)
+    scheduler = model(starter_model, type).new_scheduler()
+    tokens = prompt(starter_model, golden, 129)
+    first = answer(scheduler, tokens, max_tokens=24).tokens
     for _ in range(2):
-        assert answer(loaded, session, tokens, 24) == first
+        assert answer(scheduler, tokens, max_tokens=24).tokens == first
 
 
 @CACHES
@@ -142,47 +243,63 @@ def test_cancelled_prefill_does_not_change_a_later_answer(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
     loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 700)
-    fresh, session = loaded.new_session(), loaded.new_session()
-    wanted = answer(loaded, fresh, tokens)
-    cut = Answer(
-        session, loaded.tokenizer, tokens, GREEDY, cancelled=lambda: len(session.tokens) > 0
-    )
-    (*_, finished) = cut.events()
-    assert isinstance(finished, Finished)
-    assert finished.reason is FinishReason.CANCELLED
-    assert 0 < len(session.tokens) < len(tokens)
-    assert answer(loaded, session, tokens) == wanted
-    assert_same_bits(session, fresh)
+    fresh, scheduler = loaded.new_scheduler(), loaded.new_scheduler()
+    scheduler.runner.chunk = 300
+    wanted = answer(fresh, tokens, max_tokens=ANSWER).tokens
+    calls = 0
+
+    def cancelled() -> bool:
+        """In the second chunk: asked before it and between its layers."""
+        nonlocal calls
+        calls += len(ticket.events) > 1
+        return calls > 3
+
+    ticket = scheduler.submit(Request(tokens, GREEDY, cancelled=cancelled))
+    while not ticket.done:
+        scheduler.step()
+    cut = answered(ticket)
+    assert cut.finished.reason is FinishReason.CANCELLED
+    assert cut.finished.context_used == 300
+    made = answer(scheduler, tokens, max_tokens=ANSWER)
+    assert (made.tokens, made.finished.reused_tokens) == (wanted, 300)
+    text = text_of(tokens, wanted)
+    assert equal_rows(state(scheduler, text), state(fresh, text))
 
 
 @CACHES
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 def test_interrupted_answer_continues_with_the_same_bits(
-    starter_model: Path, golden: Path, type: CacheType
+    starter_model: Path, golden: Path, type: CacheType, sampling: Sampling
 ) -> None:
     loaded, tokens = model(starter_model, type), prompt(starter_model, golden, 65)
-    whole, session = loaded.new_session(), loaded.new_session()
-    wanted = answer(loaded, whole, tokens, 24)
-    made = answer(loaded, session, tokens, 9)
+    whole, scheduler = loaded.new_scheduler(), loaded.new_scheduler()
+    wanted = answer(whole, tokens, sampling, max_tokens=24).tokens
+    made = answer(scheduler, tokens, sampling, max_tokens=9).tokens
     for most in (1, 6, 8):
-        made += answer(loaded, session, [*tokens, *made], most)
+        made += answer(scheduler, [*tokens, *made], sampling, max_tokens=most).tokens
     assert made == wanted
-    assert_same_bits(session, whole)
+    text = text_of(tokens, wanted)
+    assert equal_rows(state(scheduler, text), state(whole, text))
 
 
 @CACHES
-def test_next_answer_does_not_depend_on_tokens_trimmed_before(
+def test_next_answer_does_not_depend_on_a_text_that_parted_before(
     starter_model: Path, golden: Path, type: CacheType
 ) -> None:
-    """The next turn reuses the cache of the generated answer, here of 24 tokens."""
+    """The next turn reuses the pages of the generated answer, here of 24 tokens."""
     loaded, first = model(starter_model, type), prompt(starter_model, golden, 300)
-    session = loaded.new_session()
-    chat = [*first, *answer(loaded, session, first, 24)]
+    scheduler = loaded.new_scheduler()
+    chat = [*first, *answer(scheduler, first, max_tokens=24).tokens]
     question = [*chat, *prompt(starter_model, golden, 33)]
-    wanted = answer(loaded, session, question)
-    state = cached_state(session)
-    answer(loaded, session, [*chat, *OTHER])
-    again = Answer(session, loaded.tokenizer, question, GREEDY, max_tokens=ANSWER)
-    list(again.events())
-    assert again.tokens == wanted
-    assert all(map(torch.equal, cached_state(session), state))
-    assert again.reused_tokens == len(chat)
+    wanted = answer(scheduler, question, max_tokens=ANSWER)
+    text = text_of(question, wanted.tokens)
+    expected = state(scheduler, text)
+    assert wanted.finished.reused_tokens == len(chat) - 1  # its last token was not processed
+    answer(scheduler, [*chat, *OTHER], max_tokens=ANSWER)
+    again = answer(scheduler, question, max_tokens=ANSWER)
+    assert again.tokens == wanted.tokens
+    assert again.finished.reused_tokens == len(question) - 1
+    assert equal_rows(state(scheduler, text), expected)
+    fresh = loaded.new_scheduler()
+    assert answer(fresh, question, max_tokens=ANSWER).tokens == wanted.tokens
+    assert equal_rows(state(fresh, text), expected)

@@ -134,9 +134,9 @@ def test_layer_weights_count_the_linear_layers() -> None:
     assert SHAPE.layer_weights == 2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1_536
 
 
-def test_scratch_includes_one_cache_layer_that_is_allocated_twice() -> None:
+def test_scratch_includes_two_pages() -> None:
     before = scratch_bytes(SHAPE, 256, 10_000_000, 0)
-    assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 5_000_000
+    assert scratch_bytes(SHAPE, 256, 10_000_000, 5_000_000) == before + 2 * 5_000_000
 
 
 def test_measured_weights_replace_the_predicted_ones() -> None:

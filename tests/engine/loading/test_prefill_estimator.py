@@ -83,5 +83,7 @@ def test_timer_measures_each_chunk_and_nothing_that_was_cached() -> None:
 
 
 def _rows() -> list[list[float]]:
-    (rows,) = json.loads(measured_file().read_bytes()).values()
+    """The prefill figures; the file may have the measured weights of the model too."""
+    found = json.loads(measured_file().read_bytes()).values()
+    (rows,) = (rows for rows in found if len(rows[0]) > 1)
     return rows

@@ -19,7 +19,7 @@ import golden_lora
 from chosen_backend import ops
 from engine.models.layers import Decoder
 from golden_lora import CASES, Case
-from sessions import open_session
+from sessions import open_decoder
 
 STARTER = [case.name for case in CASES.values() if case.model == "starter"]
 TINY = [case.name for case in CASES.values() if case.model != "starter"]
@@ -34,7 +34,7 @@ def exact() -> Iterator[None]:
 
 @cache
 def starter(path: Path) -> Decoder:
-    return open_session(path).model
+    return open_decoder(path)
 
 
 def both(case: Case, decoder: Decoder, model: Path, folder: Path) -> tuple[Any, Any]:
@@ -86,7 +86,7 @@ def test_the_starter_model_with_adapters_agrees_with_llamacpp(
 def test_tiny_models_with_adapters_agree_with_llamacpp(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     model = golden_lora.model_of(case, Path(), tmp_path)
-    theirs, ours = both(case, open_session(model).model, model, tmp_path)
+    theirs, ours = both(case, open_decoder(model), model, tmp_path)
     same = (ours[:, :-1].argmax(1) == 0).mean()
     assert same >= 0.99
     # llama.cpp rounds activations to eight bits before products with Q8_0; the rest is exact.

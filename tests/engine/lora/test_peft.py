@@ -24,7 +24,7 @@ from engine.gguf.reader import GGUFFile
 from engine.lora.stack import BaseModel, Stack, load_adapter
 from engine.models import architecture
 from engine.models.weights import Weights
-from sessions import open_session
+from sessions import open_decoder
 
 STEM = "base_model.model.model.layers"
 HEADS = (4, 2)
@@ -87,9 +87,9 @@ def test_logits_equal_the_peft_library(name: str, tmp_path: Path) -> None:
     weights, state = oracle.recorded(case.base), oracle_peft.recorded(name)
     for key in ("tokens", "logits"):
         del weights[key]
-    decoder = open_session(
+    decoder = open_decoder(
         oracle.write_gguf(oracle.CASES[case.base], weights, tmp_path / "model.gguf")
-    ).model
+    )
     adapter = load_adapter(oracle_peft.write_folder(tmp_path / "peft", state), decoder.base)
     stack = Stack([(adapter, 1.0)])
     found = forward_pass.logits(decoder, state["tokens"].tolist(), stack).numpy()

@@ -20,7 +20,7 @@ from chosen_backend import ops
 from engine import AdapterError, RequestError
 from engine.lora.stack import NO_ADAPTERS, Adapter, Stack, load_adapter
 from engine.models.layers import Decoder
-from sessions import open_session
+from sessions import open_decoder
 
 ARCHITECTURES = ["llama", "qwen3", "gemma3"]
 TOKENS = [5, 17, 200, 3, 99, 42, 7, 250, 1, 60, 61, 62, 63, 64, 12, 13]
@@ -38,7 +38,7 @@ def model(folder: Path, architecture: str = "llama", format: str = "F32") -> tup
     path = tiny.write(
         folder / f"{architecture}-{format}.gguf", architecture=architecture, format=format
     )
-    return path, open_session(path).model
+    return path, open_decoder(path)
 
 
 def run(
@@ -89,7 +89,7 @@ def test_an_adapter_equals_merged_weights(
 
 def test_an_adapter_of_a_tied_head_does_not_change_the_embedding(tmp_path: Path) -> None:
     path = tiny.write(tmp_path / "m.gguf", architecture="qwen3", tied=True)
-    decoder = open_session(path).model
+    decoder = open_decoder(path)
     random = np.random.default_rng(1)
     a = random.standard_normal((3, 64), np.float32)
     b = random.standard_normal((decoder.head.weight.shape[0], 3), np.float32)
@@ -274,7 +274,7 @@ def test_loading_can_be_cancelled(tmp_path: Path) -> None:
 def test_strength_one_equals_merged_weights_of_the_starter_model(
     starter_model: Path, tmp_path: Path
 ) -> None:
-    decoder = open_session(starter_model).model
+    decoder = open_decoder(starter_model)
     one, pairs = adapter(tmp_path, starter_model, decoder, rank=16, alpha=32.0)
     by_hand = merged.merge(decoder, merged.change((pairs, 2.0)))
     tokens = [504, 3575, 282, 4649, 314, 7042, 30, 198]

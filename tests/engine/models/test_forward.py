@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,14 +13,17 @@ import tiny
 import tiny_lora
 from chosen_backend import ops
 from engine import CacheType, Cancelled
+from engine.inference.runner import Runner
 from engine.inference.session import Session
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.models.forward import forward_program
 from engine.models.layers import Decoder
-from engine.state.kv_cache import Cache
+from engine.state.sequence import Sequence
 from interpreter import Interpreter
 from kernels import program
-from kernels.program import Program
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
+from kernels.program import Program, Recorded
+from kernels.quantized_kv import QuantizedKV
 from sessions import open_session
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3")
@@ -41,7 +44,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def decoder(path: Path) -> Decoder:
-    return open_session(path).model
+    return open_session(path).runner.model
 
 
 def adapters(path: Path, decoder: Decoder, folder: Path) -> Stack:
@@ -62,17 +65,37 @@ def sessions(decoder: Decoder, type: CacheType) -> tuple[Session, Session, Inter
         made.append(Interpreter(recorded))
         return made[-1]
 
-    blocks = decoder.blocks
-    heads = blocks[0].attention.key.weight.shape[0] // blocks[0].attention.head_width
-    caches = [
-        Cache(len(blocks), heads, blocks[0].attention.head_width, 256, type) for _ in range(2)
-    ]
-    plain = Session(decoder, caches[0], Interpreter)
-    return plain, Session(decoder, caches[1], recorder), made[0]
+    plain = session_with(decoder, type, Interpreter)
+    recorded = session_with(decoder, type, recorder)
+    assert not recorded.runner.is_recorded  # records the program without adapters
+    return plain, recorded, made[0]
 
 
-def cached(session: Session) -> Iterator[torch.Tensor]:
-    return session.cache.tensors(session.cache.length)
+def session_with(
+    decoder: Decoder, type: CacheType, recorder: Callable[[Program], Recorded] | None = None
+) -> Session:
+    runner = Runner(decoder, type, recorder)
+    return Session(runner, runner.new_pool(), 256)
+
+
+def cached(session: Session) -> list[torch.Tensor]:
+    """Every stored key and value, and the scales."""
+    return stored_rows(session.runner.layout, session.sequence)
+
+
+def stored_rows(layout: KVLayout, sequence: Sequence) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for layer in layout.layers:
+        table = PageTable()
+        for pages in sequence.pages:
+            page = pages[layer.group]
+            table.append(None if page is None else page.data)
+        window = layer.shape.window
+        first = max(len(sequence) - window + 1, 0) // PAGE_TOKENS * PAGE_TOKENS if window else 0
+        for rows in PagedKV(layer, table).rows(first, len(sequence)):
+            is_coded = isinstance(rows, QuantizedKV)
+            found += [rows.codes, rows.scales] if is_coded else [rows]
+    return found
 
 
 @pytest.mark.parametrize("type", list(CacheType))
@@ -87,7 +110,7 @@ def test_recorded_passes_equal_the_decoder_bit_for_bit(decoder: Decoder, type: C
         assert torch.equal(plain.step(token), recorded.step(token))
     assert interpreter.steps == 5
     assert plain.tokens == recorded.tokens
-    assert plain.cache.length == recorded.cache.length == 65
+    assert len(plain.sequence) == len(recorded.sequence) == 65
     for one, other in zip(cached(plain), cached(recorded), strict=True):
         assert torch.equal(one, other)
 
@@ -107,7 +130,7 @@ def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> 
 
 
 def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
-    recorded = forward_program(decoder)
+    recorded = forward_program(decoder, KVLayout(decoder.kv_shapes, torch.float32))
     kinds = [type(recorded.body[at]) for at in recorded.layers]
     assert kinds == [program.Norm] * len(decoder.blocks)
     attending = [one for one in recorded.body if isinstance(one, program.Attend)]
@@ -131,7 +154,7 @@ def test_a_pass_cancelled_between_layers_changes_nothing(decoder: Decoder) -> No
     with pytest.raises(Cancelled):
         list(recorded.prefill([9, 8, 7], cancel))
     assert recorded.tokens == [4]
-    assert recorded.cache.length == 1
+    assert len(recorded.sequence) == 1
     assert torch.equal(recorded.step(6), plain.step(6))
 
 
@@ -143,21 +166,19 @@ def test_a_cancelled_step_changes_nothing(decoder: Decoder) -> None:
 
     with pytest.raises(Cancelled):
         recorded.step(4, cancel)
-    assert (recorded.tokens, recorded.cache.length, interpreter.steps) == ([], 0, 0)
+    assert (recorded.tokens, interpreter.steps) == ([], 0)
 
 
 def test_trim_then_append_equals_a_fresh_session(decoder: Decoder) -> None:
     plain, recorded, _ = sessions(decoder, CacheType.F16)
-    for token in (3, 4, 5, 6, 7):
+    for token in (3, 4, 5, 6):
         plain.step(token)
     for token in (3, 4, 9, 9, 9, 9):
         recorded.step(token)
     recorded.trim(2)
-    for token in (5, 6, 7):
+    for token in (5, 6):
         recorded.step(token)
-    assert plain.last_logits is not None
-    assert recorded.last_logits is not None
-    assert torch.equal(plain.last_logits, recorded.last_logits)
+    assert torch.equal(plain.step(7), recorded.step(7))
 
 
 # --- backends that record ------------------------------------------------------------------------
@@ -178,8 +199,9 @@ def threads_set(threads: int) -> Iterator[None]:
 def both(decoder: Decoder, type: CacheType) -> tuple[Session, Session]:
     """A session that runs op by op, and one that runs the active backend's recorded program."""
     plain, _, _ = sessions(decoder, type)
-    assert ops.record(forward_program(decoder)) is not None
-    return plain, Session(decoder, plain.cache.fresh())
+    recorded = session_with(decoder, type)
+    assert recorded.runner.is_recorded
+    return plain, recorded
 
 
 def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
@@ -188,8 +210,8 @@ def same_bits(plain: Session, recorded: Session, vocabulary: int) -> None:
     for piece in (tokens[:70], tokens[70:71], tokens[71:]):
         for one, other in zip(plain.prefill(piece), recorded.prefill(piece), strict=True):
             assert torch.equal(one, other)
-            logits = plain.logits_after(one)
-            assert torch.equal(logits, recorded.logits_after(other))
+            logits = plain.logits(one[-1:])[0]
+            assert torch.equal(logits, recorded.logits(other[-1:])[0])
     for _ in range(12):
         token = int(logits.argmax())
         logits = plain.step(token)
@@ -205,7 +227,7 @@ def test_a_backends_program_equals_its_ops_bit_for_bit(
     path: Path, backend: str, type: CacheType, threads: int
 ) -> None:
     with ops.only(backend), threads_set(threads):
-        same_bits(*both(open_session(path).model, type), vocabulary=200)
+        same_bits(*both(open_session(path).runner.model, type), vocabulary=200)
 
 
 @pytest.mark.parametrize("backend", RECORDING)
@@ -215,7 +237,7 @@ def test_a_program_over_packed_weights_equals_its_ops_bit_for_bit(
 ) -> None:
     file = tiny.write(tmp_path / "tiny.gguf", format=format, kv_heads=1)
     with ops.only(backend):
-        same_bits(*both(open_session(file).model, CacheType.F16), vocabulary=200)
+        same_bits(*both(open_session(file).runner.model, CacheType.F16), vocabulary=200)
 
 
 @pytest.mark.parametrize("backend", RECORDING)
@@ -229,7 +251,7 @@ def test_large_matrix_products_are_bit_identical_on_any_number_of_threads(
     )
     answers: list[list[int]] = []
     with ops.only(backend):
-        decoder = open_session(file).model
+        decoder = open_session(file).runner.model
         for threads in (1, 2, 3):
             with threads_set(threads):
                 plain, recorded = both(decoder, CacheType.F16)
@@ -243,7 +265,7 @@ def test_a_session_with_adapters_equals_its_ops_bit_for_bit(
     path: Path, backend: str, tmp_path: Path
 ) -> None:
     with ops.only(backend):
-        decoder = open_session(path).model
+        decoder = open_session(path).runner.model
         plain, recorded = both(decoder, CacheType.F32)
         stack = adapters(path, decoder, tmp_path)
         for session in (plain, recorded):
@@ -259,7 +281,7 @@ def test_programs_of_real_models_equal_their_ops_bit_for_bit(
 ) -> None:
     file: Path = request.getfixturevalue(name)
     with ops.only(backend):
-        decoder = open_session(file).model
+        decoder = open_session(file).runner.model
         answers: list[list[int]] = []
         for threads in (1, 2):
             with threads_set(threads):

@@ -13,7 +13,9 @@ import tiny
 from chosen_backend import ops
 from engine import ModelFileError, UnsupportedModel
 from engine.errors import RequestError
+from engine.inference.runner import Runner
 from engine.inference.session import Session
+from engine.state.pages import PagePool
 from interpreter import Interpreter
 from sessions import open_session
 
@@ -48,8 +50,10 @@ def test_a_recorded_program_equals_its_ops_bit_for_bit(name: str, tmp_path: Path
     tokens = state.pop("tokens").tolist()
     state.pop("logits")
     recorded = open_session(oracle.write_gguf(oracle.CASES[name], state, tmp_path / "m.gguf"))
-    assert recorded.is_recorded == ("cpu" in ops.BACKENDS)  # no architecture runs op by op
-    plain = Session(recorded.model, recorded.cache.fresh(), Interpreter)
+    runner = recorded.runner
+    assert runner.is_recorded == ("cpu" in ops.BACKENDS)  # no architecture runs op by op
+    plain_runner = Runner(runner.model, recorder=Interpreter)
+    plain = Session(plain_runner, PagePool(plain_runner.layout), recorded.context)
     for piece in (tokens[:17], tokens[17:18], tokens[18:30]):
         ours, theirs = (
             torch.cat([session.logits(hidden) for hidden in session.prefill(piece)])

@@ -1,254 +1,331 @@
-"""Snapshot store: longest prefix search, superseded prefixes, LRU eviction, damaged files."""
+"""Page store: incremental saves, sharing, superseded sequences, windows, damaged pages."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
-from array import array
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine import RequestError, SnapshotError, snapshots_folder, snapshots_size
-from engine.snapshot import file as snapshot_file
-from engine.snapshot.file import Data
-from engine.snapshot.store import Saved, Snapshots, best, check_budget
+from engine import Cancelled, snapshots_folder, snapshots_size
+from engine.snapshot import page_file
+from engine.snapshot.atomic import Damaged
+from engine.snapshot.page_file import PAGE_TOKENS
+from engine.snapshot.store import (
+    AT_END,
+    PageRead,
+    PageStore,
+    needed_parts,
+)
+from saved_pages import (
+    KEY,
+    MemoryPage,
+    Saves,
+    contents,
+    find,
+    memory_pages,
+    page_files,
+    restored,
+    sequence_files,
+    words,
+)
 
-KEY = ("a" * 64, "", "f16")
-PLENTY = 1 << 40
-
-
-def ids(*tokens: int) -> bytes:
-    return array("i", tokens).tobytes()
-
-
-def writing(token_bytes: bytes, key: tuple[str, ...] = KEY, size: int = 0) -> Callable[[Path], int]:
-    """A function that writes a small file with these tokens and `size` bytes of padding."""
-    count = len(token_bytes) // 4
-    names = dict(zip(("model_sha256", "stack", "cache"), key, strict=True))
-    data = [
-        Data("tokens", "I32", (count,), [memoryview(token_bytes)]),
-        Data("anything", "U8", (size,), [memoryview(bytes(size))]),
-    ]
-    return lambda path: snapshot_file.write(path, {**names, "tokens": str(count)}, data)
-
-
-def save(
-    folder: Snapshots,
-    *tokens: int,
-    conversation: str = "one",
-    key: tuple[str, ...] = KEY,
-    size: int = 0,
-    budget: int = PLENTY,
-) -> tuple[Path, int]:
-    """Save a snapshot; returns its path and the number of evicted files."""
-    token_bytes = ids(*tokens)
-    path, written, evicted = folder.save(
-        conversation=conversation,
-        key=key,
-        token_bytes=token_bytes,
-        budget_bytes=budget,
-        write=writing(token_bytes, key, size),
-    )
-    assert path.stat().st_size == written
-    return path, evicted
-
-
-def age(path: Path, seconds: int) -> None:
-    """Set the last use of a file this many seconds earlier."""
-    then = path.stat().st_mtime_ns - seconds * 10**9
-    os.utime(path, ns=(then, then))
+WINDOWED = replace(KEY, page_bytes=(1000, 300))
+WINDOWS = (0, 400)
 
 
 @pytest.fixture
-def folder() -> Snapshots:
-    return Snapshots(snapshots_folder())
+def store() -> PageStore:
+    return PageStore(snapshots_folder())
 
 
-def shared_length(prompt: list[int]) -> Callable[[Sequence[int]], int]:
-    """A function that counts the tokens a file shares with the beginning of the prompt."""
-
-    def count(tokens: Sequence[int]) -> int:
-        pairs = zip(prompt, tokens, strict=False)
-        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-
-    return count
+@pytest.fixture
+def saves(store: PageStore) -> Saves:
+    return Saves(store)
 
 
-def test_missing_folder_has_no_snapshots(folder: Snapshots) -> None:
-    assert folder.all() == []
-    assert snapshots_size() == 0
-    assert best([], shared_length([1])) is None
+def new_bytes(before: dict[int, int]) -> int:
+    """Size of the files that are new since `before`, by inode and time of change."""
+    sizes = {stamp: size for stamp, size in inodes().items() if stamp not in before}
+    return sum(sizes.values())
 
 
-def test_the_longest_prefix_is_found_and_the_last_used_among_equals(folder: Snapshots) -> None:
-    short, _ = save(folder, 1, 2, 9)
-    long, _ = save(folder, 1, 2, 3, 9, 9)
-    other, _ = save(folder, 7, 8)
-    found = best(folder.all(), shared_length([1, 2, 3, 4]))
-    assert found is not None
-    assert (found[0].path, found[1]) == (long, 3)
-    age(long, 60)
-    found = best(folder.all(), shared_length([1, 2]))
-    assert found is not None
-    assert (found[0].path, found[1]) == (short, 2)
-    assert best(folder.all(), shared_length([5])) is None
-    assert (
-        best([saved for saved in folder.all() if saved.path == other], shared_length([1])) is None
-    )
+def inodes() -> dict[int, int]:
+    found: dict[int, int] = {}
+    for path in snapshots_folder().rglob("*"):
+        status = path.stat()
+        if path.is_file() and path.name != ".lock":
+            found[hash((status.st_ino, status.st_ctime_ns))] = status.st_size
+    return found
 
 
-def test_save_deletes_snapshots_that_are_prefixes_of_the_new_one(folder: Snapshots) -> None:
-    superseded = [save(folder, 1, 2)[0], save(folder, 1, 2, 3, conversation="two")[0]]
-    kept = [
-        save(folder, 1, 2, key=("b" * 64, "", "f16"))[0],
-        save(folder, 1, 2, key=("a" * 64, "stack", "f16"))[0],
-        save(folder, 1, 2, key=("a" * 64, "", "f32"))[0],
-        save(folder, 1, 2, 9)[0],
-        save(folder, 1, 2, 3, 4, 5)[0],  # longer
-    ]
-    new, evicted = save(folder, 1, 2, 3, 4)
-    assert evicted == 0
-    assert not any(path.exists() for path in superseded)
-    assert all(path.exists() for path in [*kept, new])
-
-
-def test_one_long_conversation_keeps_one_file(folder: Snapshots) -> None:
-    for length in range(1, 30):
-        save(folder, *range(length))
-    assert len(folder.all()) == 1
-
-
-def test_tokens_that_share_only_some_bytes_are_not_a_prefix(folder: Snapshots) -> None:
-    path, _ = save(folder, 1, 256)
-    save(folder, 1, 256 * 256 * 256 + 256, 5)
-    assert path.exists()
-
-
-def test_eviction_is_least_recently_used_and_keeps_the_new_snapshot(folder: Snapshots) -> None:
-    paths = [save(folder, number, size=10_000)[0] for number in range(5)]
-    for number, path in enumerate(paths):
-        age(path, 100 - number)
-    folder.touch(next(saved for saved in folder.all() if saved.path == paths[0]))
-    new, evicted = save(folder, 99, size=10_000, budget=35_000)
-    assert evicted == 3
-    assert [path.exists() for path in paths] == [True, False, False, False, True]
-    assert new.exists()
-    assert snapshots_size() <= 35_000
-
-
-def test_new_snapshot_above_the_budget_is_kept(folder: Snapshots) -> None:
-    save(folder, 1, size=10_000)
-    new, evicted = save(folder, 2, size=10_000, budget=1)
-    assert evicted == 1
-    assert [saved.path for saved in folder.all()] == [new]
-
-
-def test_a_session_above_the_budget_is_refused_with_figures() -> None:
-    check_budget(5, 5)
-    with pytest.raises(RequestError, match=r"takes 2,000 MB.* is 1,000 MB"):
-        check_budget(2_000_000_000, 1_000_000_000)
-
-
-def test_other_files_are_neither_counted_nor_deleted(folder: Snapshots) -> None:
-    save(folder, 1)
-    other = snapshots_folder() / "notes.txt"
-    other.write_text("mine")
-    save(folder, 2, budget=1)
-    assert other.exists()
-    assert len(folder.all()) == 1
-
-
-def test_damaged_files_are_listed_with_their_fault_and_evicted(
-    folder: Snapshots,
-) -> None:
-    path, _ = save(folder, 1, 2)
-    path.write_bytes(b"\xff" * 1000)
-    (saved,) = folder.all()
-    assert isinstance(saved.fault, SnapshotError)
-    assert saved.belongs_to("one")
-    assert not saved.belongs_to("two")
-    age(path, 60)
-    assert save(folder, 3, budget=1)[1] == 1
-    assert not path.exists()
-
-
-def test_header_is_cached_until_the_file_changes(folder: Snapshots) -> None:
-    path, _ = save(folder, 1, 2)
-    (first,) = folder.all()
-    assert folder.all()[0] is first
-    folder.touch(first)
-    (touched,) = folder.all()
-    assert touched.used_ns > first.used_ns
-    size = path.stat().st_size
-    path.write_bytes(b"\xff" * size)
-    os.utime(path, ns=(touched.used_ns + 1, touched.used_ns + 1))
-    assert folder.all()[0].fault is not None
-
-
-def test_file_with_invalid_tokens_is_listed_with_a_fault(folder: Snapshots) -> None:
-    path, _ = save(folder, 1, 2)
-    for tokens, kind in (("x", "I32"), ("9" * 20, "I32"), ("2", "F32")):
-        data = Data("tokens", kind, (2,), [memoryview(ids(1, 2))])
-        snapshot_file.write(path, {"tokens": tokens}, [data])
-        assert folder.all()[0].fault is not None
-    snapshot_file.write(path, {"tokens": "2"}, [])
-    assert folder.all()[0].fault is not None
-
-
-def test_temporary_files_of_crashed_writers_are_deleted_unless_locked() -> None:
-    path = snapshots_folder() / "x.safetensors"
-    path.parent.mkdir(parents=True)
-    left = path.parent / f".{path.name}.00ff00ff.tmp"
-    left.write_bytes(b"half a file")
-    assert snapshots_size() == len(b"half a file")
-    Snapshots(snapshots_folder())
-    assert not left.exists()
-    began, go = threading.Event(), threading.Event()
-
-    def slow(target: Path) -> int:
-        with (target.parent / f".{target.name}.11ff11ff.tmp").open("xb") as file:
-            snapshot_file.lock(file)
-            began.set()
-            assert go.wait(60)
+def written_by_system() -> int:
+    """Bytes that this process has passed to write calls so far; 0 where the system counts none."""
+    try:
+        text = Path("/proc/self/io").read_text()
+    except OSError:
         return 0
-
-    writer = threading.Thread(target=slow, args=(path,))
-    writer.start()
-    assert began.wait(60)
-    Snapshots(snapshots_folder())
-    assert len(list(path.parent.glob(".*.tmp"))) == 1
-    go.set()
-    writer.join()
-    Snapshots(snapshots_folder())
-    assert not list(path.parent.glob(".*.tmp"))
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("wchar"))
 
 
-def test_remove_leftovers_can_be_limited_to_one_file(tmp_path: Path) -> None:
-    mine, other = tmp_path / ".a.bin.0011.tmp", tmp_path / ".ab.bin.0011.tmp"
-    mine.write_bytes(b"123")
-    other.write_bytes(b"12345")
-    assert snapshot_file.remove_leftovers(tmp_path, "a.bin") == 3
-    assert not mine.exists()
-    assert other.exists()
-    assert snapshot_file.remove_leftovers(tmp_path / "nowhere") == 0
+# --- incremental saves --------------------------------------------------------------------------
 
 
-def test_files_deleted_by_others_are_tolerated(folder: Snapshots) -> None:
-    path, _ = save(folder, 1)
-    (saved,) = folder.all()
-    path.unlink()
-    folder.touch(saved)
-    assert folder.delete(saved)
-    assert folder.all() == []
-    save(folder, 2)
+def test_saved_sequence_is_restored_by_another_store(store: PageStore, saves: Saves) -> None:
+    assert store.sequences() == []
+    tokens = words(1000)
+    result = saves.save(tokens, resume={"random": "00ff"})
+    assert result.bytes_written == result.total_bytes == snapshots_size()
+    again = PageStore(snapshots_folder())
+    (saved,) = again.sequences()
+    assert list(saved.tokens) == tokens
+    assert saved.resume == {"random": "00ff"}
+    assert [page.tokens for page in saved.pages] == [256, 256, 256, 232]
+    assert restored(again, saved) == 1000
 
 
-def test_file_names_do_not_reveal_the_conversation(folder: Snapshots) -> None:
-    path, _ = save(folder, 1, conversation="../secret plans \ud800")
-    assert "secret" not in path.name
-    assert path.parent == snapshots_folder()
-    assert folder.all()[0].belongs_to("../secret plans \ud800")
-    assert isinstance(folder.all()[0], Saved)
+def test_one_more_turn_writes_only_its_pages(store: PageStore) -> None:
+    key = replace(KEY, page_bytes=(100_000,))
+    saves = Saves(store, key)
+    tokens = words(4096)
+    saves.save(tokens)
+    before, counted = inodes(), written_by_system()
+    longer = words(300, seed=1, after=tokens)
+    pages = memory_pages(longer, key)
+    result = store.save("one", key, {}, longer, pages, {}, budget_bytes=1 << 40)
+    counted = written_by_system() - counted
+    sequence = result.path.stat().st_size
+    page = page_file.file_size(find(store, result).pages[16], 100_000)
+    assert result.bytes_written == page + page - 4 * (256 - 44) + sequence
+    assert new_bytes(before) == result.bytes_written
+    assert counted in (0, result.bytes_written)
+    assert [page.read for page in pages] == [0] * 16 + [1, 1], "only new pages are read"
+    assert all(page.released for page in pages)
+    assert restored(store, find(store, result)) == 4396
+
+
+def test_saving_the_same_again_writes_the_sequence_only(saves: Saves, store: PageStore) -> None:
+    first = saves.save(words(700))
+    again = saves.save(words(700), resume={"random": "1"})
+    assert again.path == first.path
+    assert again.bytes_written == again.path.stat().st_size
+    assert find(store, again).resume == {"random": "1"}
+
+
+def test_each_page_is_released_once_it_is_written(store: PageStore) -> None:
+    tokens = words(1000)
+    pages = memory_pages(tokens)
+    seen: list[int] = []
+
+    class Watched(MemoryPage):
+        def parts(self) -> list[memoryview | None]:
+            seen.append(sum(not page.released for page in pages))
+            return super().parts()
+
+    pages[:] = [Watched(KEY, tokens, page, (True,)) for page in range(4)]
+    store.save("one", KEY, {}, tokens, pages, {}, budget_bytes=1 << 40)
+    assert seen == [4, 3, 2, 1]
+
+
+def test_branches_and_conversations_share_pages(saves: Saves, store: PageStore) -> None:
+    prefix = words(600)
+    one = saves.save(words(500, seed=1, after=prefix))
+    files = page_files()
+    two = saves.save(words(500, seed=2, after=prefix))
+    other = saves.save(words(500, seed=3, after=prefix), "other")
+    assert len(files) == 5
+    assert len(page_files()) == 5 + 3 + 3
+    assert len(store.sequences()) == 3
+    for result in (one, two, other):
+        assert restored(store, find(store, result)) == 1100
+    store.delete(find(store, one))
+    assert store.collect() > 3 * 1000
+    assert len(page_files()) == 2 + 3 + 3
+    for result in (two, other):
+        assert restored(store, find(store, result)) == 1100
+
+
+def test_other_keys_share_nothing(saves: Saves, store: PageStore) -> None:
+    saves.save(words(600))
+    for key in (replace(KEY, stack="x"), replace(KEY, cache="f32"), replace(KEY, layout="2")):
+        result = saves.save(words(600), key=key)
+        assert restored(store, find(store, result)) == 600
+    assert len(page_files()) == 12
+    assert len(store.sequences()) == 4
+
+
+def test_saves_delete_the_prefixes_of_their_conversation(saves: Saves, store: PageStore) -> None:
+    superseded = [saves.save(words(300)), saves.save(words(700))]
+    kept = [
+        saves.save(words(300), "two"),
+        saves.save(words(300), key=replace(KEY, stack="x")),
+        saves.save(words(1, seed=1, after=words(299))),
+        saves.save(words(1200)),
+    ]
+    new = saves.save(words(900))
+    assert not any(result.path.exists() for result in superseded)
+    assert all(result.path.exists() for result in [*kept, new])
+    for result in [*kept, new]:
+        saved = find(store, result)
+        assert restored(store, saved) == len(saved.tokens)
+
+
+def test_conversation_that_grows_leaves_no_old_pages(saves: Saves) -> None:
+    for length in range(1, 1100, 100):
+        saves.save(words(length))
+    assert len(sequence_files()) == 1
+    assert len(page_files()) == 4
+
+
+# --- groups with a window -----------------------------------------------------------------------
+
+
+def test_needed_parts_are_those_of_the_definition() -> None:
+    for tokens in (0, 1, 255, 256, 257, 300, 655, 656, 657, 1000):
+        for window in (1, 100, 256, 400, 5000):
+            needed = needed_parts((0, window, AT_END), tokens)
+            assert len(needed) == -(-tokens // PAGE_TOKENS)
+            for page, (full, windowed, end) in enumerate(needed):
+                positions = range(page * PAGE_TOKENS, (page + 1) * PAGE_TOKENS)
+                assert full
+                assert windowed == any(tokens - window <= at < tokens for at in positions)
+                assert end == (page == len(needed) - 1)
+
+
+def test_window_group_is_saved_for_its_last_pages_only(store: PageStore) -> None:
+    saves = Saves(store, WINDOWED, WINDOWS)
+    saved = find(store, saves.save(words(1300)))
+    assert saved.held == (1, 1, 1, 3, 3, 3)
+    assert len(page_files()) == 6 + 3
+    assert saved.size_bytes == snapshots_size()
+    assert restored(store, saved, WINDOWS) == 1300
+    assert store.usable_prefix(saved, WINDOWS, 1299) == 1299
+    # From 1168 tokens on, 400 before begin in page 3.
+    assert store.usable_prefix(saved, WINDOWS, 1168) == 1168
+    assert store.usable_prefix(saved, WINDOWS, 1167) == 0
+    assert store.usable_prefix(saved, (0, 0)) == 0
+
+
+def test_missing_part_of_a_shared_page_is_added(store: PageStore) -> None:
+    saves = Saves(store, WINDOWED, WINDOWS)
+    saves.save(words(1300))
+    short = saves.save(words(600), "two")
+    assert short.bytes_written == short.path.stat().st_size + sum(
+        page_file.file_size(page, 300) for page in find(store, short).pages[:3]
+    ) + page_file.file_size(find(store, short).pages[2], 1000)
+    assert restored(store, find(store, short), WINDOWS) == 600
+
+
+def test_window_parts_of_earlier_turns_serve_branches_until_space_is_short(
+    store: PageStore,
+) -> None:
+    saves = Saves(store, WINDOWED, WINDOWS)
+    for length in (256, 512, 768, 1024, 1280, 1536):
+        last = saves.save(words(length))
+    assert len(store.sequences()) == 1
+    saved = find(store, last)
+    assert restored(store, saved, WINDOWS, 700) == 700
+    needed = saved.size_bytes
+    assert last.total_bytes > needed
+    tight = saves.save(words(1536), budget=needed)
+    assert (tight.evicted, tight.total_bytes) == (0, needed)
+    assert restored(store, saved, WINDOWS) == 1536
+    assert store.usable_prefix(saved, WINDOWS, 700) == 0
+
+
+def test_state_at_the_end_of_a_page_is_usable_there_only(store: PageStore) -> None:
+    windows = (0, AT_END)
+    saves = Saves(store, WINDOWED, windows)
+    for length in (256, 512, 700):
+        saved = find(store, saves.save(words(length)))
+    assert restored(store, saved, windows) == 700
+    assert store.usable_prefix(saved, windows, 699) == 512
+    assert store.usable_prefix(saved, windows, 512) == 512
+    assert store.usable_prefix(saved, windows, 511) == 256
+    assert store.usable_prefix(saved, windows, 255) == 0
+    assert restored(store, saved, windows, 600) == 512
+
+
+# --- missing and damaged pages ------------------------------------------------------------------
+
+
+def part_path(page: page_file.Page, group: int = 0) -> Path:
+    return snapshots_folder() / "pages" / page_file.file_name(page.name, group)
+
+
+def test_prefix_ends_before_a_missing_page(saves: Saves, store: PageStore) -> None:
+    saved = find(store, saves.save(words(1000)))
+    assert store.usable_prefix(saved, (0,), 600) == 600
+    assert store.usable_prefix(saved, (0,), 5000) == 1000
+    assert store.usable_prefix(saved, (0,), -1) == 0
+    part_path(saved.pages[2]).unlink()
+    assert restored(store, saved) == 512
+    assert store.usable_prefix(saved, (0,), 100) == 100
+    part_path(saved.pages[0]).unlink()
+    assert restored(store, saved) == 0
+    result = saves.save(words(1000))
+    assert restored(store, find(store, result)) == 1000
+
+
+def test_damaged_page_ends_the_restored_prefix_and_is_written_again(
+    saves: Saves, store: PageStore
+) -> None:
+    saved = find(store, saves.save(words(1000)))
+    path = part_path(saved.pages[2])
+    whole = bytearray(path.read_bytes())
+    whole[-500] ^= 1
+    path.write_bytes(whole)
+    assert store.usable_prefix(saved, (0,)) == 1000
+    targets = [[memoryview(bytearray(1000))] for _ in saved.pages]
+    reads = [PageRead(page, parts) for page, parts in zip(saved.pages, targets, strict=True)]
+    good, error = store.read_pages(reads)
+    assert good == 2
+    assert isinstance(error, Damaged)
+    assert [bytes(targets[at][0]) for at in (0, 1)] == [
+        contents(KEY, words(1000), at, 0) for at in (0, 1)
+    ]
+    assert not path.exists()
+    assert restored(store, saved) == 512
+    again = saves.save(words(1000))
+    assert again.bytes_written == path.stat().st_size + again.path.stat().st_size
+    assert restored(store, saved) == 1000
+
+
+def test_page_of_another_size_is_written_again(saves: Saves, store: PageStore) -> None:
+    saved = find(store, saves.save(words(1000)))
+    for spoil in (lambda size: size + 1, lambda size: size - 1, lambda size: 0):
+        path = part_path(saved.pages[1])
+        os.truncate(path, spoil(path.stat().st_size))
+        assert store.usable_prefix(saved, (0,)) == 256
+        saves.save(words(1000))
+        assert restored(store, saved) == 1000
+
+
+def test_no_pages_are_read_for_nothing(store: PageStore) -> None:
+    assert store.read_pages([]) == (0, None)
+
+
+def test_reading_can_be_cancelled_between_pages(saves: Saves, store: PageStore) -> None:
+    saved = find(store, saves.save(words(5000)))
+    calls = 0
+
+    def cancel() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise Cancelled
+
+    targets = [bytearray(1000) for _ in saved.pages]
+    reads = [PageRead(page, [memoryview(t)]) for page, t in zip(saved.pages, targets, strict=True)]
+    with pytest.raises(Cancelled):
+        store.read_pages(reads, cancel)
+    assert [any(target) for target in targets] == [True] * 3 + [False] * 17
+
+
+def test_group_without_a_target_is_not_read(store: PageStore) -> None:
+    saved = find(store, Saves(store, WINDOWED, WINDOWS).save(words(100)))
+    part_path(saved.pages[0], 0).unlink()
+    target = bytearray(300)
+    store.read_page(saved.pages[0], [None, memoryview(target)])
+    assert target == contents(WINDOWED, words(100), 0, 1)

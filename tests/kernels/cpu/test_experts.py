@@ -12,8 +12,9 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import Activation, Embed, Experts, KVBuffers, LayerKV, Linear, Norm, Program
+from kernels.program import Activation, Embed, Experts, Linear, Norm, Program, Segment
 from kernels.weight import Weight
+from paging import no_attention
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -55,13 +56,12 @@ def mixture(
         ),
     )
     widths = {"x": WIDTH, "n": WIDTH, "scores": experts, "logits": VOCABULARY}
-    return Program(body, (0,), (), "x", "logits", widths)
+    return Program(body, (0,), (), "x", "logits", widths, no_attention())
 
 
-def kv() -> KVBuffers:
-    """Nothing attends here."""
-    one = LayerKV(torch.zeros(1, 512, 32), None)
-    return KVBuffers(1, 512, (one,), (one,))
+def batch(tokens: Sequence[int]) -> list[Segment]:
+    """One segment; nothing attends here."""
+    return [Segment(tokens, 0, ())]
 
 
 def check(made: Program, counts: Sequence[int], random: torch.Generator) -> None:
@@ -69,11 +69,11 @@ def check(made: Program, counts: Sequence[int], random: torch.Generator) -> None
     assert recorded is not None
     for count in counts:
         tokens = torch.randint(VOCABULARY, (count,), generator=random).tolist()
-        wanted = Interpreter(made, BACKENDS["cpu"].ops).hidden(tokens, kv(), 0)
+        wanted = Interpreter(made, BACKENDS["cpu"].ops).hidden(batch(tokens))
         assert torch.isfinite(wanted).all()
-        assert torch.equal(recorded.hidden(tokens, kv(), 0), wanted)
+        assert torch.equal(recorded.hidden(batch(tokens)), wanted)
         for at in (0, count - 1):
-            assert torch.equal(recorded.hidden(tokens[at : at + 1], kv(), 0)[0], wanted[at])
+            assert torch.equal(recorded.hidden(batch(tokens[at : at + 1]))[0], wanted[at])
 
 
 @pytest.mark.parametrize("formats", FORMATS, ids="-".join)

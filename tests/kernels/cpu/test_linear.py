@@ -33,6 +33,7 @@ ROWS = (1, 15, 16, 17, 64, 100, 300)
 BLOCKS = (1, 2, 3, 9)
 ODD_COLUMNS = (1, 2, 3, 9, 31, 33, 100, 257)  # of formats whose block is one weight
 THREADS = (1, 2, 3)
+FEW = 16  # tokens whose product reads packed weights without unpacking panels
 MOST_ERROR = 5e-4  # normalized mean square error, for any format and shape
 GUARD = 64  # floats before and after a result
 
@@ -134,6 +135,22 @@ def test_tokens_together_are_what_each_is_alone_on_any_number_of_threads(
             results.append(product(made.packed, made.x))
             results.append(torch.cat([product(made.packed, row) for row in made.x.split(1)]))
         assert all(torch.equal(results[0], other) for other in results[1:]), shape
+
+
+@every_format
+def test_few_tokens_are_what_each_is_alone(
+    format: Format, even_rows: LayerKV, random: torch.Generator
+) -> None:
+    """Kernels differ by the number of tokens: every number, on rows and columns new on every run."""
+    chosen = plain_random.Random(random.initial_seed())
+    odd = ODD_COLUMNS if format.block == 1 else [count * format.block for count in BLOCKS]
+    for columns in (odd[0], chosen.choice(odd[1:])):
+        rows = chosen.choice(ROWS)
+        made = case(format, (FEW + 1, rows, columns), even_rows, random)
+        alone = torch.cat([product(made.packed, row) for row in made.x.split(1)])
+        for tokens in range(2, FEW + 2):
+            found = product(made.packed, made.x[-tokens:])
+            assert torch.equal(found, alone[-tokens:]), (tokens, rows, columns)
 
 
 @every_format

@@ -24,14 +24,14 @@ from kernels.program import (
     Embed,
     Gate,
     Instruction,
-    KVBuffers,
-    LayerKV,
     Linear,
     Norm,
     Program,
     Recorded,
+    Segment,
 )
 from kernels.weight import Weight
+from paging import no_attention
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -46,21 +46,21 @@ def matrix(name: str, rows: int, random: torch.Generator) -> Weight:
     return weights.prepare(Weight(data.view(rows, -1), format, (rows, WIDTH)))
 
 
-def kv(capacity: int = 64) -> KVBuffers:
-    """Nothing attends here."""
-    one = LayerKV(torch.zeros(1, capacity, 32), None)
-    return KVBuffers(1, capacity, (one,), (one,))
+def batch(tokens: Sequence[int]) -> list[Segment]:
+    """One segment; nothing attends here."""
+    return [Segment(tokens, 0, ())]
 
 
 def passes(body: Sequence[Instruction], table: Weight, names: Sequence[str]) -> Tensor:
     """Hidden states of all tokens in one recorded pass, then of each alone: [2 * T, D]."""
     widths = dict.fromkeys(names, WIDTH)
     embed = Embed(table, "x")
-    whole = Program((embed, *body), (0,), (), "x", "logits", widths | {"logits": VOCABULARY})
+    widths |= {"logits": VOCABULARY}
+    whole = Program((embed, *body), (0,), (), "x", "logits", widths, no_attention())
     recorded = program.record(whole)
     assert recorded
-    alone = [recorded.hidden([token], kv(), 0) for token in TOKENS]
-    return torch.cat([recorded.hidden(TOKENS, kv(), 0), *alone])
+    alone = [recorded.hidden(batch([token])) for token in TOKENS]
+    return torch.cat([recorded.hidden(batch(TOKENS)), *alone])
 
 
 @pytest.mark.parametrize("formats", TRIPLES, ids="-".join)
@@ -111,12 +111,12 @@ def test_long_prompts_are_shared_in_pieces(
     gated = Gate("g", "u", Activation.SILU, "g")
     body = Embed(table, "x"), Linear("x", (gate, up), ("g", "u")), gated
     widths = {"x": WIDTH, "g": rows, "u": rows, "logits": VOCABULARY}
-    recorded = program.record(Program(body, (0,), (), "g", "logits", widths))
+    recorded = program.record(Program(body, (0,), (), "g", "logits", widths, no_attention()))
     assert recorded
     before = library.threads()
     try:
         library.set_threads(threads)
-        found = recorded.hidden(tokens, kv(len(tokens)), 0)
+        found = recorded.hidden(batch(tokens))
     finally:
         library.set_threads(before)
     with ops.only("cpu"):
@@ -147,7 +147,7 @@ def test_no_thread_of_a_step_is_ahead_of_what_others_read(
     widths = dict.fromkeys(("x", "n", "d", *outs), WIDTH) | {"logits": VOCABULARY}
     body = Embed(table, "x"), norm, Linear("n", made, outs)
     for result in (outs[0], outs[-1]):
-        recorded = program.record(Program(body, (0,), (), result, "logits", widths))
+        recorded = program.record(Program(body, (0,), (), result, "logits", widths, no_attention()))
         assert recorded
         same_on_any_threads(recorded)
 
@@ -157,7 +157,7 @@ def test_no_thread_adds_to_what_others_still_norm(random: torch.Generator) -> No
     norm = Norm("x", torch.rand(WIDTH, generator=random), 1e-5, "n")
     body = Embed(table, "x"), norm, Linear("n", (weight,), ("d",)), Add("x", "d")
     widths = dict.fromkeys(("x", "n", "d"), WIDTH) | {"logits": VOCABULARY}
-    recorded = program.record(Program(body, (0,), (), "x", "logits", widths))
+    recorded = program.record(Program(body, (0,), (), "x", "logits", widths, no_attention()))
     assert recorded
     same_on_any_threads(recorded)
 
@@ -167,11 +167,11 @@ def same_on_any_threads(recorded: Recorded) -> None:
     before = library.threads()
     try:
         library.set_threads(1)
-        alone = {token: recorded.hidden([token], kv(), 0) for token in (3, 8)}
+        alone = {token: recorded.hidden(batch([token])) for token in (3, 8)}
         for threads in (2, 3):
             library.set_threads(threads)
             for token in 200 * [*alone]:
-                assert torch.equal(recorded.hidden([token], kv(), 0), alone[token])
+                assert torch.equal(recorded.hidden(batch([token])), alone[token])
     finally:
         library.set_threads(before)
 

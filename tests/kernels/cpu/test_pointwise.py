@@ -1,4 +1,4 @@
-"""Native norms, rotations, gates, caps and cache rows, on every instruction set.
+"""Native norms, rotations, gates, caps and rows of pages, on every instruction set.
 
 Outputs lie inside memory filled with NaN, so what a kernel leaves out or writes too much of shows.
 """
@@ -6,22 +6,21 @@ Outputs lie inside memory filled with NaN, so what a kernel leaves out or writes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.messages import CacheType
-from engine.state.kv_cache import Cache
+import paging
 from kernels import reference
 from kernels.cpu import library, program, weights
 from kernels.cpu.schema import NativeActivation
 from kernels.formats import by_name
-from kernels.program import Activation, Attend, Embed, KVBuffers, LayerKV, Program
+from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.program import Activation, Attend, Embed, Program, Segment
 from kernels.weight import Weight
-from kv_writing import write
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -30,9 +29,7 @@ WIDTHS = (1, 3, 15, 16, 17, 64, 80, 100, 576, 2049)
 COUNTS = (1, 7, 16, 33, 1000, 70_001)
 NAN, INF = math.nan, math.inf
 SPECIAL = (0.0, -0.0, INF, -INF, NAN, 1e38, -1e38, 1e20, -1e20, 89.0, -89.0, 104.0, -104.0, 1e-30)
-CACHE_DTYPES = {type: Cache.storage_dtype(type) for type in CacheType}
 ACTIVATIONS = {one: NativeActivation[one.name] for one in Activation}
-BITS = {4: torch.int32, 2: torch.int16, 1: torch.int8}
 
 pointer = library.pointer
 
@@ -212,55 +209,49 @@ def test_elements_do_not_depend_on_threads(threads: int, random: torch.Generator
     assert all(torch.equal(run(x), y) for run, y in zip(ELEMENTWISE.values(), alone, strict=True))
 
 
-# --- cache rows ---------------------------------------------------------------------------------
+# --- rows of pages ------------------------------------------------------------------------------
 
 
-def cached(x: Tensor, type: CacheType, position: int, capacity: int) -> list[Tensor]:
-    """x [T, K, C] as a recorded pass holds it: all rows [K, capacity, ...], the others of ones.
+def layout_of(width: int, dtype: torch.dtype) -> KVLayout:
+    """Two layers of different windows, and the second layer of the first group."""
+    return KVLayout([LayerShape(2, 8, 512), LayerShape(2, 8), LayerShape(2, width)], dtype)
 
-    The pass looks its values up in a table that holds them, turns no channel, and attends.
+
+def paged(x: Tensor, layout: KVLayout, pieces: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """Pages in which a recorded pass stored the keys and values x [T, 2, width] of the last layer.
+
+    The pass looks its values up in a table that holds them, turns no channel, and attends. It runs
+    for each piece: position and number of tokens.
     """
     tokens, heads, width = x.shape
     table = Weight(x.reshape(tokens, -1).view(torch.uint8), by_name("F32"), (tokens, heads * width))
-    held = CACHE_DTYPES[type]
-    keys, values = (_ones(heads, capacity, width, held) for _ in "kv")
     packed, still = weights.prepare(table), torch.ones(0)  # no frequencies: no rotation
     names = ("q", "k", "v", "y")
     body = (
         *(Embed(packed, name) for name in names[:3]),
-        Attend(*names, 0, width, None, None, 0.0, still, False, 1.0, scale=1.0),
+        Attend(*names, 2, width, None, None, 0.0, still, False, 1.0, scale=1.0),
     )
     widths = dict.fromkeys((*names, "logits"), heads * width)
-    recorded = program.record(Program(body, (0,), (), "y", "logits", widths))
+    recorded = program.record(Program(body, (0,), (), "y", "logits", widths, layout))
     assert recorded
-    recorded.hidden(range(tokens), KVBuffers(1, capacity, (keys,), (values,)), position)
-    for one, other in zip(_parts(keys), _parts(values), strict=True):
-        bits = BITS[one.itemsize]
-        assert torch.equal(one.view(bits), other.view(bits))
-    return _parts(keys)
+    tables = paging.tables(layout, 600)
+    first = 0
+    for position, count in pieces:
+        recorded.hidden([Segment(range(first, first + count), position, tables)])
+        first += count
+    return [page for table in tables for page in table.pages if page is not None]
 
 
-def _ones(heads: int, capacity: int, width: int, dtype: torch.dtype) -> LayerKV:
-    data = torch.ones(heads, capacity, width, dtype=dtype)
-    blocks = -(-width // 32)
-    coded = dtype is torch.int8
-    return LayerKV(
-        data, torch.ones(heads, capacity, blocks, dtype=torch.float16) if coded else None
-    )
-
-
-def _parts(rows: LayerKV) -> list[Tensor]:
-    return [rows.data] if rows.scales is None else [rows.data, rows.scales]
-
-
-def held(x: Tensor, type: CacheType) -> list[Tensor]:
-    """x [T, K, C] as the engine's cache holds it: [K, T, ...]."""
-    tokens, heads, width = x.shape
-    cache = Cache(1, heads, width, tokens, type)
-    write(cache, 0, x, x)
-    cache.advance(tokens)
-    parts = list(cache.tensors(tokens))
-    return parts[: len(parts) // 2]  # keys
+def by_definition(x: Tensor, layout: KVLayout, pieces: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """The pages of `paged`, written by the definition of pages."""
+    tables = paging.tables(layout, 600)
+    kv = PagedKV(layout.layers[2], tables[layout.layers[2].group])
+    first = 0
+    for position, count in pieces:
+        rows = x[first : first + count]
+        kv.append(rows, rows, position)
+        first += count
+    return [page for table in tables for page in table.pages if page is not None]
 
 
 def hostile_rows(tokens: int, width: int, random: torch.Generator) -> Tensor:
@@ -275,28 +266,32 @@ def hostile_rows(tokens: int, width: int, random: torch.Generator) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("type", CACHE_DTYPES)
-@pytest.mark.parametrize("width", [1, 16, 31, 32, 33, 48, 80, 100, 128])
-def test_cache_holds_the_bits_the_engine_would(
-    type: CacheType, width: int, random: torch.Generator
+@pytest.mark.parametrize("dtype", library.CACHES, ids=str)
+@pytest.mark.parametrize("width", [1, 7, 16, 31, 32, 33, 48, 80, 100, 128])
+def test_pages_have_the_bytes_of_their_definition(
+    dtype: torch.dtype, width: int, random: torch.Generator
 ) -> None:
-    x = hostile_rows(40, width, random)
-    for native, engine in zip(cached(x, type, 3, 50), held(x, type), strict=True):
-        bits = BITS[native.itemsize]
-        assert torch.equal(native[:, 3:43].contiguous().view(bits), engine.contiguous().view(bits))
-        assert (native[:, :3] == 1).all()  # rows before and after stay
-        assert (native[:, 43:] == 1).all()
+    """Rows, padding, and what lies around them."""
+    layout, pieces = layout_of(width, dtype), ((3, 40), (250, 1), (251, 20))
+    x = hostile_rows(61, width, random)
+    found, wanted = paged(x, layout, pieces), by_definition(x, layout, pieces)
+    assert len(found) == len(wanted) == 6
+    assert all(map(torch.equal, found, wanted))
 
 
-@pytest.mark.parametrize("type", CACHE_DTYPES)
-def test_nan_is_not_lost_on_the_way_into_a_cache(type: CacheType) -> None:
-    x = torch.ones(1, 1, 100)
+@pytest.mark.parametrize("dtype", library.CACHES, ids=str)
+def test_nan_is_not_lost_on_the_way_into_a_page(dtype: torch.dtype) -> None:
+    x = torch.ones(1, 2, 100)
     x[0, 0, 70] = NAN
-    native, engine = cached(x, type, 0, 1), held(x, type)
-    for got, wanted in zip(native, engine, strict=True):
-        assert torch.equal(got.isnan(), wanted.isnan())
-        assert torch.equal(got.nan_to_num(), wanted.nan_to_num())
-    assert any(part.isnan().any() for part in native)
+    layout, kept = layout_of(100, dtype), []
+    for make in (paged, by_definition):
+        table = PageTable()
+        for page in make(x, layout, ((5, 1),))[3:]:
+            table.append(page)
+        kept.append(paging.exact(PagedKV(layout.layers[2], table).rows(5, 6)[0]))
+    assert torch.equal(kept[0].isnan(), kept[1].isnan())
+    assert kept[0][0, 0].isnan().any()
+    assert torch.equal(kept[0].nan_to_num(), kept[1].nan_to_num())
 
 
 def test_norm_of_zeros_and_of_nan(random: torch.Generator) -> None:

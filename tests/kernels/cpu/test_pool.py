@@ -21,6 +21,7 @@ from kernels.cpu import library, weights
 from kernels.formats import by_name
 from kernels.program import Activation
 from kernels.weight import Weight
+from paging import stored
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
 
@@ -29,7 +30,7 @@ NUMBERS = (2, 3, 5)
 IDLE = 0.25  # seconds that are watched
 TASKS = Path("/proc/self/task")
 
-LayerKV = Callable[..., Tensor]
+Numbers = Callable[..., Tensor]
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +43,15 @@ def same_number_after() -> Iterator[None]:
 
 
 @pytest.fixture
-def numbers(random: torch.Generator) -> LayerKV:
+def numbers(random: torch.Generator) -> Numbers:
     """Makes random numbers of a shape."""
     return lambda *shape: torch.randn(*shape, generator=random)
 
 
-def products(format: str) -> Callable[[LayerKV, Callable[..., Tensor]], Callable[[], Tensor]]:
+def products(format: str) -> Callable[[Numbers, Callable[..., Tensor]], Callable[[], Tensor]]:
     """A product with more tokens than are quantized at once, and rows that no number divides."""
 
-    def make(numbers: LayerKV, even_rows: Callable[..., Tensor]) -> Callable[[], Tensor]:
+    def make(numbers: Numbers, even_rows: Callable[..., Tensor]) -> Callable[[], Tensor]:
         row = by_name(format)
         weight = weights.prepare(Weight(even_rows(row, 333, 512), row, (333, 512)))
         x = numbers(530, 512)
@@ -59,41 +60,43 @@ def products(format: str) -> Callable[[LayerKV, Callable[..., Tensor]], Callable
     return make
 
 
-def one_token(numbers: LayerKV, even_rows: Callable[..., Tensor]) -> Callable[[], Tensor]:
+def one_token(numbers: Numbers, even_rows: Callable[..., Tensor]) -> Callable[[], Tensor]:
     row = by_name("Q4_0")
     weight = weights.prepare(Weight(even_rows(row, 2500, 1024), row, (2500, 1024)))
     x = numbers(1, 1024)
     return lambda: cpu.linear(x, weight)
 
 
-def norm(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
+def norm(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x, weight = numbers(301, 777), numbers(777)
     return lambda: cpu.rms_norm(x, weight, 1e-6)
 
 
-def rotation(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
+def rotation(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x, positions, frequencies = numbers(203, 5, 80), torch.arange(7, 210), numbers(32).abs()
     return lambda: cpu.rope(x, positions, frequencies, False, 1.5)
 
 
-def gate(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
+def gate(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     gate, up = numbers(100_003), numbers(100_003)
     return lambda: cpu.gated(gate, up, Activation.GELU_TANH)
 
 
-def cap(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
+def cap(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x = numbers(100_003)
     return lambda: cpu.softcap(x, 2.5)
 
 
-def prompt_attention(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
-    q, k, v = numbers(90, 6, 64), numbers(2, 120, 64), numbers(2, 120, 64)
-    return lambda: cpu.attention(q, k.transpose(0, 1), v.transpose(0, 1), 30, 0.1, 0, 0.0)
+def prompt_attention(numbers: Numbers, _: object) -> Callable[[], Tensor]:
+    q = numbers(90, 6, 64)
+    kv = stored(numbers(120, 2, 64), numbers(120, 2, 64), torch.float32)
+    return lambda: cpu.attention(q, kv, 30, 0.1, 0, 0.0)
 
 
-def token_attention(numbers: LayerKV, _: object) -> Callable[[], Tensor]:
-    q, k, v = numbers(1, 6, 64), numbers(2, 3001, 64), numbers(2, 3001, 64)
-    return lambda: cpu.attention(q, k.transpose(0, 1), v.transpose(0, 1), 3000, 0.1, 0, 0.0)
+def token_attention(numbers: Numbers, _: object) -> Callable[[], Tensor]:
+    q = numbers(1, 6, 64)
+    kv = stored(numbers(3001, 2, 64), numbers(3001, 2, 64), torch.float32)
+    return lambda: cpu.attention(q, kv, 3000, 0.1, 0, 0.0)
 
 
 OPERATIONS = {
@@ -111,8 +114,8 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("make", OPERATIONS.values(), ids=OPERATIONS)
 def test_any_number_of_threads_gives_the_same_bits(
-    make: Callable[[LayerKV, Callable[..., Tensor]], Callable[[], Tensor]],
-    numbers: LayerKV,
+    make: Callable[[Numbers, Callable[..., Tensor]], Callable[[], Tensor]],
+    numbers: Numbers,
     even_rows: Callable[..., Tensor],
 ) -> None:
     operation = make(numbers, even_rows)
@@ -125,7 +128,7 @@ def test_any_number_of_threads_gives_the_same_bits(
             torch.testing.assert_close(operation(), alone, rtol=0, atol=0)
 
 
-def test_the_number_may_change_between_any_two_jobs(numbers: LayerKV) -> None:
+def test_the_number_may_change_between_any_two_jobs(numbers: Numbers) -> None:
     operation = norm(numbers, None)
     library.set_threads(1)
     alone = operation()
@@ -136,7 +139,7 @@ def test_the_number_may_change_between_any_two_jobs(numbers: LayerKV) -> None:
 
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="only Linux lists the threads of a process")
-def test_threads_begin_with_the_first_job_and_end_with_the_number(numbers: LayerKV) -> None:
+def test_threads_begin_with_the_first_job_and_end_with_the_number(numbers: Numbers) -> None:
     operation = norm(numbers, None)
     library.set_threads(1)
     operation()
@@ -170,7 +173,7 @@ def task_name(task: Path) -> str:
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["by themselves", "when told"])
-def test_threads_without_a_job_take_no_time(told: bool, numbers: LayerKV) -> None:
+def test_threads_without_a_job_take_no_time(told: bool, numbers: Numbers) -> None:
     operation = norm(numbers, None)
     library.set_threads(4)
     operation()
@@ -183,7 +186,7 @@ def test_threads_without_a_job_take_no_time(told: bool, numbers: LayerKV) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_makes_threads_of_its_own(numbers: LayerKV) -> None:
+def test_a_forked_process_makes_threads_of_its_own(numbers: Numbers) -> None:
     operation = norm(numbers, None)
     library.set_threads(3)
     expected = operation().numpy().tobytes()
@@ -212,7 +215,7 @@ def test_numbers_of_threads_that_cannot_be_are_refused(threads: int) -> None:
     assert library.threads() == 2
 
 
-def test_as_many_threads_as_can_be_are_taken_and_ended(numbers: LayerKV) -> None:
+def test_as_many_threads_as_can_be_are_taken_and_ended(numbers: Numbers) -> None:
     operation = norm(numbers, None)
     library.set_threads(1)
     alone = operation()

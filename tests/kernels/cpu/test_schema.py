@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from kernels.cpu import build, schema
+from kernels.kv_pages import PAGE_TOKENS
 from kernels.program import Activation
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nk_weight": schema.NativeWeight,
-    "nk_layer_kv": schema.NativeLayerKV,
+    "nk_kv_layer": schema.NativeKVLayer,
+    "nk_segment": schema.NativeSegment,
     "nk_op": schema.NativeOp,
     "nk_program": schema.NativeProgram,
 }
@@ -49,3 +51,7 @@ def test_a_compiler_sees_the_numbers_and_offsets_that_python_uses(tmp_path: Path
 
 def test_every_activation_has_a_number() -> None:
     assert {one.name for one in Activation} == {one.name for one in schema.NativeActivation}
+
+
+def test_pages_have_as_many_positions_as_their_definition() -> None:
+    assert schema.PAGE_TOKENS == PAGE_TOKENS

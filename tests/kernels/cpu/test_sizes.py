@@ -11,8 +11,8 @@ from torch.profiler import ProfilerActivity, profile
 from chosen_backend import ops
 from kernels.backends import BACKENDS
 from kernels.formats import FORMATS, Format
-from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
+from paging import stored
 
 
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
@@ -37,12 +37,10 @@ def test_attention_takes_no_more_than_was_said(
     held: torch.dtype, tokens: int, context: int
 ) -> None:
     q = torch.randn(tokens, 8, 64)
-    k, v = (torch.randn(2, context, 64).mul(9).to(held).transpose(0, 1) for _ in "kv")
-    scales = torch.rand(context, 2, 2).to(torch.float16)
-    keys, values = (QuantizedKV(x, scales) if held is torch.int8 else x for x in (k, v))
+    kv = stored(torch.randn(context, 2, 64), torch.randn(context, 2, 64), held)
     with ops.only("reference"):
         said = ops.attention_bytes(tokens, context, 8, 2, 64, held)
-        taken = _peak_bytes(lambda: ops.attention(q, keys, values, context - tokens, scale=0.1))
+        taken = _peak_bytes(lambda: ops.attention(q, kv, context - tokens, scale=0.1))
     assert 0.5 * said < taken <= 1.05 * said + (1 << 18)
 
 

@@ -15,9 +15,10 @@
 #define NK_API __attribute__((visibility("default")))
 #endif
 
-#define NK_ABI 3
+#define NK_ABI 4
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
+#define NK_PAGE_TOKENS 256
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,8 +54,8 @@ enum nk_kind {
     NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair of y
     NK_LINEAR = 3,  // outs[i] = x * weights[i]; `activation`: only outs[0], gated; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
-    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, cache write
-    NK_ATTEND = 6,  // out = attention of x over the cache; must follow the ROPE of its x
+    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write
+    NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x
     NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor
     NK_ADD = 8,  // x += y * scale; y is scaled in place
     NK_SOFTCAP = 9,  // x = cap * tanh(x / cap)
@@ -82,11 +83,19 @@ struct nk_weight {
     int64_t rows, columns;
 };
 
-// Keys or values of one layer in the KV cache: [heads, capacity, width].
-struct nk_layer_kv {
-    void *data;
-    uint16_t *scales;  // NK_CACHE_Q8: float16 [heads, capacity, (width + 31) / 32]
-    int64_t capacity;  // allocated positions
+// Place of one layer's keys and values in the KV pages of its group: PageLayer in
+// kernels/kv_pages.py, which defines their layout. A page has NK_PAGE_TOKENS positions.
+struct nk_kv_layer {
+    int64_t group;  // index of the page table
+    int64_t keys, key_scales;  // byte offsets in a page; scales: NK_CACHE_Q8 only
+    int64_t values, value_scales;
+};
+
+// Consecutive tokens of one sequence in a batch, whose rows are those of all segments in order.
+struct nk_segment {
+    int64_t tokens;
+    int64_t position;  // of the first token
+    uint8_t ***tables;  // for each group the addresses of the sequence's pages
 };
 
 // One operation of a recorded program; x, y, z, out and outs are buffer indices.
@@ -116,7 +125,7 @@ struct nk_op {
 struct nk_program {
     const struct nk_op *ops;
     float **buffers;  // [tokens, width] each, allocated for the tokens of the run
-    const struct nk_layer_kv *keys, *values;  // one per layer
+    const struct nk_kv_layer *layers;
     int64_t cache_type;  // nk_cache
     int64_t op_bytes;  // sizeof(struct nk_op), to detect a mismatch of builds
 };
@@ -157,12 +166,12 @@ NK_API int nk_gated(const float *gate, const float *up, int64_t count, int activ
 NK_API int nk_route(const float *scores, int64_t tokens, int64_t experts, int64_t chosen, float
     *shares);
 NK_API int nk_softcap(const float *x, float cap, int64_t count, float *y);
-// q [tokens, heads, width] of positions `position` .., over a cache that includes them
+// q [tokens of all segments, heads, width], over pages that include their positions
 // → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
-NK_API int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t
-    width, int64_t position, int type, const struct nk_layer_kv *keys, const struct nk_layer_kv
-    *values, float scale, int64_t window, float cap, const float *sinks, float *y);
-// Upper bound of the scratch bytes of nk_attention, with or without a window.
+NK_API int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width, const struct
+    nk_segment *segments, int64_t count, int type, const struct nk_kv_layer *layer, float scale,
+    int64_t window, float cap, const float *sinks, float *y);
+// Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
 NK_API int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
     int64_t width, int64_t position, int type);
 // best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s
@@ -170,9 +179,10 @@ NK_API double nk_read_bandwidth(int64_t bytes, int repetitions);
 // zeroed, 64-byte aligned, in huge pages where available
 NK_API void *nk_huge_alloc(int64_t bytes);
 NK_API void nk_huge_free(void *memory, int64_t bytes);
-// Runs the operations first .. end for `tokens` tokens, of positions `position` ..
-NK_API int nk_run(const struct nk_program *program, int64_t first, int64_t end, int64_t tokens,
-    int64_t position, const int64_t *ids);
+// Runs the operations first .. end for all tokens of the segments; their tables may be null where
+// no operation reads or writes pages.
+NK_API int nk_run(const struct nk_program *program, int64_t first, int64_t end, const struct
+    nk_segment *segments, int64_t count, const int64_t *ids);
 // frees the scratch memory of nk_run
 NK_API void nk_free_scratch(void);
 

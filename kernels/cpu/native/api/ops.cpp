@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "isa/current.h"
+#include "run/attention_plan.h"
 #include "run/pool.h"
 #include "run/route.h"
 
@@ -165,18 +166,14 @@ void elements_job(void *context, int thread, int threads) {
                     op.y + first);
 }
 
-// --- the cache
-
-bool valid_cache(const nk_layer_kv &rows, int type) {
-    if (type != NK_CACHE_F32 && type != NK_CACHE_F16 && type != NK_CACHE_Q8) return false;
-    return rows.data && (type != NK_CACHE_Q8 || rows.scales);
-}
+// --- attention
 
 struct Attention {
+    const AttentionPlan &plan;
     const nk_table *table;
-    nk_attend attend;
+    const nk_attend &attend;
     int64_t items, merges, claimed;
-    uint8_t *shared, *thread_scratch;
+    uint8_t *partials, *thread_scratch;
     int64_t thread_scratch_bytes;
 };
 
@@ -184,9 +181,12 @@ void attention_job(void *context, int thread, int threads) {
     Attention &op = *(Attention *)context;
     // Items differ in size, the largest first: threads claim them dynamically.
     for (;;) {
-        const int64_t item = __atomic_fetch_add(&op.claimed, 1, __ATOMIC_RELAXED);
-        if (item >= op.items) break;
-        op.table->attention_item(&op.attend, item, op.shared,
+        const int64_t index = __atomic_fetch_add(&op.claimed, 1, __ATOMIC_RELAXED);
+        if (index >= op.items) break;
+        const nk_attend_item item = op.plan.item(index, op.partials);
+        const bool last = index + 1 >= op.items;
+        const nk_attend_item following = last ? item : op.plan.item(index + 1, op.partials);
+        op.table->attention_item(&op.attend, &item, last ? nullptr : &following,
                                  op.thread_scratch + thread * op.thread_scratch_bytes);
     }
     if (op.merges == 0) return;
@@ -194,15 +194,20 @@ void attention_job(void *context, int thread, int threads) {
     if (thread >= threads) return;
     int64_t first, end;
     nk_split_range(op.merges, 1, thread, threads, &first, &end);
-    for (int64_t i = first; i < end; ++i) op.table->attention_merge(&op.attend, i, op.shared);
+    for (int64_t i = first; i < end; ++i) {
+        const nk_attend_item item = op.plan.merge(i, op.partials);
+        op.table->attention_merge(&op.attend, &item);
+    }
 }
 
-// Bytes of scratch: partial results shared by all threads, then scratch for each thread.
-int64_t attention_scratch_bytes(const nk_table *table, const nk_attend *attend, int threads,
-                                int64_t *shared, int64_t *thread_scratch) {
-    *shared = rounded(table->attention_partial_bytes(attend));
-    *thread_scratch = rounded(table->attention_thread_scratch(attend));
-    return *shared + threads * *thread_scratch + kLine;
+bool valid_segments(const nk_segment *segments, int64_t count, int64_t group) {
+    if (count < 1 || count >= kMaxSize) return false;
+    for (int64_t i = 0; i < count; ++i) {
+        const nk_segment &one = segments[i];
+        if (!valid_sizes(one.tokens) || one.position < 0 || one.position >= kMaxSize) return false;
+        if (!one.tables || !one.tables[group]) return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -307,33 +312,31 @@ int nk_softcap(const float *x, float cap, int64_t count, float *y) {
     return NK_OK;
 }
 
-int nk_attention(const float *q, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width,
-                 int64_t position, int type, const nk_layer_kv *keys, const nk_layer_kv *values,
+int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
+                 const nk_segment *segments, int64_t count, int type, const nk_kv_layer *layer,
                  float scale, int64_t window, float cap, const float *sinks, float *y) {
-    if (tokens == 0) return NK_OK;
-    if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
+    if (!valid_sizes(heads, width) || kv_heads < 1 || heads % kv_heads != 0 || window < 0)
         return NK_BAD_SHAPE;
-    if (!valid_sizes(keys->capacity, kv_heads, width) ||
-        !valid_sizes(values->capacity, kv_heads, width))
-        return NK_BAD_SHAPE;
-    if (!valid_cache(*keys, type) || !valid_cache(*values, type) || position < 0)
-        return NK_BAD_SHAPE;
-    if (position > keys->capacity - tokens || position > values->capacity - tokens)
-        return NK_BAD_SHAPE;
-    Attention op = {};
-    op.table = nk_current();
-    op.attend = {q,    y,     tokens,  heads, kv_heads, width,  position,
-                 type, *keys, *values, scale, cap,      window, sinks};
-    op.items = op.table->attention_items(&op.attend);
-    if (op.items <= 0) return NK_BAD_SHAPE;
-    op.merges = op.table->attention_merges(&op.attend);
-    int64_t shared;
-    op.shared = scratch.take(attention_scratch_bytes(op.table, &op.attend, nk_pool_size(), &shared,
-                                                     &op.thread_scratch_bytes));
-    if (!op.shared) return NK_NO_MEMORY;
-    op.thread_scratch = op.shared + shared;
-    const int64_t seen = window && window < position + tokens ? window : position + tokens;
-    run(attention_job, &op, tokens * heads * seen * width);
+    if (type != NK_CACHE_F32 && type != NK_CACHE_F16 && type != NK_CACHE_Q8) return NK_BAD_SHAPE;
+    if (!valid_segments(segments, count, layer->group)) return NK_BAD_SHAPE;
+    const nk_table *table = nk_current();
+    const int64_t threads = nk_pool_size();
+    const nk_attend attend = {q,    y,      heads, kv_heads, width,  segments, count,
+                              type, *layer, scale, cap,      window, sinks};
+    const AttentionPlan plan(table, attend, threads);
+    const int64_t partials = rounded(plan.partial_bytes());
+    const int64_t thread_scratch = rounded(table->attention_scratch(&attend, plan.rows()));
+    uint8_t *memory = scratch.take(partials + threads * thread_scratch + kLine);
+    if (!memory) return NK_NO_MEMORY;
+    Attention op = {plan,          table, attend, plan.items(),
+                    plan.merges(), 0,     memory, memory + partials,
+                    thread_scratch};
+    int64_t work = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t end = segments[i].position + segments[i].tokens;
+        work += segments[i].tokens * heads * (window && window < end ? window : end) * width;
+    }
+    run(attention_job, &op, work);
     return NK_OK;
 }
 
@@ -341,9 +344,11 @@ int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t k
                            int64_t width, int64_t position, int type) {
     if (!valid_sizes(tokens, heads, width) || kv_heads < 1 || heads % kv_heads != 0 || position < 0)
         return 0;
+    const nk_table *table = nk_current();
     nk_attend attend = {};
-    attend.tokens = tokens, attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width;
-    attend.position = position, attend.type = type;
-    int64_t shared, thread_scratch;
-    return attention_scratch_bytes(nk_current(), &attend, threads, &shared, &thread_scratch);
+    attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width, attend.type = type;
+    const int64_t rows = smaller(tokens * (heads / kv_heads), NK_TILE_ROWS);
+    const int64_t partials = AttentionPlan::most_partial_bytes(
+        tokens, heads, kv_heads, position, table->partial_floats(&attend), threads);
+    return rounded(partials) + threads * rounded(table->attention_scratch(&attend, rows)) + kLine;
 }

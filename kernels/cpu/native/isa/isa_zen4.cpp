@@ -1,5 +1,5 @@
-// AVX-512 with VNNI for AMD's Zen 4 (2022), which multiplies half a vector per cycle: one-bit
-// prefill uses table look-ups instead.
+// AVX-512 with VNNI for AMD's Zen 4 (2022) and Zen 5 (2024), whose look-ups are faster than their
+// products: one-bit prefill uses table look-ups instead.
 #include <immintrin.h>
 #define NK_LOOKUP_PREFILL
 #define NK_ISA zen4

@@ -4,6 +4,10 @@
 #include "pack/layout.h"
 #include "api/nk.h"
 
+// Most tokens whose product reads packed weights directly (generic/few.inc), bound by memory as
+// that of one token is; more tokens share panels (generic/prefill.inc).
+constexpr int64_t NK_FEW_TOKENS = 16;
+
 // Quantized activations of a product. Columns are padded with zeros to a multiple of 32. One scale
 // for each 16 columns; value = q * scale. A scale is the largest magnitude / 127 of its group: of
 // 16 columns, or of 32, with the same scale stored twice; see nk_activation_group_size.
@@ -15,16 +19,34 @@ struct nk_act {
     int64_t tokens, columns, padded;
 };
 
-// Arguments of an attention over a cache, as in nk_attention.
+enum { NK_TILE_ROWS = 64 };  // most query rows of an attention item
+
+// Arguments of an attention over KV pages, as in nk_attention.
 struct nk_attend {
     const float *q;
     float *y;
-    int64_t tokens, heads, kv_heads, width, position;
+    int64_t heads, kv_heads, width;
+    const struct nk_segment *segments;
+    int64_t count;
     int type;
-    struct nk_layer_kv keys, values;
+    struct nk_kv_layer layer;
     float scale, cap;
     int64_t window;
     const float *sinks;
+};
+
+// Part of an attention: query rows of one segment and key/value head against a range of pages, cut
+// to those that a row sees. Row r is head r % group of the key/value head's group, of token r /
+// group of the segment.
+struct nk_attend_item {
+    const struct nk_segment *segment;
+    int64_t token;  // of the batch: the segment's first
+    int64_t kv, row, rows;
+    int64_t first_page, end_page;
+    // Null: the item has all pages and writes y. Else results of each page are stored for a merge:
+    // [rows][partial_pages], from page partial_first on; partial_floats each.
+    float *partials;
+    int64_t partial_first, partial_pages;
 };
 
 struct nk_table {
@@ -52,16 +74,18 @@ struct nk_table {
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x
     void (*multiply)(const float *x, float factor, int64_t count, float *out);
 
-    // one head's x [width] → a row of the cache
-    void (*cache_row)(const float *x, int64_t width, int type, void *row, uint16_t *scales);
-    // Attention consists of independent items, whose partial results are merged after a barrier
-    // where necessary. The items depend on the operands alone, not on the number of threads.
-    int64_t (*attention_items)(const struct nk_attend *a);
-    int64_t (*attention_partial_bytes)(const struct nk_attend *a);   // 0: no merge
-    int64_t (*attention_thread_scratch)(const struct nk_attend *a);  // bytes of scratch per thread
-    void (*attention_item)(const struct nk_attend *a, int64_t item, void *partials, void *scratch);
-    int64_t (*attention_merges)(const struct nk_attend *a);  // number of merge items
-    void (*attention_merge)(const struct nk_attend *a, int64_t item, const void *partials);
+    // Stores the key or value x [width] of one head, at a position of a page.
+    void (*page_row)(const float *x, int64_t width, int type, int64_t position, bool value,
+                     void *codes, uint16_t *scales);
+    // Attention: items are independent; stored results of pages are merged after a barrier. The
+    // results do not depend on how rows and pages are split into items.
+    int64_t (*partial_floats)(const struct nk_attend *a);
+    int64_t (*attention_scratch)(const struct nk_attend *a, int64_t rows);  // bytes per thread
+    // `following`: the item whose pages this thread prefetches at the end, or null
+    void (*attention_item)(const struct nk_attend *a, const struct nk_attend_item *item,
+                           const struct nk_attend_item *following, void *scratch);
+    // Merges the pages of one row: `item` has it as row 0, and all pages in its partials.
+    void (*attention_merge)(const struct nk_attend *a, const struct nk_attend_item *item);
 
     uint64_t (*read)(const void *memory,
                      int64_t bytes);  // reads all bytes; the result has no meaning

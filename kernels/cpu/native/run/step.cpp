@@ -1,15 +1,16 @@
 // Runs recorded programs: one call executes all operations of a forward pass on all threads.
 //
-// Decoding (matrix-vector products, bound by memory): each thread gets one long contiguous range of
-// rows, because with interleaved small ranges the hardware prefetchers of the cores fetch each
-// other's lines. Cores differ in speed, so the last eighth of a large product is split into pieces
-// that threads claim dynamically. Prefill (matrix products, bound by arithmetic): all work is
-// claimed dynamically, in pieces of rows and (where faster) tokens.
+// Decoding (products of one or a few tokens, bound by memory): each thread gets one long contiguous
+// range of rows, because with interleaved small ranges the hardware prefetchers of the cores fetch
+// each other's lines. Cores differ in speed, so the last eighth of a large product is split into
+// pieces that threads claim dynamically. Prefill (products of many tokens, bound by arithmetic):
+// all work is claimed dynamically, in pieces of rows and (where faster) tokens.
 #include "api/nk.h"
 
 #include <math.h>
 
 #include "isa/current.h"
+#include "run/attention_plan.h"
 #include "run/pool.h"
 #include "run/route.h"
 #include "isa/table.h"
@@ -17,7 +18,6 @@
 namespace {
 
 constexpr int64_t kMaxOps = 8192;
-constexpr int64_t kManyTokens = 8;
 // Minimum bytes of weights in a piece: smaller pieces cost more by claiming them and by
 // interrupting sequential reads than they save at the barrier.
 constexpr int64_t kPieceBytes = 128 << 10;
@@ -27,16 +27,26 @@ int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t padded(int64_t width) { return (width + 31) / 32 * 32; }
 
-// Memory of a run: quantized activations, partial results of attention, scratch of each thread.
+// Memory of a run: places of its rows, quantized activations, partial results of attention, scratch
+// of each thread.
 struct Scratch {
     uint8_t *memory;
     int64_t bytes;
 } scratch;
 
+// Where a row of the batch is.
+struct Row {
+    int64_t position;
+    const nk_segment *segment;
+};
+
 struct Run {
     const nk_program *program;
     const nk_table *table;
-    int64_t first, end, tokens, position;
+    int64_t first, end, tokens;  // tokens of all segments
+    const nk_segment *segments;
+    int64_t count, threads;  // segments; threads that attention is planned for
+    Row *rows;               // [tokens]
     const int64_t *ids;
     uint8_t *quantized, *partials, *thread_scratch;
     int64_t quantized_bytes, thread_scratch_bytes;
@@ -73,19 +83,22 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     nk_attend a = {};
     a.q = run.buffer(op.x);
     a.y = run.buffer(op.out);
-    a.tokens = run.tokens;
     a.heads = op.heads;
     a.kv_heads = op.kv_heads;
     a.width = op.head_width;
-    a.position = run.position;
+    a.segments = run.segments;
+    a.count = run.count;
     a.type = (int)run.program->cache_type;
-    a.keys = run.program->keys[op.layer];
-    a.values = run.program->values[op.layer];
+    a.layer = run.program->layers[op.layer];
     a.scale = op.scale;
     a.cap = op.cap;
     a.window = op.window;
     a.sinks = op.sinks;
     return a;
+}
+
+AttentionPlan plan_of(const Run &run, const nk_op &op) {
+    return AttentionPlan(run.table, attention_of(run, op), run.threads);
 }
 
 // --- one thread's part of each operation ---------------------------------------------------------
@@ -195,7 +208,7 @@ Partition partition_of(const Run &run, const nk_op &op, int first, int count, in
         s.rows = smaller(s.rows, piece_rows), s.tokens = smaller(s.tokens, piece_tokens);
     }
     const int64_t rows = s.op.weights[0].rows, claims = 2 * threads;
-    if (run.tokens >= kManyTokens) {
+    if (run.tokens > NK_FEW_TOKENS) {
         const int64_t each = rows * ((run.tokens + s.tokens - 1) / s.tokens) / (2 * claims);
         s.rows = larger(larger(smaller(s.rows, each), 128) / s.step * s.step, s.step);
     } else {
@@ -250,23 +263,22 @@ void angles(Run &run, const nk_op &op, int thread, int threads) {
     for (int64_t t = first; t < end; t++) {
         float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
         for (int64_t i = 0; i < op.pairs; i++) {
-            const float angle = (float)(run.position + t) * op.weight[i];
+            const float angle = (float)run.rows[t].position * op.weight[i];
             cosine[i] = cosf(angle) * op.scale;
             cosine[op.pairs + i] = sinf(angle) * op.scale;
         }
     }
 }
 
-int64_t element_bytes(int64_t type) {
-    return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
-}
-
-void store(Run &run, const nk_op &op, const nk_layer_kv &rows, int64_t head, int64_t t,
-           const float *x) {
-    const int64_t at = head * rows.capacity + run.position + t, blocks = (op.head_width + 31) / 32;
-    void *row = (uint8_t *)rows.data + at * op.head_width * element_bytes(run.program->cache_type);
-    run.table->cache_row(x, op.head_width, (int)run.program->cache_type, row,
-                         rows.scales ? rows.scales + at * blocks : nullptr);
+// Stores a key or value of row t in its page.
+void store(Run &run, const nk_op &op, bool value, int64_t head, int64_t t, const float *x) {
+    const nk_kv_layer &layer = run.program->layers[op.layer];
+    const int type = (int)run.program->cache_type;
+    const Row &row = run.rows[t];
+    uint8_t *page = row.segment->tables[layer.group][row.position / NK_PAGE_TOKENS];
+    const nk_head_page to = nk_head_of_page(page, layer, type, op.head_width, head);
+    run.table->page_row(x, op.head_width, type, row.position % NK_PAGE_TOKENS, value,
+                        value ? to.values : to.keys, value ? to.value_scales : to.key_scales);
 }
 
 // Unit u of a token: a query head, a key head or a value head, in that order.
@@ -274,8 +286,7 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     const int64_t width = op.head_width;
     if (u >= op.heads + op.kv_heads) {
         const int64_t head = u - op.heads - op.kv_heads;
-        store(run, op, run.program->values[op.layer], head, t,
-              run.buffer(op.z) + (t * op.kv_heads + head) * width);
+        store(run, op, true, head, t, run.buffer(op.z) + (t * op.kv_heads + head) * width);
         return;
     }
     const bool query = u < op.heads;
@@ -286,18 +297,17 @@ void rope_unit(Run &run, const nk_op &op, int64_t t, int64_t u) {
     if (weight) run.table->rms_norm(x, weight, op.epsilon, width, x);
     const float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
     run.table->rope(x, cosine, cosine + op.pairs, 1, width, op.pairs, op.interleaved, x);
-    if (!query) store(run, op, run.program->keys[op.layer], head, t, x);
+    if (!query) store(run, op, false, head, t, x);
 }
 
 // Whether rotary embedding is fused into the attention after it: where an attention item is a whole
 // key head, the thread that claims the item applies RoPE to its inputs, which saves a barrier.
 bool fused_with_attention(const Run &run, const nk_op *op, int threads) {
     if (op->kind != NK_ROPE || run.tokens > 1 || op->kv_heads < threads) return false;
-    const nk_attend a = attention_of(run, op[1]);
-    return run.table->attention_items(&a) == a.kv_heads;
+    return plan_of(run, op[1]).items_are_heads();
 }
 
-// RoPE and cache write of the query, key and value heads that one attention item reads.
+// RoPE and page write of the query, key and value heads that one attention item reads.
 void rope_head(Run &run, const nk_op &op, int64_t head) {
     const int64_t group = op.heads / op.kv_heads;
     for (int64_t i = 0; i < group; i++) rope_unit(run, op, 0, head * group + i);
@@ -324,21 +334,31 @@ int64_t claim(int64_t *claimed, int64_t items, bool back) {
 // `fused_rope`: also executes the preceding ROPE operation.
 void attend(Run &run, const nk_op &op, int64_t *claimed, int thread, int threads, bool fused_rope) {
     const nk_attend a = attention_of(run, op);
+    const AttentionPlan plan = plan_of(run, op);
     const nk_op &before = *(&op - 1);
-    const int64_t items = run.table->attention_items(&a);
+    const int64_t items = plan.items();
+    const bool back = 2 * thread >= threads;
     for (;;) {
-        const int64_t item = claim(claimed, items, 2 * thread >= threads);
-        if (item < 0) return;
-        if (fused_rope) rope_head(run, before, item);
-        run.table->attention_item(&a, item, run.partials, run.scratch_of(thread));
+        const int64_t index = claim(claimed, items, back);
+        if (index < 0) return;
+        const nk_attend_item item = plan.item(index, run.partials);
+        if (fused_rope) rope_head(run, before, item.kv);
+        const int64_t next = back ? index - 1 : index + 1;
+        const bool last = next < 0 || next >= items;
+        const nk_attend_item following = last ? item : plan.item(next, run.partials);
+        run.table->attention_item(&a, &item, last ? nullptr : &following, run.scratch_of(thread));
     }
 }
 
 void merge(Run &run, const nk_op &op, int thread, int threads) {
     const nk_attend a = attention_of(run, op);
+    const AttentionPlan plan = plan_of(run, op);
     int64_t first, end;
-    nk_split_range(run.table->attention_merges(&a), 1, thread, threads, &first, &end);
-    for (int64_t i = first; i < end; i++) run.table->attention_merge(&a, i, run.partials);
+    nk_split_range(plan.merges(), 1, thread, threads, &first, &end);
+    for (int64_t i = first; i < end; i++) {
+        const nk_attend_item item = plan.merge(i, run.partials);
+        run.table->attention_merge(&a, &item);
+    }
 }
 
 #include "run/elementwise.inc"
@@ -386,8 +406,7 @@ void run_program(void *context, int thread, int threads) {
         threads = nk_pool_barrier(thread);
         if (thread >= threads) return;
         if (op.kind != NK_ATTEND) continue;
-        const nk_attend a = attention_of(run, op);
-        if (!run.table->attention_merges(&a)) continue;
+        if (!plan_of(run, op).merges()) continue;
         merge(run, op, thread, threads);
         threads = nk_pool_barrier(thread);
         if (thread >= threads) return;
@@ -405,7 +424,7 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
     if (op.kind == NK_EXPERT_LINEAR) bytes = expert_scratch_bytes(run, op);
     if (op.kind == NK_ATTEND) {
         const nk_attend a = attention_of(run, op);
-        bytes = run.table->attention_thread_scratch(&a);
+        bytes = run.table->attention_scratch(&a, plan_of(run, op).rows());
     }
     return bytes;
 }
@@ -419,15 +438,14 @@ int reserve(Run &run, int threads) {
         else if (op.kind == NK_NORM || op.kind == NK_QUANTIZE)
             width = larger(width, padded(op.width));
         thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
-        if (op.kind == NK_ATTEND) {
-            const nk_attend a = attention_of(run, op);
-            partials = larger(partials, run.table->attention_partial_bytes(&a));
-        }
+        if (op.kind == NK_ATTEND) partials = larger(partials, plan_of(run, op).partial_bytes());
     }
     run.quantized_bytes = quantized_bytes(run.tokens, width);
     run.thread_scratch_bytes = rounded(thread_bytes) + 64;
     const int64_t quantized = larger((run.tokens == 1 ? threads : 1) * run.quantized_bytes, pairs);
-    const int64_t needed = quantized + rounded(partials) + threads * run.thread_scratch_bytes;
+    const int64_t rows = rounded(run.tokens * (int64_t)sizeof(Row));
+    const int64_t needed = rows + quantized + rounded(partials) +
+                           threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
         nk_free_scratch();
         const int64_t bytes = needed + needed / 4;  // headroom: the context grows with each token
@@ -435,7 +453,8 @@ int reserve(Run &run, int threads) {
         if (!scratch.memory) return NK_NO_MEMORY;
         scratch.bytes = bytes;
     }
-    run.quantized = scratch.memory;
+    run.rows = (Row *)scratch.memory;
+    run.quantized = scratch.memory + rows;
     run.partials = run.quantized + quantized;
     run.thread_scratch = run.partials + rounded(partials);
     return NK_OK;
@@ -443,19 +462,29 @@ int reserve(Run &run, int threads) {
 
 }  // namespace
 
-int nk_run(const nk_program *program, int64_t first, int64_t end, int64_t tokens, int64_t position,
-           const int64_t *ids) {
+int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segment *segments,
+           int64_t count, const int64_t *ids) {
     static Run run;  // static because it is large; calls are serialized
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
-    if (tokens < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
+    if (count < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
+    run.tokens = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (segments[i].tokens < 1 || segments[i].position < 0) return NK_BAD_SHAPE;
+        run.tokens += segments[i].tokens;
+    }
     if (end <= first) return NK_OK;
     run.program = program;
     run.table = nk_current();
-    run.first = first, run.end = end, run.tokens = tokens, run.position = position;
+    run.first = first, run.end = end;
+    run.segments = segments, run.count = count, run.threads = nk_pool_size();
     run.ids = ids;
     for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
     const int status = reserve(run, nk_pool_size());
     if (status != NK_OK) return status;
+    Row *row = run.rows;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t t = 0; t < segments[i].tokens; t++)
+            *row++ = {segments[i].position + t, &segments[i]};
     nk_pool_run(run_program, &run);
     return NK_OK;
 }

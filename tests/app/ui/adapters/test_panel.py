@@ -133,7 +133,7 @@ def test_note_during_an_answer_says_that_a_change_is_pending(bench: Bench) -> No
     bench.start_streaming(1)
     bench.panel.list.rows[0].switch.click()
     assert bench.panel.note.text() == "Takes effect with the next answer."
-    bench.state.set_generation(None)
+    bench.state.end_generation(bench.request)
     assert not bench.panel.note.isVisible()
 
 

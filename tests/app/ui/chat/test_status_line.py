@@ -78,8 +78,8 @@ def test_hidden_tokens_are_counted(stage: Stage) -> None:
     assert words(stage).endswith("writing, 1 token")
     stage.engine.write("", tokens=2)
     stage.drain()
-    assert stage.state.generation is not None
-    assert stage.state.generation.generated == 2
+    assert stage.state.shown_generation is not None
+    assert stage.state.shown_generation.generated == 2
     assert words(stage).endswith("writing, 2 tokens")
     assert line(stage).context.text() == "42 of 8,192"
     assert shown == []
@@ -126,6 +126,14 @@ def test_reduced_speed_and_its_reason_are_shown(reason: SlowReason, stage: Stage
     *_, heading, why = line(stage).words.toolTip().splitlines()
     assert heading == "Slower than this computer could run it:"
     assert why.endswith(".")
+
+
+def test_the_placement_of_a_split_model_is_shown(stage: Stage) -> None:
+    stage.ready(MODEL)
+    assert stage.state.model.loaded is not None
+    split = replace(stage.state.model.loaded, kernels="layers 1-12: cpu avx512, 13-24: torch cuda")
+    stage.state.set_model(replace(stage.state.model, loaded=split))
+    assert words(stage).endswith(" · layers 1-12: cpu avx512, 13-24: torch cuda")
 
 
 def test_narrow_line_is_elided_at_the_left(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 import scenes_library as scenes
 from app.downloads.queue import Phase
+from app.engines.model_ref import Local
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Line, LineAction, Memory, Place
 from app.ui.library.page import LibraryPage
@@ -78,7 +79,7 @@ def test_failed_load_beside_a_loaded_model_is_shown_in_the_row_of_the_failed_fil
         replace(
             shown.state.model,
             error="It broke.",
-            failed=BONSAI.path,
+            failed=Local(BONSAI.path),
             fault=Fault(
                 FaultKind.MEMORY, needed_bytes=9_000_000_000, available_bytes=6_200_000_000
             ),
@@ -140,7 +141,11 @@ def test_failed_load_shows_the_error_in_its_row(shown: Shown) -> None:
     show(shown, scenes.library_full)
     shown.state.set_model(
         ModelStatus(
-            ModelPhase.FAILED, BONSAI.path, BONSAI.name, error="It broke.", remedy="Try again."
+            ModelPhase.FAILED,
+            Local(BONSAI.path),
+            BONSAI.name,
+            error="It broke.",
+            remedy="Try again.",
         )
     )
     flush()

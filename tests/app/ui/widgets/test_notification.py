@@ -46,13 +46,13 @@ def answer(state: State, scene: Scene, seconds: float, *, stopped: bool = False)
     state.set_generation(Generation(1, 1, 2))
     scene.now += seconds
     state.set_generation(Generation(1, 1, 2, generated=9, stopping=stopped))
-    state.set_generation(None)
+    state.end_generation(1)
 
 
 def test_long_answer_is_announced(state: State, scene: Scene) -> None:
     answer(state, scene, LONG_SECONDS + 1)
     assert scene.shown == [("Your answer is ready", "The sky")]
-    state.set_generation(None)
+    state.end_generation(1)
     assert len(scene.shown) == 1
 
 

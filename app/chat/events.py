@@ -1,0 +1,134 @@
+"""Engine events: which part of the chat handles each event, in one `match`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import assert_never
+
+from app.chat.adapters import Adapters
+from app.chat.answers import Answers
+from app.chat.model_loader import Models
+from app.chat.runner import Runner
+from app.chat.snapshots import Sessions
+from app.chat.token_count import TokenCount
+from app.engines.requests import EngineRequests
+from app.state.chat import ModelPhase, Notice, State
+from app.state.faults import explain
+from app.store.parts import ErrorPart
+from app.system.translation import tr
+from engine import (
+    AdaptersSet,
+    Event,
+    Failed,
+    Finished,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    SnapshotLoaded,
+    SnapshotSaved,
+    Text,
+    TokensCounted,
+)
+
+
+class Events:
+    """Passes the events of the engine to the parts that handle them."""
+
+    def __init__(
+        self,
+        state: State,
+        link: EngineRequests,
+        *,
+        runner: Runner,
+        models: Models,
+        answers: Answers,
+        adapters: Adapters,
+        sessions: Sessions,
+        token_count: TokenCount,
+        remember: Callable[[Path], None],
+        report: Callable[[BaseException], None],
+    ) -> None:
+        """`remember` is called with the file of a loaded model, `report` with an unexpected
+        exception.
+        """
+        self._state, self._link = state, link
+        self._runner, self._models, self._answers = runner, models, answers
+        self._adapters, self._sessions, self._token_count = adapters, sessions, token_count
+        self._remember, self._report = remember, report
+
+    def receive(self, events: Sequence[Event]) -> None:
+        """Handle events of one kind and request; `Text` events are handled as one batch."""
+        if isinstance(events[0], Text):
+            self._answers.on_text([event for event in events if isinstance(event, Text)])
+        else:
+            for event in events:
+                self._on_event(event)
+
+    def on_unhandled(self, request: int, error: Exception) -> None:
+        """End a request whose event handler raised; the partial text of an answer stays."""
+        self._report(error)
+        self._link.cancel(request)
+        if self._answers.interrupt(request):
+            return
+        what = tr("Something went wrong in Tokonoma.")
+        failed = Failed(request, what, "")
+        if self._models.is_loading(request):
+            self._on_load_failed(failed)
+        elif not self._adapters.on_failed(failed):
+            self._sessions.on_failed(failed)
+        self._answers.start_next()
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case LoadProgress():
+                self._models.on_progress(event)
+            case ModelLoaded():
+                self._on_loaded(event)
+            case ModelUnloaded():
+                self._models.on_unloaded(event)
+                self._answers.start_next()
+            case PromptProgress():
+                self._answers.on_prompt(event)
+            case Text():
+                self._answers.on_text([event])
+            case Finished():
+                self._answers.on_finished(event)
+            case AdaptersSet():
+                self._runner.on_adapters_set(event)  # first: the cached context may be lost
+                self._adapters.on_adapters_set(event)
+            case SnapshotLoaded():
+                self._sessions.on_snapshot_loaded(event)
+            case SnapshotSaved():
+                self._sessions.on_snapshot_saved(event)
+            case TokensCounted():
+                self._token_count.on_counted(event)
+            case Failed():
+                self._on_failed(event)
+            case _:
+                assert_never(event)
+
+    def _on_loaded(self, event: ModelLoaded) -> None:
+        self._models.on_loaded(event)
+        model = self._state.model
+        if model.phase is ModelPhase.READY and model.path is not None:
+            self._remember(model.path)
+        self._answers.start_next()
+
+    def _on_failed(self, event: Failed) -> None:
+        parts = (self._answers, self._adapters, self._sessions, self._token_count)
+        if not any(part.on_failed(event) for part in parts):
+            self._on_load_failed(event)
+
+    def _on_load_failed(self, event: Failed) -> None:
+        self._models.on_failed(event)
+        failed = self._state.model.failed
+        name = failed.file_name if failed is not None else ""
+        shown = explain(event.fault, name, event.message, event.remedy)
+        notice = Notice(shown.sentence, shown.remedy, tr("Choose a model"), shown.detail)
+        self._state.set_notice("model", notice)
+        if self._state.model.phase is ModelPhase.FAILED:
+            error = ErrorPart(event.fault, name, event.message, event.remedy)
+            self._answers.fail_waiting(error)
+        self._answers.start_next()

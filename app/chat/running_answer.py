@@ -1,0 +1,81 @@
+"""One answer in progress: the text received, what of it is not stored yet, and its speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.store.parts import Parts, grown
+from app.store.store import AnswerDetails
+from engine import Finished, ModelLoaded, Sampling, Text
+
+_SPEED_SECONDS = 0.25  # update interval of the shown speed
+
+
+@dataclass(slots=True)
+class RunningAnswer:
+    """An answer that was requested from the engine and has not ended."""
+
+    request: int
+    conversation: int
+    message: int
+    loaded: ModelLoaded | None  # the model that writes it
+    sampling: Sampling
+    before: Parts  # of the message when the answer was started: it continues these
+    written: list[str] = field(default_factory=list)  # its text since then, in pieces
+    unsaved: list[str] = field(default_factory=list)
+    tokens_per_second: float = 0.0
+    overdue: bool = False  # it has waited long enough for its turn to say so
+    _began: float = field(default_factory=time.monotonic)
+    _waited: float = 0.0  # seconds until the first token
+    _first_token: tuple[float, int] | None = None  # time, tokens by then
+    _speed_at: float = 0.0
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the message so far."""
+        return grown(self.before, "".join(self.written))
+
+    def has_its_turn(self) -> None:
+        """The answers before it have ended: the time to its first token counts from now."""
+        self._began = time.monotonic()
+
+    def add(self, events: Sequence[Text]) -> str:
+        """Add new tokens, some of which decode to no text; returns their text."""
+        last, now = events[-1], time.monotonic()
+        if text := "".join(event.text for event in events):
+            self.unsaved.append(text)
+            self.written.append(text)
+        if self._first_token is None:
+            self._waited = now - self._began
+            self._first_token = now, last.generated_tokens
+        elif now - self._speed_at > _SPEED_SECONDS:
+            began, tokens = self._first_token
+            self.tokens_per_second = (last.generated_tokens - tokens) / (now - began)
+            self._speed_at = now
+        return text
+
+    def take_unsaved(self) -> str:
+        """The text that is not stored yet; from now on it counts as stored."""
+        text = "".join(self.unsaved)
+        self.unsaved.clear()
+        return text
+
+    def details(self, event: Finished) -> AnswerDetails:
+        """What is stored about the answer once it has ended."""
+        loaded, used = self.loaded, self.sampling
+        return AnswerDetails(
+            model=loaded.name if loaded else "",
+            format=loaded.format if loaded else "",
+            ended=time.time(),
+            reused_tokens=event.reused_tokens,
+            first_token_seconds=round(self._waited, 4),
+            decode_seconds=round(event.decode_seconds, 4),
+            temperature=float(used.temperature),
+            top_k=used.top_k,
+            top_p=float(used.top_p),
+            min_p=float(used.min_p),
+            repeat_penalty=float(used.repeat_penalty),
+            seed=event.seed,
+        )

@@ -1,0 +1,39 @@
+"""Model references: which model writes an answer, a file of this machine or one of a connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A model file on this machine."""
+
+    path: Path
+
+    @property
+    def file_name(self) -> str:
+        """Its last part, which names it in sentences about faults."""
+        return self.path.name
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A model of a server."""
+
+    connection: str  # name of the connection in the settings
+    id: str  # as the server lists it
+
+    @property
+    def file_name(self) -> str:
+        """The id, which names it in sentences about faults."""
+        return self.id
+
+
+ModelRef = Local | Remote
+
+
+def local_path(model: ModelRef | None) -> Path | None:
+    """The file of a local model; None for others."""
+    return model.path if isinstance(model, Local) else None

@@ -1,0 +1,81 @@
+"""Prompt of a conversation: its turns rendered and tokenized, the oldest left out if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from engine.chat import context_window
+from engine.chat.template import ChatTemplate, prompt_ids, split_thoughts
+from engine.errors import Fault, FaultKind, PromptTooLong
+from engine.messages import ContextPolicy, Role, Turn
+from engine.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation as text and token ids."""
+
+    text: str
+    ids: list[int]
+    dropped_turns: int  # left out so that it fits: the first ones after the instructions
+    continued: bool  # ends within the assistant's last turn
+
+
+class PromptBuilder:
+    """Builds prompts for one loaded model."""
+
+    def __init__(self, template: ChatTemplate, tokenizer: Tokenizer, context: int) -> None:
+        self._template = template
+        self._tokenizer = tokenizer
+        self._context = context
+
+    def answer(self, turns: Sequence[Turn], policy: ContextPolicy, thinking: bool | None) -> Prompt:
+        """The prompt for an answer, or for continuing the last turn if it is the assistant's."""
+        continued = bool(turns) and turns[-1].role is Role.ASSISTANT
+        write = self._template.render_continuation if continued else self._template.render
+        return self._build(turns, policy, partial(write, enable_thinking=thinking), continued)
+
+    def conversation(self, turns: Sequence[Turn], policy: ContextPolicy) -> Prompt:
+        """The turns as they are, as they will begin the prompt of the next answer."""
+        return self._build(
+            turns, policy, partial(self._template.render, add_generation_prompt=False), False
+        )
+
+    def _build(
+        self,
+        turns: Sequence[Turn],
+        policy: ContextPolicy,
+        render: Callable[[Sequence[Turn]], str],
+        continued: bool,
+    ) -> Prompt:
+        context = self._context
+        text = render(turns)
+        ids = self._ids(text)
+        if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
+            return Prompt(text, ids, 0, continued)
+        omits = self._template.omits_thoughts
+        # A continued answer is in the prompt with its reasoning, whatever the template does.
+        read = [split_thoughts(turn)[1] if omits else turn.text for turn in turns[:-1]]
+        lengths = [len(self._ids(words)) for words in (*read, turns[-1].text)]
+        markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
+        dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
+        while True:
+            text = render(context_window.without(turns, dropped))
+            ids = self._ids(text)
+            more = context_window.next_start(turns, dropped)
+            if len(ids) < context or more is None:
+                break
+            dropped = more
+        if len(ids) >= context:
+            raise PromptTooLong(
+                f"This message is too long: with the instructions it has {len(ids):,} tokens, and "
+                f"the model can take in {context:,}.",
+                "Shorten it, or choose a longer context in the model's settings.",
+                Fault(FaultKind.MESSAGE_TOO_LONG, context=len(ids), most_context=context),
+            )
+        return Prompt(text, ids, dropped, continued)
+
+    def _ids(self, text: str) -> list[int]:
+        return prompt_ids(self._tokenizer, text)

@@ -1,0 +1,151 @@
+"""Runner: forward passes of one loaded model over batches of sequences.
+
+It has the recorded program of each adapter stack in use. Sequences with different stacks are passed
+in one call and run in one pass for each stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.lora.stack import NO_ADAPTERS, Stack
+from engine.messages import CacheType
+from engine.models.forward import forward_program
+from engine.models.layers import Decoder
+from engine.state.pages import PagePool, storage_dtype
+from engine.state.sequence import Sequence
+from kernels import stages
+from kernels.backend import Backend
+from kernels.kv_pages import KVLayout
+from kernels.placement import Placement
+from kernels.program import Program, Recorded, Segment
+
+_SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
+_MOST_PROGRAMS = 4  # recorded and kept; others are recorded again when they are needed
+
+# Largest model whose decode step runs without a checkpoint: about 100 ms at 30 GB/s.
+_UNINTERRUPTED_BYTES = 3_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tokens to append to one sequence, computed with an adapter stack."""
+
+    sequence: Sequence
+    tokens: Tokens[int]
+    stack: Stack = NO_ADAPTERS
+
+
+class Runner:
+    """Runs the model; used by one thread at a time."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        cache: CacheType = CacheType.F32,
+        recorder: Callable[[Program], Recorded] | None = None,
+    ) -> None:
+        """`recorder` replaces `record` of the model's backends."""
+        self.model = model
+        self.layout = KVLayout(model.kv_shapes, storage_dtype(cache))
+        self._recorder = recorder
+        self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
+        self.chunk = chunk_size(max(block.weights for block in model.blocks), model.placement)
+        size = sum(block.size_bytes for block in model.blocks)
+        self._steps_at_once = size <= _UNINTERRUPTED_BYTES
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
+        return stages.is_lowered(self.recorded(NO_ADAPTERS))
+
+    def new_pool(self, budget_bytes: int = 1 << 62) -> PagePool:
+        """A pool of KV pages for this model: each group in the memory of its layers' backend."""
+        return PagePool(self.layout, self.model.placement.memories, budget_bytes)
+
+    def recorded(self, stack: Stack) -> Recorded:
+        """The forward pass with these adapters; after a failed kernel check, interpreted."""
+        found = self._recorded.pop(stack.key, None)
+        if found is None:
+            program = forward_program(self.model, self.layout, stack)
+            if self._recorder is not None and not self.model.refused:
+                found = self._recorder(program)
+            else:
+                found = stages.record(program, self.model.placement, self.model.refused)
+        self._recorded[stack.key] = found
+        while len(self._recorded) > _MOST_PROGRAMS:
+            del self._recorded[next(iter(self._recorded))]
+        return found
+
+    def hidden(
+        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
+    ) -> list[Tensor]:
+        """Append tokens to sequences: the hidden states [T, D] of each.
+
+        All or none are committed: `checkpoint` may raise to cancel. Raises OutOfPages.
+        """
+        outs: dict[int, Tensor] = {}
+        with torch.inference_mode():
+            for stack, numbers, segments in _by_stack(batch):
+                found = self.recorded(stack).hidden(segments, checkpoint)
+                sizes = [len(batch[number].tokens) for number in numbers]
+                outs |= zip(numbers, found.split(sizes), strict=True)
+        for rows in batch:
+            rows.sequence.commit(rows.tokens)
+        return [outs[number] for number in range(len(batch))]
+
+    def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
+        """Hidden states [T, D] → logits [T, V]."""
+        with torch.inference_mode():
+            return self.recorded(stack).logits(hidden)
+
+    def last_logits(self, hidden: Tokens[Tensor], stacks: Tokens[Stack]) -> list[Tensor]:
+        """Hidden states [1, D] of some sequences → their logits [V]."""
+        outs: dict[int, Tensor] = {}
+        for stack in {stack.key: stack for stack in stacks}.values():
+            numbers = [at for at, one in enumerate(stacks) if one.key == stack.key]
+            rows = self.logits(torch.cat([hidden[at] for at in numbers]), stack)
+            outs |= zip(numbers, rows, strict=True)
+        return [outs[number] for number in range(len(hidden))]
+
+    def step(
+        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
+    ) -> list[Tensor]:
+        """Append tokens to sequences: the logits [V] after the last token of each.
+
+        Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
+        """
+        checkpoint()
+        if not self._steps_at_once or any(len(rows.tokens) > 1 for rows in batch):
+            hidden = [each[-1:] for each in self.hidden(batch, checkpoint)]
+            return self.last_logits(hidden, [rows.stack for rows in batch])
+        outs: dict[int, Tensor] = {}
+        with torch.inference_mode():
+            for stack, numbers, segments in _by_stack(batch):
+                outs |= zip(numbers, self.recorded(stack).step(segments), strict=True)
+        for rows in batch:
+            rows.sequence.commit(rows.tokens)
+        return [outs[number] for number in range(len(batch))]
+
+
+def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:
+    """The rows in groups with one adapter stack: stack, indices in the batch, segments."""
+    groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
+    for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
+        rows.sequence.reserve(len(rows.tokens))
+    for number, rows in enumerate(batch):
+        group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
+        group[1].append(number)
+        group[2].append(rows.sequence.segment(rows.tokens))
+    return list(groups.values())
+
+
+def chunk_size(layer_weights: int, backend: Backend | Placement) -> int:
+    """Prefill chunk length: the power of two for which one layer takes about 100 ms."""
+    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1)
+    return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

@@ -1,0 +1,420 @@
+"""Scheduler: continuous batching of answers over one model, their KV pages and a prefix tree.
+
+Each step schedules rows, runs one pass and samples. All running answers decode in one pass; beside
+them one prompt is processed in chunks, short enough that the words of the others do not pause.
+Prompts begin with the longest cached prefix. When pages run out, cached ones are evicted, then the
+answer that started last gives its pages back and is processed again later: its bits do not change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from engine.errors import Cancelled, EngineError, OutOfMemory
+from engine.host.device import memory_error
+from engine.inference.generate import Generation, Request, SamplerState, check
+from engine.inference.prompt import reuse_cached_ids
+from engine.inference.runner import Rows, Runner
+from engine.inference.sampling import Sampler
+from engine.lora.stack import Stack
+from engine.messages import Finished, FinishReason, PromptProgress, Text
+from engine.state.pages import OutOfPages, PagePool
+from engine.state.prefix_tree import PrefixTree
+from engine.state.sequence import Sequence as CachedSequence
+from engine.tokenizer.tokenizer import Tokenizer
+from kernels.kv_pages import PAGE_TOKENS
+
+MOST_RUNNING = 16  # answers decoded together
+_SHARED_SECONDS = 0.12  # of a prompt's chunk while other answers are being generated
+_SMALLEST_SHARED_CHUNK = 16  # tokens
+_INTERRUPTED = 32  # answers whose sampler state is remembered
+_STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
+_COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
+_CANCELLED = FinishReason.CANCELLED
+_UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A submitted request: its events so far and how it ended."""
+
+    request: Request
+    events: deque[PromptProgress | Text | Finished] = field(default_factory=deque)
+    error: BaseException | None = None
+    open_answers: int = 1  # answers without a final event
+    tokens: list[int] = field(default_factory=list)  # prompt and answer that ended last
+    answers: dict[int, list[int]] = field(default_factory=dict)  # generated ids, once ended
+    was_alone: bool = True  # no other answer ran while the prompt was processed
+    forked: bool = False  # the prompt is processed and all answers have begun
+
+    @property
+    def done(self) -> bool:
+        """Whether the last event was added."""
+        return self.error is not None or self.open_answers == 0
+
+
+class Scheduler:
+    """Runs requests together; used by the engine thread only."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        pool: PagePool,
+        tree: PrefixTree,
+        tokenizer: Tokenizer,
+        context: int,
+    ) -> None:
+        """`context` is the capacity of one sequence in tokens; the pool has room for it."""
+        self.runner = runner
+        self.pool = pool
+        self.tree = tree
+        self.context = context
+        self._tokenizer = tokenizer
+        self._waiting: deque[Ticket | Generation] = deque()  # generations were preempted
+        self._running: list[Generation] = []
+        self._tickets: dict[int, Ticket] = {}  # by identity of the request
+        self._passes = itertools.count(1)
+        self._token_seconds = _UNKNOWN_SECONDS  # of a prompt, running mean
+        self._refused = False  # the system refused memory, and no pass has run since
+        self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
+        self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request waits or runs."""
+        return bool(self._waiting or self._running)
+
+    @property
+    def running(self) -> int:
+        """Number of answers in progress."""
+        return len(self._running)
+
+    def submit(self, request: Request) -> Ticket:
+        """Queue a request. Raises PromptTooLong, or RequestError for an option out of range.
+
+        If its prompt ends with an interrupted answer, the sampler continues where that stopped.
+        """
+        check(request, self.context)
+        Sampler(request.sampling)  # checks its options
+        if request.resume is None:
+            key = request.stack.key, tuple(request.prompt)
+            request.resume = self._interrupted.pop(key, None)
+        ticket = Ticket(request, open_answers=request.count)
+        self._tickets[id(request)] = ticket
+        self._waiting.append(ticket)
+        return ticket
+
+    def spelled_as_cached(self, stack: Stack, fresh: Sequence[int]) -> list[int]:
+        """The prompt tokenized as `fresh`, with the ids of the cached text that shares most."""
+        leaves = self.tree.leaves(stack.key)[:_COMPARED_TEXTS]
+        texts = [leaf.all_tokens() for leaf in leaves]
+        texts += [list(tokens) for key, tokens in self._interrupted if key == stack.key]
+        return reuse_cached_ids(self._tokenizer, fresh, texts)
+
+    def remember(self, stack: str, tokens: Sequence[int], state: SamplerState) -> None:
+        """Keep the sampler state of an interrupted answer, which ends these tokens."""
+        self._interrupted[stack, tuple(tokens)] = state
+        while len(self._interrupted) > _INTERRUPTED:
+            del self._interrupted[next(iter(self._interrupted))]
+
+    def interrupted(self, stack: str, tokens: Sequence[int]) -> SamplerState | None:
+        """The sampler state of the interrupted answer that ends these tokens, if it is known."""
+        return self._interrupted.get((stack, tuple(tokens)))
+
+    def run(self, request: Request) -> Ticket:
+        """Submit a request and run until it is done; raises its error."""
+        ticket = self.submit(request)
+        while not ticket.done:
+            self.step()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket
+
+    def step(self) -> None:
+        """Run one pass; events are added to the tickets."""
+        self._drop_cancelled()
+        self._admit()
+        if not self._running:
+            return
+        try:
+            rows = self._schedule()
+            if rows:
+                self._run(rows)
+        except Cancelled:
+            self._drop_cancelled()
+        except BaseException as fault:  # noqa: BLE001  each request gets its final event
+            error = memory_error(fault)
+            if error is None or not self._give_memory_back():
+                self._fail_running(fault if error is None else error)
+            for generation in self._running:
+                generation.rewind()
+
+    def stop(self, error: BaseException) -> None:
+        """End every request with an error."""
+        for item in list(self._waiting):
+            ticket = item if isinstance(item, Ticket) else self._ticket(item)
+            ticket.error = error
+        self._waiting.clear()
+        self._fail_running(error)
+        self._tickets.clear()
+
+    # --- schedule -------------------------------------------------------------------------------
+
+    def _drop_cancelled(self) -> None:
+        for item in list(self._waiting):
+            request = item.request
+            if request.cancelled():
+                self._waiting.remove(item)
+                if isinstance(item, Ticket):
+                    empty = CachedSequence(self.pool, self.context)
+                    item = Generation(request, self._tokenizer, empty)
+                self._cancel(item)
+        for generation in list(self._running):
+            if generation.request.cancelled():
+                self._running.remove(generation)
+                self._cancel(generation)
+
+    def _cancel(self, generation: Generation) -> None:
+        """End an answer, and with it those to the same prompt that have not begun."""
+        ticket = self._ticket(generation)
+        if not ticket.forked:
+            ticket.open_answers = 1
+        self._finish(generation, _CANCELLED)
+
+    def _admit(self) -> None:
+        """Start waiting requests, foreground first, while there is memory for their prompts."""
+        while self._waiting and not (self._refused and self._running):
+            item = min(self._waiting, key=lambda one: one.request.background)
+            answers = sum(map(self._answers, self._running)) + self._answers(item)
+            if answers > MOST_RUNNING or not self._start(item):
+                return
+            self._waiting.remove(item)
+
+    def _answers(self, item: Ticket | Generation) -> int:
+        """Number of answers that this one becomes once its prompt is processed."""
+        ticket = item if isinstance(item, Ticket) else self._ticket(item)
+        return 1 if ticket.forked else item.request.count
+
+    def _start(self, item: Ticket | Generation) -> bool:
+        """Find the cached prefix of a request and let it run; False: no memory now."""
+        request = item.request
+        tokens = request.prompt if isinstance(item, Ticket) else item.pending
+        # The last token is always computed: its logits give the first token of the answer.
+        match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
+        sequence = CachedSequence(self.pool, self.context)
+        sequence.adopt(tokens[: match.length], match.pages)
+        wanted = sequence.blocks(len(tokens) - match.length + 1)
+        if not self.tree.evict(wanted * self.pool.layout.bytes_per_page) and self._running:
+            sequence.release()
+            return False
+        if isinstance(item, Ticket):
+            generation = Generation(request, self._tokenizer, sequence)
+            generation.reused_tokens = match.length
+            self._progress(generation, match.length)
+        else:
+            generation = item
+            generation.restart(sequence)
+        generation.pending = list(tokens[match.length :])
+        self._running.append(generation)
+        return True
+
+    def _schedule(self) -> list[tuple[Generation, int]]:
+        """The answers of the next pass and how many pending tokens each appends.
+
+        Every answer decodes one token; of the prompts, foreground ones first, the one that was
+        served least recently is processed further.
+        """
+        rows = [(one, 1) for one in self._running if not one.is_prefilling]
+        prompts = [one for one in self._running if one.is_prefilling]
+        if prompts:
+            prompt = min(prompts, key=lambda one: (one.request.background, one.served))
+            rows.append((prompt, min(self._chunk(bool(rows)), len(prompt.pending))))
+            prompt.served = next(self._passes)
+            self._ticket(prompt).was_alone &= len(self._running) == 1
+        return self._with_pages(rows)
+
+    def _chunk(self, shared: bool) -> int:
+        """Tokens of a prompt to process in a pass."""
+        if not shared:
+            return self.runner.chunk
+        fitting = int(_SHARED_SECONDS / self._token_seconds)
+        return max(min(fitting, self.runner.chunk), _SMALLEST_SHARED_CHUNK)
+
+    def _with_pages(self, rows: list[tuple[Generation, int]]) -> list[tuple[Generation, int]]:
+        """The rows that have pages for their tokens; others are preempted, the last one first.
+
+        One answer alone has room for its whole context, once the pages that are being saved are
+        released: until then there are no rows.
+        """
+        kept: list[tuple[Generation, int]] = []
+        for generation, count in rows:
+            while generation in self._running and not self._reserve(generation, count):
+                if len(self._running) == 1:
+                    self._wait_for_pages(generation)
+                    return []
+                self._preempt()
+            if generation in self._running:
+                kept.append((generation, count))
+        self._starved_since = 0.0
+        return [row for row in kept if row[0] in self._running]
+
+    def _wait_for_pages(self, generation: Generation) -> None:
+        """Pause for a moment; after some seconds the answer fails."""
+        now = time.monotonic()
+        self._starved_since = self._starved_since or now
+        if now - self._starved_since < _STARVED_SECONDS:
+            time.sleep(_POLL_SECONDS)
+            return
+        self._starved_since = 0.0
+        error = OutOfMemory(
+            "The memory for cached conversations is used up.",
+            "Choose a shorter context in the model's settings, or load the model again.",
+        )
+        self._fail(generation.request, error)
+
+    def _reserve(self, generation: Generation, count: int) -> bool:
+        while True:
+            try:
+                generation.sequence.reserve(count)
+            except OutOfPages:
+                if not self.tree.evict(generation.sequence.missing_bytes(count)):
+                    return False
+            else:
+                return True
+
+    def _preempt(self) -> None:
+        """Take the pages of the answer that started last; it waits and starts again."""
+        generation = max(
+            self._running, key=lambda one: (one.request.background, self._running.index(one))
+        )
+        self._running.remove(generation)
+        self.tree.insert(generation.request.stack.key, generation.sequence)
+        generation.sequence.release()
+        generation.pending = generation.all_tokens
+        self._waiting.appendleft(generation)
+
+    # --- run ------------------------------------------------------------------------------------
+
+    def _run(self, rows: list[tuple[Generation, int]]) -> None:
+        """Run a pass over the rows, then sample where the next token is due."""
+        started = time.perf_counter()
+        batch = [Rows(one.sequence, one.pending[:count], one.request.stack) for one, count in rows]
+        due = [len(one.pending) == count for one, count in rows]
+        if all(due):
+            logits = self.runner.step(batch, self._checkpoint)
+        else:
+            hidden = self.runner.hidden(batch, self._checkpoint)
+            last = [each[-1:] for each, is_due in zip(hidden, due, strict=True) if is_due]
+            stacks = [
+                one.request.stack for (one, _), is_due in zip(rows, due, strict=True) if is_due
+            ]
+            logits = self.runner.last_logits(last, stacks)
+        self._refused = False
+        self._measure(rows, time.perf_counter() - started)
+        found = iter(logits)
+        for (generation, count), is_due in zip(rows, due, strict=True):
+            row = next(found) if is_due else None
+            if generation not in self._running:  # another answer to its prompt has failed
+                continue
+            prompt = generation.is_prefilling
+            del generation.pending[:count]
+            if prompt or len(generation.sequence) % PAGE_TOKENS == 0:
+                self.tree.insert(
+                    generation.request.stack.key, generation.sequence, whole_pages=True
+                )
+            if prompt:
+                generation.prefill_seconds += time.perf_counter() - started
+                if not generation.tokens:
+                    self._progress(generation, len(generation.sequence))
+            if row is not None:
+                self._sample(generation, row)
+
+    def _sample(self, generation: Generation, logits: Tensor) -> None:
+        """The next token of an answer; at the end of a prompt the first one of all its answers."""
+        answers, ticket = [generation], self._ticket(generation)
+        if not ticket.forked:
+            answers += [generation.fork(index) for index in range(1, generation.request.count)]
+            self._running += answers[1:]
+            ticket.forked = True
+        for one in answers:
+            try:
+                ticket.events += one.accept(logits)
+            except EngineError as error:
+                self._fail(one.request, error)
+                return
+            if one.reason is not None:
+                self._running.remove(one)
+                self._finish(one)
+
+    def _checkpoint(self) -> None:
+        if any(one.request.cancelled() for one in self._running):
+            raise Cancelled
+
+    def _measure(self, rows: list[tuple[Generation, int]], seconds: float) -> None:
+        """Learn how long a token of a prompt takes, from passes that were mostly a prompt."""
+        tokens = sum(count for _, count in rows)
+        if tokens >= 2 * _SMALLEST_SHARED_CHUNK:
+            self._token_seconds = (self._token_seconds + seconds / tokens) / 2
+
+    # --- end ------------------------------------------------------------------------------------
+
+    def _finish(self, generation: Generation, reason: FinishReason | None = None) -> None:
+        """Add the final events of an answer, and keep its pages for prompts that continue it."""
+        request, ticket = generation.request, self._ticket(generation)
+        ticket.events += generation.finish(reason)
+        ticket.open_answers -= 1
+        ticket.tokens = generation.all_tokens
+        ticket.answers[generation.index] = generation.tokens
+        has_state = bool(generation.tokens) or request.resume is not None
+        if has_state and generation.reason not in (FinishReason.END, FinishReason.STOP):
+            self.remember(request.stack.key, ticket.tokens, generation.sampler_state)
+        self._keep(generation)
+        if ticket.done:
+            self._tickets.pop(id(request), None)
+
+    def _keep(self, generation: Generation) -> None:
+        self.tree.insert(generation.request.stack.key, generation.sequence)
+        generation.sequence.release()
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        """End all answers to a request with an error; what it has processed stays cached."""
+        ticket = self._tickets.pop(id(request), None)
+        for item in [one for one in self._waiting if one.request is request]:
+            self._waiting.remove(item)
+        for generation in [one for one in self._running if one.request is request]:
+            self._running.remove(generation)
+            self._keep(generation)
+        if ticket is not None:
+            ticket.error = error
+
+    def _fail_running(self, error: BaseException) -> None:
+        for generation in list(self._running):
+            self._fail(generation.request, error)
+
+    def _give_memory_back(self) -> bool:
+        """After the system refused memory: free spare pages and end the answer that came last.
+
+        False if one answer runs alone: it cannot go on.
+        """
+        self._refused = True
+        self.tree.evict(self.pool.budget_bytes)
+        self.pool.trim()
+        if len(self._running) < 2:
+            return False
+        self._preempt()
+        return True
+
+    def _ticket(self, generation: Generation) -> Ticket:
+        return self._tickets[id(generation.request)]
+
+    def _progress(self, generation: Generation, done: int) -> None:
+        request, reused = generation.request, generation.reused_tokens
+        total = len(request.prompt)
+        event = PromptProgress(request.number, done, total, reused)
+        self._ticket(generation).events.append(event)

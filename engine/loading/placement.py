@@ -1,0 +1,397 @@
+"""Placement plan: the backend of each layer, the bytes on each device, the storage of weights.
+
+Weights without a kernel are decoded to float32, which is faster but takes up to 28 times the bytes,
+only where the plan has room for that; else they stay packed and are decoded for every product.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from engine.errors import RequestError
+from engine.gguf.reader import GGUFFile
+from engine.host.device import available_memory
+from engine.inference.runner import chunk_size
+from engine.loading.memory import (
+    HOST,
+    DeviceNeeds,
+    MemoryPlan,
+    ModelShape,
+    Needs,
+    plan_memory,
+    refusal,
+    scratch_bytes,
+    vocabulary_bytes,
+)
+from engine.loading.preflight import shape
+from engine.lora.stack import EMBEDDING, HEAD
+from engine.messages import CacheType, SlowPart, SlowReason
+from engine.models.config import Config
+from engine.models.weights import Storages, backend_of
+from engine.state.pages import storage_dtype
+from kernels import backends
+from kernels.backend import DECODING_BYTES, Backend
+from kernels.formats import Format, by_name
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.placement import Placement
+from kernels.torch_backend import available_bytes
+from kernels.weight import Storage
+
+_BLOCK = 256  # weights: a multiple of every format's block size
+_TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
+_SENTENCEPIECE_ARCHITECTURES = ("gemma",)  # name prefixes; all others are byte-level
+
+Tensors = Sequence[tuple[Backend, Format, Sequence[int]]]  # backend, format and shape of each
+
+
+def place(layers: int, backend: str = "", parts: Sequence[tuple[str, int]] = ()) -> Placement:
+    """The placement of a model of so many layers: on one backend, or split in `parts`.
+
+    Each part names a backend, see `backends.choose`, and its number of layers; 0, of the last part
+    only, means the rest. Raises RequestError for an unknown backend or other numbers of layers.
+    """
+    try:
+        if not parts:
+            return Placement.on(backends.choose(backend), layers)
+        chosen = [(backends.choose(name), count) for name, count in parts]
+    except ValueError as error:
+        raise RequestError(str(error), "Choose one of these.") from None
+    counts = [count for _, count in chosen]
+    if counts[-1] == 0:
+        counts[-1] = layers - sum(counts)
+    if min(counts) < 1 or sum(counts) != layers:
+        raise RequestError(
+            f"The parts {', '.join(f'{name}={count}' for name, count in parts)} do not divide the "
+            f"{layers} layers of the model.",
+            f"Give numbers of layers that add up to {layers}, each at least 1; the last may be "
+            "left out.",
+        )
+    return Placement.split([(one, count) for (one, _), count in zip(chosen, counts, strict=True)])
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def plan(
+    file: GGUFFile,
+    config: Config,
+    placement: Placement,
+    context: int,
+    cache: CacheType,
+    reclaimable: int = 0,
+) -> tuple[MemoryPlan, Storages]:
+    """The memory plan of a model, and how its weights are stored other than `prepare` prefers.
+
+    Raises OutOfMemory if it does not fit.
+    """
+    found, storage = predict(file, config, placement, context, cache, reclaimable)
+    if refused := refusal(found, context):
+        raise refused
+    return found, storage
+
+
+def plan_without(
+    file: GGUFFile,
+    config: Config,
+    placement: Placement,
+    context: int,
+    cache: CacheType,
+    before: MemoryPlan,
+    weights: Collection[tuple[str, str]],
+    refused: Mapping[str, Collection[str]],
+) -> tuple[MemoryPlan, Storages]:
+    """The plan and storage for a model some of whose kernels failed their check.
+
+    `weights` are the backends and formats that cannot use their kernels, `refused` has by backend
+    the ops without weights that run on the reference. The available memory is that of the plan
+    `before`, and so is the context. The user was told its total: these weights are only decoded to
+    float32 within it, and stay packed otherwise. Raises OutOfMemory if nothing fits.
+    """
+    found, storage = predict(
+        file,
+        config,
+        placement,
+        context,
+        cache,
+        available=_host_bytes(before),
+        weights=weights,
+        refused=refused,
+        before=before,
+    )
+    if error := refusal(found, context):
+        raise error
+    return found, storage
+
+
+def predict(
+    file: GGUFFile,
+    config: Config,
+    placement: Placement,
+    context: int,
+    cache: CacheType,
+    reclaimable: int = 0,
+    *,
+    available: int | None = None,
+    weights: Collection[tuple[str, str]] = (),
+    refused: Mapping[str, Collection[str]] | None = None,
+    before: MemoryPlan | None = None,
+) -> tuple[MemoryPlan, Storages]:
+    """The plan and storage of a model, whether or not it fits; see `plan` and `plan_without`.
+
+    `context` 0 chooses one that fits if possible, after a failed check that of the plan `before`.
+    `reclaimable` bytes are in use now but will be freed before the load. `available` bytes of the
+    host are measured if None. Raises RequestError for a context below 0.
+    """
+    if context < 0:
+        raise RequestError(
+            f"The context is {context} tokens.", "Give 0 for the model's own, or more."
+        )
+    tensors = _placed_tensors(file, placement)
+    vocabulary = vocabulary_bytes(
+        file.length(_TOKENS),
+        file.length(_MERGES),
+        file.metadata.get("tokenizer.ggml.model") == "llama",
+    )
+    model = shape(file, config)
+    free = available_memory() + reclaimable if available is None else available
+    failed = {name for name, _ in weights}.union(refused or {})
+
+    def planned(context: int, storage: Storages) -> MemoryPlan:
+        host, others = _needs(
+            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed
+        )
+        return plan_memory(
+            host,
+            context_wanted=context,
+            context_model=config.context,
+            available=free,
+            others=others,
+        )
+
+    return _choose_storage(planned, tensors, context, weights, before)
+
+
+def predict_shape(
+    model: ModelShape, context: int, cache: CacheType, reclaimable: int = 0
+) -> MemoryPlan:
+    """The memory plan for a model that is not downloaded, as if all weights had one format."""
+    placement = Placement.on(backends.choose(), model.layers)
+    rows = -(-model.parameters // _BLOCK)
+    tensors = [(placement.head, _format(model.format), (rows, _BLOCK))]
+    sentencepiece = model.architecture.startswith(_SENTENCEPIECE_ARCHITECTURES)
+    vocabulary = vocabulary_bytes(model.vocabulary, model.vocabulary, sentencepiece)
+
+    def planned(context: int, storage: Storages) -> MemoryPlan:
+        host, others = _needs(model, placement, tensors, vocabulary, cache, storage)
+        return plan_memory(
+            host,
+            context_wanted=context,
+            context_model=model.context,
+            available=available_memory() + reclaimable,
+            others=others,
+        )
+
+    return _choose_storage(planned, tensors, context)[0]
+
+
+def _choose_storage(
+    planned: Callable[[int, Storages], MemoryPlan],
+    tensors: Tensors,
+    context: int,
+    failed: Collection[tuple[str, str]] = (),
+    before: MemoryPlan | None = None,
+) -> tuple[MemoryPlan, Storages]:
+    """The plan with weights decoded to float32 where they have no kernel, else with packed ones.
+
+    Weights whose kernels `failed` are decoded only if the total is no more than that of `before`.
+    """
+    storage: Storages = dict.fromkeys(failed, Storage.FLOAT32)
+    found = planned(before.context if before else context, storage)
+    if before and found.total_bytes > before.total_bytes:
+        stored: Storages = dict.fromkeys(failed, Storage.FILE)
+        smaller = planned(before.context, stored)
+        if smaller.total_bytes < found.total_bytes:
+            found, storage = smaller, stored
+    packed: Storages = {
+        (backend.name, format.name): Storage.FILE
+        for backend, format, _ in tensors
+        if backend.decodes(format) or (backend.name, format.name) in failed
+    }
+    if found.fits or not packed:
+        return found, storage
+    smaller = planned(context, packed)
+    if smaller.fits or smaller.total_bytes < found.total_bytes:
+        return smaller, packed
+    return found, storage
+
+
+def _placed_tensors(file: GGUFFile, placement: Placement) -> Tensors:
+    """Backend, format and shape of every tensor; of a tied head too, if it is a copy."""
+    tensors = [
+        (backend_of(info.name, placement), info.format, info.shape)
+        for info in file.tensors.values()
+    ]
+    if placement.head is not placement.embedding and HEAD not in file.tensors:
+        tied = file.tensors.get(EMBEDDING)
+        tensors += [(placement.head, tied.format, tied.shape)] if tied else []
+    return tensors
+
+
+def _needs(
+    model: ModelShape,
+    placement: Placement,
+    tensors: Tensors,
+    vocabulary: int,
+    cache: CacheType,
+    storage: Storages,
+    refused: Mapping[str, Collection[str]] | None = None,
+    failed: Collection[str] = (),
+) -> tuple[Needs, list[DeviceNeeds]]:
+    """Memory requirements on the host, and on devices with memory of their own.
+
+    `failed` are the backends whose programs are interpreted, since a kernel of theirs is wrong.
+    """
+    sizes: defaultdict[str, int] = defaultdict(int, {HOST: vocabulary})
+    for backend, format, sizes_of in tensors:
+        kept = storage.get((backend.name, format.name), Storage.BACKEND)
+        sizes[_device(backend)] += backend.held_bytes(format, sizes_of, kept)
+    decoding = {name for (name, _), kept in storage.items() if kept is Storage.FILE}
+    tokens = chunk_size(model.layer_weights, placement)
+    page = _page_bytes(model, cache)
+    free: dict[str, int] = {}
+    scratch: defaultdict[str, list[Callable[[int], int]]] = defaultdict(list)
+    layers: defaultdict[str, int] = defaultdict(int)
+    for backend in placement.backends:
+        device = _device(backend)
+        free[device] = available_bytes(backend.device) or 0
+        layers[device] += placement.layers.count(backend)
+        ops = (refused or {}).get(backend.name, ())
+        recorded = backend.records_programs() and backend.name not in failed
+        fixed = DECODING_BYTES if backend.name in decoding else 0
+        pages = page * placement.layers.count(backend)
+        scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, pages, fixed))
+    needs = {
+        device: Needs(
+            sizes[device], -(-page * layers[device] // PAGE_TOKENS), _sum(scratch[device])
+        )
+        for device in {HOST: 0, **free}
+    }
+    others = [DeviceNeeds(name, needs[name], free[name]) for name in needs if name != HOST]
+    return needs[HOST], others
+
+
+def _scratch(
+    model: ModelShape,
+    backend: Backend,
+    cache: CacheType,
+    tokens: int,
+    excluded: Collection[str],
+    recorded: bool,
+    page_bytes: int,
+    fixed: int,
+) -> Callable[[int], int]:
+    """Scratch of a backend's part of a pass by context: as much as of the whole model there.
+
+    Only of the KV pages, of `page_bytes` each, there are no more than those of its layers.
+    """
+    ops = backend.ops.without(excluded)
+
+    def scratch(context: int) -> int:
+        attention = ops.attention_bytes(
+            min(tokens, context) or 1,
+            context or 1,
+            model.heads,
+            model.kv_heads,
+            model.head_width,
+            storage_dtype(cache),
+        )
+        return fixed + scratch_bytes(model, tokens, attention, page_bytes, recorded=recorded)
+
+    return scratch
+
+
+def _page_bytes(model: ModelShape, cache: CacheType) -> int:
+    """Bytes of 256 positions of one layer."""
+    layer = LayerShape(model.kv_heads, model.head_width)
+    return KVLayout([layer], storage_dtype(cache)).bytes_per_page
+
+
+def _sum(functions: Sequence[Callable[[int], int]]) -> Callable[[int], int]:
+    return lambda context: sum(one(context) for one in functions)
+
+
+def _device(backend: Backend) -> str:
+    """The device whose memory a backend uses; those without memory of their own use the host's."""
+    return HOST if available_bytes(backend.device) is None else str(backend.device)
+
+
+def _host_bytes(found: MemoryPlan) -> int:
+    return found.devices[0].available_bytes if found.devices else found.available_bytes
+
+
+def _format(name: str) -> Format:
+    """The format in the name of a quantization mix such as Q4_K_M; F32 if unknown."""
+    for known in (name, name.rpartition("_")[0]):
+        try:
+            return by_name(known)
+        except KeyError:
+            continue
+    return by_name("F32")
+
+
+# --- kernels in use -----------------------------------------------------------------------------
+
+
+def kernels_in_use(
+    file: GGUFFile,
+    placement: Placement,
+    fails: Callable[[str, str], bool] = lambda backend, kernel: False,
+) -> dict[str, dict[str, str]]:
+    """By backend of a placement, its kernels: op and format to the display name of what runs it.
+
+    `fails(backend, kernel)` is whether a kernel failed its check, so that the reference runs.
+    """
+    formats: dict[str, set[str]] = {one.name: set() for one in placement.backends}
+    for backend, format, _ in _placed_tensors(file, placement):
+        if backend.name in formats:  # not the divisors of RoPE frequencies
+            formats[backend.name].add(format.name)
+    return {
+        one.name: {
+            kernel: "reference" if fails(one.name, kernel) else words
+            for kernel, words in one.in_use(sorted(formats[one.name])).items()
+        }
+        for one in placement.backends
+    }
+
+
+def merged(kernels: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Op and format to all that run it, from the result of `kernels_in_use`."""
+    ran: dict[str, dict[str, None]] = {}
+    for used in kernels.values():
+        for kernel, words in used.items():
+            ran.setdefault(kernel, {})[words] = None
+    return {kernel: " + ".join(words) for kernel, words in ran.items()}
+
+
+def words(placement: Placement, kernels: Mapping[str, Mapping[str, str]]) -> str:
+    """The placement and its fallbacks for a status line: "cpu avx512 + reference"."""
+    shown = {name: " + ".join(sorted(set(used.values()))) for name, used in kernels.items()}
+    return placement.words(shown)
+
+
+def slow_parts(kernels: Mapping[str, Mapping[str, str]], storage: Storages) -> tuple[SlowPart, ...]:
+    """Parts that run on the reference although their backend is faster, and packed weights there.
+
+    `kernels` is the result of `kernels_in_use` with what failed its check left out. A backend all
+    of whose kernels are the reference's was selected, or there is no other.
+    """
+    parts: dict[SlowPart, None] = {}
+    for used in kernels.values():
+        missing = [kernel for kernel, ran in used.items() if ran == "reference"]
+        if len(missing) < len(used):
+            parts |= {SlowPart(SlowReason.NO_KERNEL, kernel): None for kernel in missing}
+    for (_, format), kept in storage.items():
+        if kept is Storage.FILE:
+            parts[SlowPart(SlowReason.DECODED, f"linear {format}")] = None
+    return tuple(parts)

@@ -1,0 +1,150 @@
+"""Atomic file writes, the lock of a folder against other processes, and the errors of bad files.
+
+This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedIOBase, FileIO
+from pathlib import Path
+
+from engine.errors import SnapshotError
+
+Checkpoint = Callable[[], None]
+REPROCESS = "The conversation is processed again instead."
+_LOCK = ".lock"
+_POLL_SECONDS = 0.02  # between two attempts to take the lock
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+
+
+class Damaged(SnapshotError):
+    """The file is corrupt, so it can be deleted."""
+
+    def __init__(
+        self, message: str = "The saved session is damaged.", remedy: str = REPROCESS
+    ) -> None:
+        super().__init__(message, remedy)
+
+
+def no_checkpoint() -> None:
+    """The checkpoint of work that is not cancelled."""
+
+
+def unreadable(error: OSError) -> SnapshotError:
+    """The error for a file that the system cannot read."""
+    return SnapshotError(f"The saved session cannot be read: {error.strerror or error}.", REPROCESS)
+
+
+def write(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
+    """Write a file by atomic replace; returns its size in bytes.
+
+    An existing file at `path` stays until the new one is synced to disk. The name is on the disk
+    after `sync_folder`. Raises OSError, and what `pieces` raises.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb", buffering=0) as file:
+            size = 0
+            for piece in pieces:
+                size += _write_all(file, piece)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    return size
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the folder's entries of renamed files to disk, where the platform supports it."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is that of a file which `write` has not finished."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+@contextmanager
+def folder_lock(
+    folder: Path, *, exclusive: bool, seconds: float, checkpoint: Checkpoint = no_checkpoint
+) -> Iterator[bool]:
+    """Hold the folder's lock, shared or exclusive, against other threads and processes.
+
+    Yields False when others held it for `seconds`. A process that ends releases its locks. Where
+    locks are not supported, and in a folder that cannot be written to, it yields True.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOCK).open("a+b")
+    except OSError:
+        yield True
+        return
+    with file:
+        end = time.monotonic() + seconds
+        while not (locked := _lock(file, exclusive)) and time.monotonic() < end:
+            checkpoint()
+            time.sleep(_POLL_SECONDS)
+        try:
+            yield locked
+        finally:
+            if locked:
+                _unlock(file)
+
+
+def _write_all(file: FileIO, piece: bytes | memoryview) -> int:
+    view = memoryview(piece).cast("B")
+    left = view
+    while left:
+        left = left[file.write(left) :]
+    return len(view)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: BufferedIOBase, exclusive: bool) -> bool:
+        """Try to lock; Windows has only exclusive locks here, so writers wait for each other."""
+        file.seek(0)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(file: BufferedIOBase) -> None:
+        file.seek(0)
+        with suppress(OSError):
+            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _lock(file: BufferedIOBase, exclusive: bool) -> bool:
+        """Try to lock; False if another has a lock that excludes this one."""
+        try:
+            fcntl.flock(
+                file.fileno(), (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
+            )
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # the file system does not support locks
+        return True
+
+    def _unlock(file: BufferedIOBase) -> None:
+        """Nothing to do: closing the file releases the lock."""

@@ -1,0 +1,336 @@
+"""Disk tier of the prefix tree: restores saved pages into memory, and saves conversations.
+
+What the tree no longer holds, after a restart or an eviction, is read from the page store. Saving
+takes references to pages, which nobody writes while others hold them, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from engine.errors import SnapshotError
+from engine.host.background import BackgroundTask
+from engine.inference.prompt import shared_prefix
+from engine.inference.scheduler import Scheduler
+from engine.loading.identity import ModelFiles
+from engine.loading.loader import LoadedModel
+from engine.lora.stack import Stack
+from engine.messages import SaveSnapshot, SnapshotSaved
+from engine.snapshot import restore, resume, store
+from engine.snapshot.page_file import StateKey
+from engine.snapshot.restore import MIN_GAIN, Match
+from engine.snapshot.saver import Capture, Saver
+from engine.snapshot.store import PageRead, PageStore
+from engine.state.pages import OutOfPages, Page, PagePool, storage_dtype
+from engine.state.sequence import Sequence as CachedSequence
+from kernels.kv_pages import PAGE_TOKENS, KVLayout
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Checkpoint = Callable[[], None]
+_MOST_TEXTS = 64  # conversations whose last text is known
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """Outcome of a search for saved pages."""
+
+    tokens: int = 0  # of the prompt, restored from the disk
+    refused: SnapshotError | None = None  # why the conversation's own pages were unusable
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A conversation as it was processed last."""
+
+    stack: Stack
+    tokens: list[int]
+
+
+@dataclass(eq=False, slots=True)
+class _HeldPage:
+    """A page that is being saved."""
+
+    pool: PagePool
+    pages: tuple[Page | None, ...]  # one for each group; referenced until `release`
+    held: Sequence[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = [page is not None for page in self.pages]
+
+    def parts(self) -> list[memoryview | None]:
+        """The bytes of each group."""
+        return [None if page is None else page_bytes(page) for page in self.pages]
+
+    def release(self) -> None:
+        """Drop the references."""
+        pages, self.pages = self.pages, ()
+        for page in pages:
+            if page is not None:
+                self.pool.release(page)
+
+
+class DiskTier:
+    """Saved pages of one loaded model; used by the engine thread only."""
+
+    def __init__(
+        self,
+        page_store: PageStore,
+        saver: Saver,
+        scheduler: Scheduler,
+        files: ModelFiles,
+        model: LoadedModel,
+    ) -> None:
+        self._store = page_store
+        self._saver = saver
+        self._scheduler = scheduler
+        self._files = files
+        self._model = model
+        self._texts: dict[str | int, _Text] = {}  # by conversation and request, the last one last
+        self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
+
+    def identify(self, stack: Stack, checkpoint: Checkpoint = lambda: None) -> StateKey:
+        """The key of this model's pages; its hash is computed at first use, which takes seconds.
+
+        Raises SnapshotError when the model's files have changed since they were loaded.
+        """
+        if sha256 := self._files.sha256(checkpoint):
+            return state_key(sha256, stack, self._model)
+        raise SnapshotError(
+            "The model's file has changed since it was loaded.", "Load the model again."
+        )
+
+    # --- restoring ------------------------------------------------------------------------------
+
+    def restore(
+        self, stack: Stack, fresh: Sequence[int], conversation: str, checkpoint: Checkpoint
+    ) -> Generator[None, None, RestoreResult]:
+        """Read the longest saved prefix of a prompt, tokenized as `fresh`, into the tree.
+
+        Only if that is longer than the prefix in memory; for pages of another conversation than
+        `conversation`, longer by `MIN_GAIN` tokens. "" means no conversation. Yields while it waits
+        for other threads. Raises what `checkpoint` raises.
+        """
+        scheduler = self._scheduler
+        ids = scheduler.spelled_as_cached(stack, fresh)
+        cached = scheduler.tree.match(stack.key, ids).length
+        if len(ids) - cached < (1 if conversation else MIN_GAIN):
+            return RestoreResult()
+
+        def shared_length(tokens: Sequence[int]) -> int:
+            return shared_prefix(self._model.tokenizer, fresh, tokens)[0]
+
+        files = restore.candidates(self._store.sequences(), shared_length, cached, conversation)
+        if not files:
+            return RestoreResult(refused=self._store.removed.refusal(conversation))
+        try:
+            key = yield from _on_thread(lambda: self.identify(stack, checkpoint), checkpoint)
+        except SnapshotError as error:
+            return RestoreResult(refused=error)
+        found = restore.matches(
+            self._store,
+            files,
+            key,
+            shared_length,
+            windows=scheduler.pool.layout.windows,
+            cached=cached,
+            conversation=conversation,
+        )
+        damaged: SnapshotError | None = None
+        for match in found:
+            tokens, error = yield from self._read(stack, match, checkpoint)
+            if conversation and match.saved.belongs_to(conversation):
+                damaged = damaged or error
+            if tokens > cached:
+                self._store.touch(match.saved)
+                self._remember(stack, match)
+                return RestoreResult(tokens)
+        refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
+        return RestoreResult(refused=refused or damaged)
+
+    def _read(
+        self, stack: Stack, match: Match, checkpoint: Checkpoint
+    ) -> Generator[None, None, tuple[int, SnapshotError | None]]:
+        """Read the pages of a saved sequence that are not in memory.
+
+        Returns how many of its tokens are cached then, and why not all of them.
+        """
+        pool, tree = self._scheduler.pool, self._scheduler.tree
+        tokens = list(match.saved.tokens[: min(match.tokens, self._scheduler.context)])
+        known = tree.match(stack.key, tokens)
+        first = known.length // PAGE_TOKENS
+        held: list[list[Page | None]] = [list(pages) for pages in known.pages[:first]]
+        wanted = store.needed_parts(pool.layout.windows, len(tokens))
+        for pages in held:
+            for page in pages:
+                if page is not None:
+                    pool.retain(page)
+        try:
+            reads: list[PageRead] = []
+            read: list[list[PageTarget]] = []  # of each of `reads`
+            for index in range(first, len(wanted)):
+                pages = [
+                    self._take(group) if needed else None
+                    for group, needed in enumerate(wanted[index])
+                ]
+                held.append(pages)
+                targets = [None if page is None else PageTarget(page) for page in pages]
+                read.append([target for target in targets if target is not None])
+                views = [None if target is None else target.view for target in targets]
+                reads.append(PageRead(match.saved.pages[index], views))
+            good, error = yield from _on_thread(
+                lambda: self._store.read_pages(reads, checkpoint), checkpoint
+            )
+            if error is not None:
+                log.info("%s: %s", match.saved.path.name, error)
+            for target in (target for targets in read[:good] for target in targets):
+                target.finish()
+            tokens = tokens[: (first + good) * PAGE_TOKENS]
+            sequence = CachedSequence(pool, self._scheduler.context)
+            pages_of_all = [tuple(pages) for pages in held[: -(-len(tokens) // PAGE_TOKENS)]]
+            sequence.adopt(tokens, pages_of_all)
+            tree.insert(stack.key, sequence)
+            sequence.release()
+        except OutOfPages:
+            return known.length, None
+        finally:
+            for page in (page for pages in held for page in pages):
+                if page is not None:
+                    pool.release(page)
+        return tree.match(stack.key, tokens).length, error
+
+    def _take(self, group: int) -> Page:
+        pool = self._scheduler.pool
+        self._scheduler.tree.evict(pool.layout.page_bytes[group])
+        return pool.take(group)
+
+    def _remember(self, stack: Stack, match: Match) -> None:
+        """Let an interrupted answer continue with its random numbers."""
+        saved = match.saved
+        if state := resume.sampler_state(saved.resume):
+            pending = resume.pending(saved.resume)
+            self._scheduler.remember(stack.key, [*saved.tokens, *pending], state)
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
+        """An answer to a conversation has ended: SaveSnapshot saves these tokens."""
+        for name in {request, conversation, ""}:
+            self._texts.pop(name, None)
+            self._texts[name] = _Text(stack, tokens)
+        while len(self._texts) > _MOST_TEXTS:
+            del self._texts[next(iter(self._texts))]
+
+    def save(self, command: SaveSnapshot, checkpoint: Checkpoint) -> SnapshotSaved | None:
+        """Start writing a conversation's pages; None: the saver delivers the event when done.
+
+        Raises RequestError for more pages than the budget, and what `checkpoint` raises.
+        """
+        self._saver.wait(checkpoint)
+        nothing = SnapshotSaved(command.request, 0, 0, 0.0, 0)
+        name = command.conversation
+        text = self._texts.get(command.answer) or self._texts.get(name)
+        if text is None and not command.answer:
+            text = self._texts.get("")
+        if text is None:
+            return nothing
+        tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
+        match = tree.match(key, text.tokens)
+        tokens = text.tokens[: match.length]
+        before = self._saved.get(name)
+        if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
+            return nothing
+        held = [page for pages in match.pages for page in pages if page is not None]
+        store.check_budget(sum(page.data.nbytes for page in held), command.budget_bytes)
+        for page in held:
+            pool.retain(page)
+        captured = Capture(
+            name,
+            metadata_of(self._model, text.stack),
+            tokens,
+            [_HeldPage(pool, pages) for pages in match.pages],
+            resume.encoded(
+                self._scheduler.interrupted(key, text.tokens), text.tokens[match.length :]
+            ),
+        )
+
+        def saved(path: Path) -> None:
+            self._saved[name] = text.tokens, key, path
+
+        self._saver.save(
+            command.request,
+            captured,
+            self._store,
+            identify=lambda: self.identify(text.stack),
+            budget_bytes=command.budget_bytes,
+            saved=saved,
+        )
+        return None
+
+
+def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
+    """The key of the pages of a model with an adapter stack."""
+    layout = KVLayout(model.decoder.kv_shapes, storage_dtype(model.cache))
+    return StateKey(model_sha256, stack.key, model.cache.value, layout.page_bytes, layout.name)
+
+
+def metadata_of(model: LoadedModel, stack: Stack) -> dict[str, str]:
+    """Facts of a sequence for messages: names of model and adapters."""
+    adapters = [
+        {"name": adapter.name, "sha256": adapter.sha256, "strength": strength}
+        for adapter, strength in stack.entries
+    ]
+    return {
+        "model": model.name,
+        "architecture": model.config.architecture,
+        "adapters": json.dumps(adapters),
+        "context": str(model.plan.context),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _on_thread(work: Callable[[], T], checkpoint: Checkpoint) -> Generator[None, None, T]:
+    """Run work on a helper thread, yielding until it is done; the thread has ended afterwards."""
+    task = BackgroundTask(work, "disk tier")
+    try:
+        while not task.finished:
+            checkpoint()
+            yield None
+    finally:
+        task.wait()
+    return task.result()
+
+
+def page_bytes(page: Page) -> memoryview:
+    """The contents of a page: its memory, or a copy in that of the host."""
+    return _view(page.data.cpu())
+
+
+class PageTarget:
+    """Memory of the host to read the contents of a page into: the page itself if it is there."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page.data
+        self._host = (
+            page.data if page.data.is_cpu else torch.empty(page.data.shape, dtype=torch.uint8)
+        )
+        self.view = _view(self._host)
+
+    def finish(self) -> None:
+        """Copy what was read to the page, if that is on another device."""
+        if self._host is not self._page:
+            self._page.copy_(self._host.to(self._page.device))
+
+
+def _view(data: Tensor) -> memoryview:
+    return cast("memoryview", data.numpy().data).cast("B")

@@ -1,0 +1,242 @@
+"""Prefix tree: KV pages of everything processed so far, found by token ids.
+
+A node is one page: its 256 token ids (fewer in a leaf) and the pages of all groups. The path from a
+root spells the tokens before it, so a node's keys and values are valid for every sequence that
+begins with these tokens. There is one root for each adapter stack, since adapters change keys and
+values. Nodes hold references to pages; those that no sequence uses are evicted, least recently used
+first, when memory is short.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+from engine.state.pages import Page, PagePool
+from engine.state.sequence import Sequence
+from kernels.kv_pages import PAGE_TOKENS
+
+Pages = tuple[Page | None, ...]  # one for each group; None: outside the group's window
+
+
+class Node:
+    """One page of a cached text."""
+
+    __slots__ = ("children", "pages", "parent", "tokens", "used")
+
+    def __init__(self, parent: Node | None, tokens: tuple[int, ...], pages: list[Page | None]):
+        self.parent = parent
+        self.tokens = tokens
+        self.pages = pages
+        self.children: dict[tuple[int, ...], Node] = {}
+        self.used = 0  # time of the last use, for eviction
+
+    def path(self) -> list[Node]:
+        """The nodes from below the root to this one."""
+        nodes: list[Node] = []
+        node: Node | None = self
+        while node is not None and node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
+    def all_tokens(self) -> list[int]:
+        """The tokens of the path."""
+        return [token for node in self.path() for token in node.tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The longest cached prefix of some tokens."""
+
+    length: int  # tokens
+    pages: list[Pages]  # of each 256 positions; the last one may hold further tokens
+
+
+class PrefixTree:
+    """The cached pages of one model, by adapter stack and token ids; not thread-safe."""
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool = pool
+        self._roots: dict[str, Node] = {}
+        self._clock = itertools.count(1)
+
+    def match(self, stack: str, tokens: Tokens[int], limit: int | None = None) -> Match:
+        """The longest cached prefix of `tokens` of at most `limit` tokens, marked as used now."""
+        root, now = self._roots.get(stack), next(self._clock)
+        most = len(tokens) if limit is None else min(limit, len(tokens))
+        path: list[Node] = []
+        length, node = 0, root
+        while node is not None and length < most:
+            wanted = tuple(tokens[length : min(length + PAGE_TOKENS, most)])
+            node, shared = _best_child(node, wanted)
+            if node is None:
+                break
+            node.used = now
+            path.append(node)
+            length += shared
+            if shared < PAGE_TOKENS:
+                break
+        length = self._usable(path, length)
+        pages = [tuple(one.pages) for one in path[: -(-length // PAGE_TOKENS)]]
+        return Match(length, self._visible(pages, length))
+
+    def insert(self, stack: str, sequence: Sequence, *, whole_pages: bool = False) -> None:
+        """Add the pages of a sequence, and let it share those that are cached already.
+
+        With `whole_pages` without the last, incomplete one: the sequence continues, and would have
+        to copy it before it writes to it.
+        """
+        node = self._roots.setdefault(stack, Node(None, (), []))
+        now = next(self._clock)
+        for index, pages in enumerate(sequence.pages):
+            start = index * PAGE_TOKENS
+            tokens = tuple(sequence.tokens[start : start + PAGE_TOKENS])
+            if not tokens or (whole_pages and len(tokens) < PAGE_TOKENS):
+                break
+            node = self._child(node, tokens, pages)
+            node.used = now
+            if len(tokens) == PAGE_TOKENS:
+                sequence.share(index, node.pages)
+
+    def leaves(self, stack: str) -> list[Node]:
+        """The ends of all cached texts, most recently used first."""
+        root = self._roots.get(stack)
+        found = [] if root is None else [node for node in _walk(root) if not node.children]
+        return sorted(found, key=lambda node: node.used, reverse=True)
+
+    def evict(self, size_bytes: int) -> bool:
+        """Free least recently used pages until `size_bytes` more fit; False if they do not.
+
+        Pages that a sequence uses stay: freeing them in the tree would free no memory.
+        """
+        if self._pool.has_room(size_bytes):
+            return True
+        self._evict_windows(size_bytes)
+        while not self._pool.has_room(size_bytes):
+            nodes = (node for root in self._roots.values() for node in _walk(root))
+            idle = [node for node in nodes if not node.children and _is_idle(node)]
+            if not idle:
+                return False
+            idle.sort(key=lambda node: node.used)
+            for node in idle:
+                self._remove(node)
+                if self._pool.has_room(size_bytes):
+                    break
+        return True
+
+    def clear(self, stack: str | None = None) -> None:
+        """Forget everything, or everything computed with one adapter stack."""
+        stacks = list(self._roots) if stack is None else [stack]
+        for name in stacks:
+            if root := self._roots.pop(name, None):
+                for node in _walk(root):
+                    self._release(node)
+
+    def _child(self, node: Node, tokens: tuple[int, ...], pages: Pages) -> Node:
+        """The child with these tokens, added if it is new; a shorter one becomes it."""
+        child = node.children.get(tokens)
+        if child is None:
+            for known in list(node.children.values()):
+                if len(known.tokens) < len(tokens) and tokens[: len(known.tokens)] == known.tokens:
+                    del node.children[known.tokens]
+                    self._release(known)
+            for known in node.children.values():
+                if known.tokens[: len(tokens)] == tokens:
+                    return known
+            child = Node(node, tokens, [None] * len(pages))
+            node.children[tokens] = child
+        for group, page in enumerate(pages):
+            if child.pages[group] is None and page is not None:
+                child.pages[group] = self._pool.retain(page)
+        return child
+
+    def _usable(self, path: list[Node], length: int) -> int:
+        """The longest prefix up to `length` whose visible pages are all present."""
+        while length:
+            if all(
+                path[index].pages[group] is not None
+                for group, window in enumerate(self._pool.layout.windows)
+                for index in range(_first_visible(length, window), -(-length // PAGE_TOKENS))
+            ):
+                return length
+            length = (length - 1) // PAGE_TOKENS * PAGE_TOKENS
+        return 0
+
+    def _visible(self, pages: list[Pages], length: int) -> list[Pages]:
+        """The pages without those that are outside the window of the next token."""
+        windows = self._pool.layout.windows
+        return [
+            tuple(
+                page if index >= _first_visible(length, window) else None
+                for page, window in zip(parts, windows, strict=True)
+            )
+            for index, parts in enumerate(pages)
+        ]
+
+    def _evict_windows(self, size_bytes: int) -> None:
+        """Free window pages inside cached texts: their ends stay usable."""
+        windows = self._pool.layout.windows
+        for leaf in (leaf for stack in self._roots for leaf in reversed(self.leaves(stack))):
+            path = leaf.path()
+            length = len(path) * PAGE_TOKENS
+            for group, window in enumerate(windows):
+                if not window:
+                    continue
+                for node in path[: _first_visible(length, window + PAGE_TOKENS)]:
+                    page = node.pages[group]
+                    if page is not None and page.references == 1 and len(node.children) == 1:
+                        node.pages[group] = None
+                        self._pool.release(page)
+                        if self._pool.has_room(size_bytes):
+                            return
+
+    def _remove(self, node: Node) -> None:
+        assert node.parent is not None
+        del node.parent.children[node.tokens]
+        self._release(node)
+
+    def _release(self, node: Node) -> None:
+        for group, page in enumerate(node.pages):
+            if page is not None:
+                node.pages[group] = None
+                self._pool.release(page)
+
+
+def _first_visible(length: int, window: int) -> int:
+    """Index of the first page that the token at position `length` sees."""
+    return max(length - window + 1, 0) // PAGE_TOKENS if window else 0
+
+
+def _best_child(node: Node, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
+    """The child that shares the longest prefix with `wanted`, and its length."""
+    exact = node.children.get(wanted)
+    if exact is not None:
+        return exact, len(wanted)
+    best, longest = None, 0
+    for child in node.children.values():
+        shared = _common(child.tokens, wanted)
+        if shared > longest:
+            best, longest = child, shared
+    return best, longest
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _is_idle(node: Node) -> bool:
+    """Whether no sequence uses any page of a node."""
+    return all(page is None or page.references == 1 for page in node.pages)
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    """All nodes below `node`."""
+    waiting = list(node.children.values())
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += node.children.values()

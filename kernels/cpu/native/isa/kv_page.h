@@ -1,0 +1,42 @@
+// Layout of KV pages as in kernels/kv_pages.py: sizes, and the parts of one key/value head.
+//
+//   keys    f32, f16: [16 tiles][width][16 positions]; Q8: [16 tiles][quads][16 positions][4]
+//   values  f32, f16: [256 positions][padded width];   Q8: [64 quads][padded width][4 positions]
+//   scales  Q8: [blocks of 32 channels][256 positions] f16
+//
+// Static functions: each instruction set needs copies of its own, see generic/body.inc.
+#pragma once
+#include "api/nk.h"
+
+enum { NK_PAGE_TILE = 16, NK_PAGE_BLOCK = 32 };
+
+static inline int64_t nk_element_bytes(int type) {
+    return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
+}
+static inline int64_t nk_blocks(int64_t width) {
+    return (width + NK_PAGE_BLOCK - 1) / NK_PAGE_BLOCK;
+}
+// Stored channels of a key and of a value.
+static inline int64_t nk_key_width(int type, int64_t width) {
+    return type == NK_CACHE_Q8 ? nk_blocks(width) * NK_PAGE_BLOCK : width;
+}
+static inline int64_t nk_value_width(int type, int64_t width) {
+    return type == NK_CACHE_Q8 ? nk_key_width(type, width)
+                               : (width + NK_PAGE_TILE - 1) / NK_PAGE_TILE * NK_PAGE_TILE;
+}
+
+// Keys and values of one key/value head in a page; scales: Q8 only.
+struct nk_head_page {
+    uint8_t *keys, *values;
+    uint16_t *key_scales, *value_scales;
+};
+
+static inline nk_head_page nk_head_of_page(uint8_t *page, const nk_kv_layer &layer, int type,
+                                           int64_t width, int64_t kv) {
+    const int64_t rows = kv * NK_PAGE_TOKENS, bytes = nk_element_bytes(type);
+    const int64_t scales = 2 * rows * nk_blocks(width);
+    return {page + layer.keys + rows * nk_key_width(type, width) * bytes,
+            page + layer.values + rows * nk_value_width(type, width) * bytes,
+            (uint16_t *)(page + layer.key_scales + scales),
+            (uint16_t *)(page + layer.value_scales + scales)};
+}

@@ -1,0 +1,289 @@
+"""KV pages: fixed-size blocks of memory with the keys and values of 256 consecutive positions.
+
+A page holds these positions for every layer of a group, so a sequence is a list of pages, a fork
+shares them, and growth takes a page without moving any. Layers with the same attention window are
+one group, since their pages are dropped at the same time; layers on different backends never are,
+since a page is in the memory of one device. Within a page the rows are stored in the
+order in which attention kernels read them, so that neither decoding nor prefill transposes:
+
+    keys    f32, f16: [K, 16 tiles, C, 16 positions]
+            i8:       [K, 16 tiles, quads of channels, 16 positions, 4 channels], zeros beyond C
+            scales:   [K, blocks of 32 channels, 256 positions] f16, i8 only
+    values  f32, f16: [K, 256 positions, C padded to 16], zeros beyond C
+            i8:       [K, 64 quads of positions, padded C, 4 positions], zeros beyond C
+            scales:   as those of keys
+
+Attention always reads the stored, rounded values, so a page that was written to disk and read
+again gives the same bits as one that stayed in memory. Native kernels store the same bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
+
+PAGE_TOKENS = 256
+LAYOUT_VERSION = "1"  # change it whenever the order of bytes in a page changes
+TILE = 16  # positions that attention scores at once; channels that values are padded to
+_QUAD = 4  # channels (keys) or positions (values) whose i8 codes are one 32-bit word
+_ALIGNMENT = 64  # bytes: every part of a page starts on a cache line
+_FLOAT16_MAX = 65504.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Shape of one layer's keys and values."""
+
+    kv_heads: int
+    head_width: int
+    window: int = 0  # tokens: keys older than this are never read again; 0: unlimited
+    place: str = ""  # name of the backend whose memory has them
+
+
+@dataclass(frozen=True, slots=True)
+class PageLayer:
+    """Place and type of one layer's keys and values in the pages of its group."""
+
+    shape: LayerShape
+    dtype: torch.dtype  # float32, float16 or int8
+    group: int  # index of the page table
+    keys: int  # byte offsets in a page
+    key_scales: int
+    values: int
+    value_scales: int
+
+    @property
+    def blocks(self) -> int:
+        """Scales per head and position, one for 32 channels; int8 only."""
+        return -(-self.shape.head_width // BLOCK)
+
+    @property
+    def key_width(self) -> int:
+        """Stored channels of a key."""
+        return padded_width(self.shape.head_width, self.dtype)
+
+    @property
+    def value_width(self) -> int:
+        """Stored channels of a value."""
+        width = self.shape.head_width
+        return self.key_width if self.dtype == torch.int8 else -(-width // TILE) * TILE
+
+
+def padded_width(width: int, dtype: torch.dtype) -> int:
+    """Stored channels of a key: those of whole blocks of 32 for codes, else no more than `width`."""
+    return -(-width // BLOCK) * BLOCK if dtype == torch.int8 else width
+
+
+class KVLayout:
+    """Byte layout of the pages of a model: its layers in groups, each group with one page size."""
+
+    def __init__(self, shapes: Sequence[LayerShape], dtype: torch.dtype) -> None:
+        """`dtype` of the stored rows: float32, float16 or int8."""
+        groups = list(dict.fromkeys((shape.window, shape.place) for shape in shapes))
+        sizes = [0] * len(groups)
+        layers: list[PageLayer] = []
+        for shape in shapes:
+            group = groups.index((shape.window, shape.place))
+            sizes_of_parts = _part_bytes(shape, dtype)
+            starts = list(itertools.accumulate(sizes_of_parts, initial=sizes[group]))
+            layers.append(PageLayer(shape, dtype, group, *starts[:-1]))
+            sizes[group] = starts[-1]
+        self.dtype = dtype
+        self.layers = tuple(layers)
+        self.windows = tuple(window for window, _ in groups)  # of each group; 0: unlimited
+        self.places = tuple(place for _, place in groups)  # of each group: name of a backend
+        self.page_bytes = tuple(sizes)  # of each group
+
+    @property
+    def groups(self) -> int:
+        """Number of page tables of a sequence."""
+        return len(self.windows)
+
+    @property
+    def name(self) -> str:
+        """Names the order of the bytes in pages: pages are read by layouts of the same name only.
+
+        The version, and where a window has several groups also the group of each layer.
+        """
+        if len(set(self.windows)) == self.groups:
+            return LAYOUT_VERSION
+        return f"{LAYOUT_VERSION}:{','.join(str(layer.group) for layer in self.layers)}"
+
+    @property
+    def bytes_per_page(self) -> int:
+        """Bytes of 256 positions in all groups."""
+        return sum(self.page_bytes)
+
+
+def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, int]:
+    """Bytes of keys, key scales, values and value scales of one layer in a page."""
+    width = shape.head_width
+    keys = padded_width(width, dtype) * dtype.itemsize
+    values = keys if dtype == torch.int8 else -(-width // TILE) * TILE * dtype.itemsize
+    scales = -(-width // BLOCK) * 2 if dtype == torch.int8 else 0
+    rows = shape.kv_heads * PAGE_TOKENS
+    first, second, third = (-(-rows * n // _ALIGNMENT) * _ALIGNMENT for n in (keys, scales, values))
+    return first, second, third, second
+
+
+class PageTable:
+    """The pages of one sequence in one group: page i has the positions 256 * i on.
+
+    A page is uint8 [page_bytes], or None once no position in it will be read again.
+    """
+
+    def __init__(self) -> None:
+        self.pages: list[Tensor | None] = []
+        self._addresses = np.zeros(16, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+    @property
+    def address(self) -> int:
+        """Address of the array of page addresses, which native kernels read."""
+        return self._addresses.ctypes.data
+
+    def append(self, page: Tensor | None) -> None:
+        """Add the next page."""
+        self.pages.append(None)
+        if len(self.pages) > len(self._addresses):
+            self._addresses = np.concatenate((self._addresses, np.zeros_like(self._addresses)))
+        self.set(len(self.pages) - 1, page)
+
+    def set(self, index: int, page: Tensor | None) -> None:
+        """Replace a page."""
+        self.pages[index] = page
+        # Native kernels run on the processor and read no page of another device.
+        self._addresses[index] = page.data_ptr() if page is not None and page.is_cpu else 0
+
+    def truncate(self, length: int) -> None:
+        """Drop the pages from index `length` on."""
+        del self.pages[length:]
+        self._addresses[length:] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PagedKV:
+    """Keys and values of one layer of one sequence."""
+
+    layer: PageLayer
+    table: PageTable
+
+    def cpu(self) -> PagedKV:
+        """The same keys and values in the host's memory; copies of pages that are elsewhere."""
+        table = PageTable()
+        for page in self.table.pages:
+            table.append(None if page is None else page.cpu())
+        return PagedKV(self.layer, table)
+
+    def append(self, keys: Tensor, values: Tensor, position: int) -> None:
+        """Store rows [T, K, C] f32 at `position`, in pages that exist already."""
+        at = 0
+        while at < len(keys):
+            page, offset = divmod(position + at, PAGE_TOKENS)
+            count = min(PAGE_TOKENS - offset, len(keys) - at)
+            stored = self.table.pages[page]
+            assert stored is not None, f"page {page} was dropped"
+            part = slice(at, at + count)
+            _Views(stored, self.layer).store(keys[part], values[part], offset)
+            at += count
+
+    def rows(self, first: int, end: int) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
+        """Copies of the keys and values of the positions first .. end: [end - first, K, C]."""
+        found: list[tuple[Tensor, ...]] = []
+        for page in range(first // PAGE_TOKENS, -(-end // PAGE_TOKENS)):
+            stored = self.table.pages[page]
+            assert stored is not None, f"page {page} was dropped"
+            start = page * PAGE_TOKENS
+            part = slice(max(first - start, 0), min(end - start, PAGE_TOKENS))
+            found.append(_Views(stored, self.layer).load(part))
+        parts = [torch.cat(pieces) for pieces in zip(*found, strict=True)]
+        if self.layer.dtype == torch.int8:
+            return QuantizedKV(parts[0], parts[1]), QuantizedKV(parts[2], parts[3])
+        return parts[0], parts[1]
+
+
+class _Views:
+    """One layer's part of a page as tensors."""
+
+    def __init__(self, page: Tensor, layer: PageLayer) -> None:
+        K, dtype = layer.shape.kv_heads, layer.dtype
+        tiles, quads = PAGE_TOKENS // TILE, PAGE_TOKENS // _QUAD
+        self._layer = layer
+
+        def view(offset: int, dtype: torch.dtype, *shape: int) -> Tensor:
+            count = int(np.prod(shape))
+            return page[offset : offset + count * dtype.itemsize].view(dtype).view(shape)
+
+        keys, values = layer.key_width, layer.value_width
+        # [K, 256, stored channels] each
+        if dtype == torch.int8:
+            self._keys = view(layer.keys, dtype, K, tiles, keys // _QUAD, TILE, _QUAD)
+            self._keys = self._keys.permute(0, 1, 3, 2, 4)
+            self._values = view(layer.values, dtype, K, quads, values, _QUAD).permute(0, 1, 3, 2)
+            self._scales: tuple[Tensor, ...] = tuple(
+                view(offset, torch.float16, K, layer.blocks, PAGE_TOKENS).transpose(1, 2)
+                for offset in (layer.key_scales, layer.value_scales)
+            )
+        else:
+            self._keys = view(layer.keys, dtype, K, tiles, keys, TILE).transpose(2, 3)
+            self._values = view(layer.values, dtype, K, PAGE_TOKENS, values)
+            self._scales = ()
+
+    def store(self, keys: Tensor, values: Tensor, offset: int) -> None:
+        """Write rows [T, K, C] f32 from position `offset` of the page on."""
+        at = torch.arange(offset, offset + len(keys), device=keys.device)
+        width = self._layer.shape.head_width
+        coded = [encoded(rows.transpose(0, 1), self._layer.dtype) for rows in (keys, values)]
+        if self._layer.dtype == torch.int8:
+            key, value = (
+                functional.pad(codes, (0, self._layer.key_width - width)) for codes, _ in coded
+            )
+            key = key.unflatten(-1, (-1, _QUAD)).to(torch.int8)
+            self._keys[:, at // TILE, at % TILE] = key
+            self._values[:, at // _QUAD, at % _QUAD] = value.to(torch.int8)
+            for view, (_, scales) in zip(self._scales, coded, strict=True):
+                view[:, at] = scales
+        else:
+            self._keys[:, at // TILE, at % TILE] = coded[0][0].to(self._layer.dtype)
+            padding = (0, self._layer.value_width - width)
+            self._values[:, at] = functional.pad(coded[1][0], padding).to(self._layer.dtype)
+
+    def load(self, part: slice) -> tuple[Tensor, ...]:
+        """Copies of rows: keys and values [T, K, C]; for int8 each followed by its scales."""
+        width = self._layer.shape.head_width
+        if self._layer.dtype == torch.int8:
+            keys = self._keys.flatten(3).flatten(1, 2)[..., :width]
+            values = self._values.flatten(1, 2)[..., :width]
+            rows = (keys, self._scales[0], values, self._scales[1])  # [K, 256, ...] each
+        else:
+            rows = (self._keys.flatten(1, 2), self._values[..., :width])
+        return tuple(each[:, part].transpose(0, 1).contiguous() for each in rows)
+
+
+def encoded(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Rows [K, T, C] f32 as stored in pages of f32, f16 or i8 (with scales).
+
+    f16 saturates, since an infinity would persist; it is rounded when it is copied to the page.
+    """
+    if dtype == torch.float32:
+        return (rows,)
+    rows = rows.clamp(-_FLOAT16_MAX, _FLOAT16_MAX)
+    if dtype == torch.float16:
+        return (rows,)
+    width = rows.shape[-1]
+    blocks = functional.pad(hadamard(rows), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
+    largest = blocks.abs().amax(-1)  # [K, T, B]
+    scales = (largest / 127).clamp(max=_FLOAT16_MAX).to(torch.float16)
+    steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
+    codes = (blocks * steps).round().clamp(-127, 127)
+    return codes.flatten(-2)[..., :width], scales

@@ -1,0 +1,152 @@
+"""Stages of a program: its parts between transfers, each recorded by the backend it is placed on.
+
+This is pipeline parallelism over layers, one stage after the other: a backend lowers or interprets
+its stage as a program, and the hidden states are copied to the device of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from torch import Tensor
+
+from kernels.backend import HOST, Backend
+from kernels.interpreter import Interpreter
+from kernels.placement import Placement
+from kernels.program import Instruction, Program, Recorded, Segment, Transfer
+
+NOTHING_REFUSED: Mapping[str, Collection[str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a program without transfers, and the name of its backend."""
+
+    backend: str
+    program: Program  # body or head may be empty
+
+
+def split(program: Program, embedding: str) -> tuple[Stage, ...]:
+    """The stages of a program whose first instruction runs on the backend `embedding`.
+
+    The head belongs to the last stage, or is one by itself if it begins with a transfer. Raises
+    ValueError for a transfer of another buffer than the hidden states, or later in the head.
+    """
+    stages: list[Stage] = []
+    backend, start = embedding, 0
+    for at, one in enumerate(program.body):
+        if isinstance(one, Transfer):
+            _check(program, one)
+            stages.append(Stage(backend, _part(program, start, at)))
+            backend, start = one.backend, at + 1
+    head = program.head
+    if head and isinstance(head[0], Transfer):
+        _check(program, head[0])
+        stages.append(Stage(backend, _part(program, start, len(program.body))))
+        backend, start, head = head[0].backend, len(program.body), head[1:]
+    if any(isinstance(one, Transfer) for one in head):
+        raise ValueError("Transfer: it can only be the first instruction of a head")
+    last = _part(program, start, len(program.body), head)
+    return (*stages, Stage(backend, last))
+
+
+def record(
+    program: Program, placement: Placement, refused: Mapping[str, Collection[str]] = NOTHING_REFUSED
+) -> Recorded:
+    """A program recorded by the backends of a placement; its logits are in the host's memory.
+
+    `refused` has, by name of a backend, the ops that it must not run, see `Backend.record`.
+    """
+
+    def recorded(backend: Backend, stage: Program) -> Recorded:
+        return backend.record(stage, refused.get(backend.name, ()))
+
+    return recorded_stages(program, placement, recorded)
+
+
+def recorded_stages(
+    program: Program, placement: Placement, record: Callable[[Backend, Program], Recorded]
+) -> Recorded:
+    """A program whose stages are recorded by `record`; a single one on the host is returned."""
+    backends = {one.name: one for one in placement.backends}
+    stages = [
+        (backends[stage.backend], stage.program)
+        for stage in split(program, placement.embedding.name)
+    ]
+    made = [(backend, record(backend, stage)) for backend, stage in stages]
+    if len(made) == 1 and made[0][0].device == HOST:
+        return made[0][1]
+    return StagedProgram(made, head_alone=not stages[-1][1].body)
+
+
+def is_lowered(recorded: Recorded) -> bool:
+    """Whether a backend lowered a program, or at least one of its stages."""
+    if isinstance(recorded, StagedProgram):
+        return any(is_lowered(stage) for _, stage in recorded.stages)
+    return not isinstance(recorded, Interpreter)
+
+
+class StagedProgram:
+    """A program in stages; see `Recorded`. Hidden states are on the device of the last layer."""
+
+    def __init__(self, stages: Sequence[tuple[Backend, Recorded]], head_alone: bool) -> None:
+        """`head_alone`: the last stage has no body."""
+        self.stages = stages
+        self._body = stages[:-1] if head_alone else stages
+
+    def hidden(
+        self,
+        batch: Sequence[Segment],
+        checkpoint: Callable[[], None] = lambda: None,
+        given: Tensor | None = None,
+    ) -> Tensor:
+        """Run the body for all tokens of a batch → hidden states [T, D] f32."""
+        for backend, stage in self._body:
+            given = stage.hidden(batch, checkpoint, _moved(given, backend))
+        assert given is not None
+        return given
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
+        backend, stage = self.stages[-1]
+        return stage.logits(hidden.to(backend.device)).to(HOST)
+
+    def step(self, batch: Sequence[Segment], given: Tensor | None = None) -> Tensor:
+        """Body and head for all tokens, bit-identical to the two calls → logits [T, V] f32."""
+        if self._body is self.stages:
+            *before, (backend, last) = self.stages
+            for one, stage in before:
+                given = stage.hidden(batch, given=_moved(given, one))
+            return last.step(batch, _moved(given, backend)).to(HOST)
+        return self.logits(self.hidden(batch, given=given))
+
+
+def _moved(given: Tensor | None, backend: Backend) -> Tensor | None:
+    """Hidden states on the device of the backend whose stage starts from them."""
+    return None if given is None else given.to(backend.device)
+
+
+def _check(program: Program, one: Transfer) -> None:
+    if one.x != program.hidden:
+        raise ValueError(f"Transfer: {one.x!r} is not the buffer of the hidden states")
+
+
+def _part(program: Program, start: int, end: int, head: tuple[Instruction, ...] = ()) -> Program:
+    """A program of the instructions from `start` to before `end` of the body, and a head."""
+    body = program.body[start:end]
+    used = {program.hidden}.union(*map(_buffers, (*body, *head)))
+    return replace(
+        program,
+        body=body,
+        layers=tuple(at - start for at in program.layers if start <= at < end),
+        head=head,
+        widths={name: width for name, width in program.widths.items() if name in used},
+    )
+
+
+def _buffers(one: Instruction) -> set[str]:
+    """Names of the buffers that an instruction reads or writes: all its fields of text."""
+    values = [getattr(one, field.name) for field in fields(one)]
+    names = [value if isinstance(value, tuple) else (value,) for value in values]
+    return {name for some in names for name in some if isinstance(name, str)}

@@ -1,0 +1,59 @@
+"""The window offers, and the app asks for, only what the engine can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.engines.client import Capabilities
+from engine import Generate, LoadSnapshot, SaveSnapshot, SetAdapters
+from fakes import MODEL
+from stage import Stage
+
+ADAPTER = Path("/adapters/pirate.gguf")
+
+
+@pytest.fixture
+def plain(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
+    """The window over an engine that only answers."""
+    made = Stage(tmp_path, capabilities=Capabilities())
+    made.ready(MODEL)
+    yield made
+    made.close()
+
+
+def test_local_engine_offers_adapters(stage: Stage) -> None:
+    stage.ready(MODEL)
+    window = stage.window
+    assert window.top_bar.adapters_button.isVisible()
+    window.actions_by_id["adapters"].trigger()
+    assert window.adapters.is_open
+
+
+def test_adapters_are_not_offered_by_an_engine_without_them(plain: Stage) -> None:
+    window = plain.window
+    assert not window.top_bar.adapters_button.isVisible()
+    assert not window.actions_by_id["adapters"].isEnabled()
+    window.toggle_adapters()
+    window.transcript.adapters_requested.emit()  # the leaf of an answer that used some
+    assert not window.adapters.is_open
+
+
+def test_engine_that_only_answers_is_asked_for_nothing_else(plain: Stage) -> None:
+    plain.controller.adapters.add(ADAPTER)  # a stack chosen with another engine
+    for text in ("One", "Two"):
+        plain.controller.new_conversation()
+        plain.controller.send(text)
+        plain.engine.write("Here.")
+        plain.engine.finish()
+        plain.wait_until_idle()
+    plain.controller.open_conversation(plain.state.conversations[1].id)
+    plain.wait_until_idle()
+    plain.controller.send("And then?")
+    plain.controller.shut_down()
+    kinds = {type(each) for each in plain.engine.commands}
+    assert Generate in kinds
+    assert not kinds & {SetAdapters, LoadSnapshot, SaveSnapshot}

@@ -1,0 +1,149 @@
+"""Recorded passes over segments: the bits of a token do not depend on its batch.
+
+Two layers of different windows, with rotation, head norms and learned positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+import blocks
+import paging
+from kernels.backends import BACKENDS
+from kernels.cpu import library, program, weights
+from kernels.formats import by_name
+from kernels.interpreter import Interpreter
+from kernels.kv_pages import KVLayout, LayerShape, PageTable
+from kernels.program import Add, Attend, Embed, Instruction, Linear, Norm, Program, Segment
+from kernels.weight import Weight
+
+pytestmark = pytest.mark.usefixtures("instruction_set")
+
+WIDTH, HEADS, KV_HEADS, HEAD, VOCABULARY, CONTEXT = 192, 6, 2, 32, 40, 1200
+TYPES = pytest.mark.parametrize("dtype", library.CACHES, ids=str)
+
+
+def matrix(rows: int, columns: int, random: torch.Generator, name: str = "F32") -> Weight:
+    format = by_name(name)
+    data = blocks.similar_scale_blocks(format, rows * columns // format.block, random)
+    return weights.prepare(Weight(data.view(rows, -1), format, (rows, columns)))
+
+
+def model(dtype: torch.dtype, random: torch.Generator) -> Program:
+    windows = (0, 300)
+    positions = matrix(CONTEXT, WIDTH, random)
+    body: list[Instruction] = [Embed(matrix(VOCABULARY, WIDTH, random), "x", positions=positions)]
+    for layer, window in enumerate(windows):
+        products = tuple(
+            matrix(rows, WIDTH, random) for rows in (HEADS * HEAD, KV_HEADS * HEAD, KV_HEADS * HEAD)
+        )
+        query, key = (torch.rand(HEAD, generator=random) for _ in "qk")
+        body += [
+            Norm("x", torch.rand(WIDTH, generator=random), 1e-5, "n"),
+            Linear("n", products, ("q", "k", "v")),
+            Attend(
+                *("q", "k", "v", "a"),
+                layer=layer,
+                head_width=HEAD,
+                query_norm=query,
+                key_norm=key,
+                epsilon=1e-5,
+                frequencies=torch.rand(HEAD // 2, generator=random),
+                interleaved=False,
+                rope_scale=1.0,
+                scale=HEAD**-0.5,
+                window=window,
+            ),
+            Linear("a", (matrix(WIDTH, HEADS * HEAD, random),), ("d",)),
+            Add("x", "d"),
+        ]
+    head = Linear("x", (matrix(VOCABULARY, WIDTH, random),), ("logits",))
+    heads = {"q": HEADS, "k": KV_HEADS, "v": KV_HEADS, "a": HEADS}
+    widths = dict.fromkeys(("x", "n", "d"), WIDTH) | {"logits": VOCABULARY}
+    widths |= {name: count * HEAD for name, count in heads.items()}
+    layout = KVLayout([LayerShape(KV_HEADS, HEAD, window) for window in windows], dtype)
+    return Program(tuple(body), (0,), (head,), "x", "logits", widths, layout)
+
+
+def some_tokens(count: int, random: torch.Generator) -> list[int]:
+    return torch.randint(VOCABULARY, (count,), generator=random).tolist()
+
+
+def recorded_of(made: Program) -> program.Recorded:
+    recorded = program.record(made)
+    assert recorded is not None
+    return recorded
+
+
+def alone(made: Program, tokens: Sequence[int]) -> Tensor:
+    """Hidden states of a sequence, in one pass of its own."""
+    return recorded_of(made).hidden([Segment(tokens, 0, paging.tables(made.kv, len(tokens)))])
+
+
+@TYPES
+@pytest.mark.parametrize("count", [1, 40, 300])
+def test_a_pass_equals_its_ops_bit_for_bit(
+    dtype: torch.dtype, count: int, random: torch.Generator
+) -> None:
+    made, tokens = model(dtype, random), some_tokens(count, random)
+    whole = Segment(tokens, 0, paging.tables(made.kv, count))
+    wanted = Interpreter(made, BACKENDS["cpu"].ops).hidden([whole])
+    assert wanted.isfinite().all()
+    assert torch.equal(alone(made, tokens), wanted)
+
+
+@TYPES
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_pieces_give_the_bits_of_the_whole(
+    dtype: torch.dtype, threads: int, random: torch.Generator
+) -> None:
+    library.set_threads(threads)
+    made, tokens = model(dtype, random), some_tokens(620, random)
+    wanted, tables, recorded = alone(made, tokens), paging.tables(made.kv, 620), recorded_of(made)
+    ends = [1, 2, 3, 7, 250, 255, 256, 257, 273, *range(590, 600), 620]
+    found = [
+        recorded.hidden([Segment(tokens[start:end], start, tables)])
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    assert torch.equal(torch.cat(found), wanted)
+
+
+@TYPES
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_segments_do_not_change_each_other(
+    dtype: torch.dtype, threads: int, random: torch.Generator
+) -> None:
+    """Sequences of several lengths: each grows by some tokens in every pass of all."""
+    library.set_threads(threads)
+    made = model(dtype, random)
+    sequences = [some_tokens(count, random) for count in (700, 90, 300, 20)]
+    recorded = recorded_of(made)
+    tables: list[list[PageTable]] = [paging.tables(made.kv, len(one)) for one in sequences]
+    found: list[list[Tensor]] = [[] for _ in sequences]
+    done = [0] * len(sequences)
+    steps = ([640, 0, 255, 5], [16, 60, 0, 1], [1, 1, 1, 1], [1, 20, 4, 0], [1, 1, 2, 1])
+    for counts in steps:
+        batch = [
+            Segment(one[at : at + count], at, table)
+            for one, at, count, table in zip(sequences, done, counts, tables, strict=True)
+            if count
+        ]
+        logits = recorded.step(batch)
+        rows = logits.split([len(one.tokens) for one in batch])
+        for at, count in enumerate(counts):
+            if count:
+                found[at].append(rows[len([1 for each in counts[:at] if each])])
+            done[at] += count
+    for tokens, count, parts in zip(sequences, done, found, strict=True):
+        wanted = recorded.logits(alone(made, tokens[:count]))
+        assert torch.equal(torch.cat(parts), wanted)
+
+
+def test_pages_that_are_missing_are_noticed(random: torch.Generator) -> None:
+    made = model(torch.float32, random)
+    with pytest.raises(AssertionError):
+        recorded_of(made).hidden([Segment([1], 256, paging.tables(made.kv, 256))])
