@@ -128,14 +128,14 @@ def test_mean_kl_along_all_recorded_answers_is_below_the_gate(
 def test_perplexity_is_within_half_a_percent_of_the_references(
     kernels: str, path: Path, golden: Path
 ) -> None:
-    """Mean over windows of several lengths: rounding moves that of one by half a percent."""
+    """Mean distance over windows of several lengths; one of 512 alone is up to 0.56 % away."""
     text = (golden / "ppl_text.txt").read_text(encoding="utf-8")
     distances: list[float] = []
     for context in (512, 256, 128, 64):
         found, tokens = perplexity(native(path), text, context)
         assert tokens >= 500
-        distances.append(math.log(found / exact_perplexity(path, text, context)))
-    assert abs(np.mean(distances)) <= 0.005
+        distances.append(abs(math.log(found / exact_perplexity(path, text, context))))
+    assert np.mean(distances) <= 0.005, distances
 
 
 def test_greedy_answers_differ_from_the_reference_only_at_near_ties(
