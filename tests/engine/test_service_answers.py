@@ -1,0 +1,299 @@
+"""Several answers at once: their events interleave, and other commands keep the documented order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tiny
+import tiny_lora
+from engine import (
+    AdaptersSet,
+    AdapterUse,
+    Cancel,
+    Command,
+    CountTokens,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Generate,
+    LoadModel,
+    LoadSnapshot,
+    ModelLoaded,
+    ModelUnloaded,
+    PromptProgress,
+    SaveSnapshot,
+    SetAdapters,
+    SnapshotLoaded,
+    SnapshotSaved,
+    Text,
+    TokensCounted,
+    UnloadModel,
+)
+from engine_bench import (
+    AMPLE_BYTES,
+    GREEDY,
+    SEEDED,
+    Bench,
+    answer_text,
+    turns_of,
+    with_printable_output,
+)
+
+LONG = 150  # tokens of an answer that others run beside
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    return with_printable_output(tiny.write(folder / "one.gguf", context=4096))
+
+
+@pytest.fixture(scope="module")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    return with_printable_output(tiny.write(folder / "two.gguf", context=4096, seed=5))
+
+
+@pytest.fixture
+def bench(model: Path) -> Iterator[Bench]:
+    made = Bench()
+    made.load(model)
+    yield made
+    made.engine.stop()
+
+
+def ask(request: int, question: str, limit: int = LONG, **options: object) -> Generate:
+    made = Generate(request, turns_of(question), GREEDY, max_tokens=limit)
+    return replace(made, **options)  # type: ignore[arg-type]
+
+
+def run(bench: Bench, *commands: Command, after: int = 0, then: tuple[Command, ...] = ()) -> list:
+    """Send commands; returns all events up to the final one of each.
+
+    `then` are sent once the request `after` has generated two tokens.
+    """
+    waiting = {command.request for command in (*commands, *then) if not isinstance(command, Cancel)}
+    left = list(then)
+
+    def react(event: Event) -> None:
+        is_due = isinstance(event, Text) and event.generated_tokens == 2
+        if left and is_due and event.request == after:
+            for command in left:
+                bench.engine.send(command)
+            left.clear()
+
+    bench.react = react
+    for command in commands:
+        bench.engine.send(command)
+    events: list[Event] = []
+    while waiting:
+        events += bench.until(
+            Finished, Failed, AdaptersSet, ModelLoaded, ModelUnloaded, SnapshotLoaded,
+            SnapshotSaved, TokensCounted,
+        )  # fmt: skip
+        waiting.discard(events[-1].request)
+    return events
+
+
+def of(events: list[Event], request: int) -> list[Event]:
+    return [event for event in events if event.request == request]
+
+
+def end(events: list[Event], request: int) -> int:
+    """Index of the last event of a request."""
+    return max(at for at, event in enumerate(events) if event.request == request)
+
+
+def begin(events: list[Event], request: int) -> int:
+    return next(at for at, event in enumerate(events) if event.request == request)
+
+
+def alone(model: Path, *commands: Command) -> list[Event]:
+    """The events of commands sent one after another to an engine of their own."""
+    bench, events = Bench(), list[Event]()
+    bench.load(model)
+    for command in commands:
+        events += run(bench, command)
+    bench.engine.stop()
+    return events
+
+
+def test_events_of_two_answers_interleave(bench: Bench, model: Path) -> None:
+    asked = [ask(2, "first"), ask(3, "second " * 40), ask(4, "third", sampling=SEEDED)]
+    events = run(bench, *asked)
+    texts = [event.request for event in events if isinstance(event, Text)]
+    switches = sum(one != other for one, other in itertools.pairwise(texts))
+    assert switches > 2 * LONG
+    for command in asked:
+        own = of(events, command.request)
+        wanted = alone(model, replace(command, request=9))
+        assert answer_text(own) == answer_text(wanted)
+        assert [event.generated_tokens for event in own if isinstance(event, Text)] == [
+            event.generated_tokens for event in wanted if isinstance(event, Text)
+        ]
+        assert isinstance(own[0], PromptProgress)
+        assert isinstance(own[-1], Finished)
+        assert sum(isinstance(event, Finished) for event in own) == 1
+
+
+def test_several_answers_have_events_of_their_own(bench: Bench) -> None:
+    events = run(bench, ask(2, "hello", 30, answers=3, sampling=SEEDED), ask(3, "other", 60))
+    finished = [event for event in of(events, 2) if isinstance(event, Finished)]
+    assert sorted(event.answer for event in finished) == [0, 1, 2]
+    texts = {
+        number: "".join(e.text for e in of(events, 2) if isinstance(e, Text) and e.answer == number)
+        for number in range(3)
+    }
+    assert len(set(texts.values())) == 3
+    assert isinstance(of(events, 3)[-1], Finished)
+
+
+def test_cancelling_one_answer_leaves_the_other_whole(bench: Bench, model: Path) -> None:
+    events = run(bench, ask(2, "first"), ask(3, "second"), after=3, then=(Cancel(2),))
+    cut, whole = of(events, 2), of(events, 3)
+    assert isinstance(cut[-1], Finished)
+    assert cut[-1].reason is FinishReason.CANCELLED
+    assert isinstance(whole[-1], Finished)
+    assert whole[-1].reason is FinishReason.LENGTH
+    assert answer_text(whole) == answer_text(alone(model, ask(3, "second")))
+
+
+def test_a_failed_request_leaves_the_other_whole(bench: Bench, model: Path) -> None:
+    then = (ask(3, "too long " * 4_000), ask(4, ""), ask(5, "x", max_tokens=-1))
+    events = run(bench, ask(2, "first"), after=2, then=then)
+    assert isinstance(of(events, 3)[-1], Failed)
+    assert isinstance(of(events, 5)[-1], Failed)
+    assert answer_text(of(events, 2)) == answer_text(alone(model, ask(2, "first")))
+
+
+def test_stopping_ends_every_answer(model: Path) -> None:
+    bench = Bench()
+    bench.load(model)
+    for request in (2, 3, 4):
+        bench.engine.send(ask(request, f"question {request}", 0))
+    started = {2, 3, 4}
+    while started:
+        (*_, event) = bench.until(Text)
+        started.discard(event.request)
+    bench.engine.stop()
+    events: list[Event] = []
+    while not bench.events.empty():
+        events.append(bench.events.get())
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert sorted(event.request for event in finished) == [2, 3, 4]
+    assert {event.reason for event in finished} == {FinishReason.CANCELLED}
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+def test_a_model_is_loaded_after_the_answers_before(
+    bench: Bench, model: Path, other_model: Path
+) -> None:
+    then = (LoadModel(4, other_model), ask(5, "first"))
+    events = run(bench, ask(2, "first"), ask(3, "second", LONG + 40), after=2, then=then)
+    for request in (2, 3):
+        last = of(events, request)[-1]
+        assert isinstance(last, Finished)
+        assert last.reason is FinishReason.LENGTH
+        assert end(events, request) < begin(events, 4)
+    assert end(events, 4) < begin(events, 5)
+    assert answer_text(of(events, 2)) == answer_text(alone(model, ask(2, "first")))
+    assert answer_text(of(events, 5)) == answer_text(alone(other_model, ask(5, "first")))
+
+
+def test_a_model_is_unloaded_after_the_answers_before(bench: Bench) -> None:
+    events = run(bench, ask(2, "first"), after=2, then=(UnloadModel(3), ask(4, "second")))
+    assert end(events, 2) < begin(events, 3)
+    last = of(events, 2)[-1]
+    assert isinstance(last, Finished)
+    assert last.reason is FinishReason.LENGTH
+    assert isinstance(of(events, 4)[-1], Failed), "no model is loaded"
+
+
+def test_tokens_are_counted_between_passes(bench: Bench) -> None:
+    events = run(bench, ask(2, "first"), after=2, then=(CountTokens(3, "one two three"),))
+    assert end(events, 3) < end(events, 2)
+    assert sum(isinstance(event, Text) for event in events[end(events, 3) :]) > LONG // 2
+
+
+def test_adapters_apply_to_the_answers_after_them(
+    bench: Bench, model: Path, tmp_path: Path
+) -> None:
+    use = AdapterUse(tiny_lora.write(tmp_path / "leaf.gguf", model))
+    then = (SetAdapters(3, (use,)), ask(4, "first"), ask(5, "first", adapters=()))
+    events = run(bench, ask(2, "first"), after=2, then=then)
+    assert end(events, 3) < end(events, 2)
+    plain = answer_text(alone(model, ask(2, "first")))
+    changed = answer_text(alone(model, ask(2, "first", adapters=(use,))))
+    assert plain != changed
+    found = [answer_text(of(events, request)) for request in (2, 4, 5)]
+    assert found == [plain, changed, plain]
+    again = run(bench, ask(6, "first"), ask(7, "first", adapters=()))
+    for request in (6, 7):
+        last = of(again, request)[-1]
+        assert isinstance(last, Finished)
+        assert last.reused_tokens == last.prompt_tokens - 1, "texts of both stacks stay cached"
+
+
+@pytest.mark.parametrize(
+    ("conversation", "waits"), [("one", True), ("two", False)], ids=["its own", "another"]
+)
+def test_a_conversation_is_saved_after_its_answer(
+    bench: Bench, conversation: str, waits: bool
+) -> None:
+    run(bench, ask(2, "a first text " * 30, 3, conversation="two"))
+    then = (SaveSnapshot(4, conversation, AMPLE_BYTES), CountTokens(5, "these words"))
+    events = run(bench, ask(3, "hello", conversation="one"), after=3, then=then)
+    assert isinstance(of(events, 4)[-1], SnapshotSaved)
+    assert (end(events, 3) < begin(events, 4)) is waits
+    assert end(events, 5) < end(events, 3), "commands after a save need not wait for it"
+
+
+def test_nothing_begins_while_a_conversation_is_restored(bench: Bench, model: Path) -> None:
+    question = "a text to restore " * 60
+    run(bench, ask(2, question, 3, conversation="one"))
+    run(bench, SaveSnapshot(3, "one", AMPLE_BYTES))
+    run(bench, LoadModel(4, model))
+    then = (
+        LoadSnapshot(6, turns_of(question), "one"),
+        ask(7, question, 3),
+        CountTokens(8, "words"),
+    )
+    events = run(bench, ask(5, "hello"), after=5, then=then)
+    restored = of(events, 6)[-1]
+    assert isinstance(restored, SnapshotLoaded)
+    assert restored.restored_tokens > 0
+    assert end(events, 6) < begin(events, 7)
+    assert end(events, 6) < begin(events, 8)
+    assert end(events, 6) < end(events, 5), "the answer in progress goes on"
+    last = of(events, 7)[-1]
+    assert isinstance(last, Finished)
+    assert last.reused_tokens >= restored.ready_tokens
+    assert answer_text(of(events, 5)) == answer_text(alone(model, ask(5, "hello")))
+
+
+def test_background_answers_come_last(bench: Bench) -> None:
+    slow = ask(2, "a long prompt " * 150, 2, background=True)
+    quick = [ask(request, f"number {request} " * 100, 2) for request in (3, 4)]
+    events = run(bench, slow, *quick)
+    assert end(events, 2) > max(end(events, 3), end(events, 4))
+
+
+def test_the_same_commands_give_the_same_texts_in_any_interleaving(
+    bench: Bench, model: Path
+) -> None:
+    """A conversation answered twice at once, and once more from what is cached."""
+    asked: list[Callable[[int], Generate]] = [
+        lambda request: ask(request, "hello there " * 30, 40, sampling=SEEDED)
+    ] * 3
+    first = run(bench, *(make(2 + at) for at, make in enumerate(asked[:2])))
+    third = run(bench, asked[2](4))
+    texts = {answer_text(of([*first, *third], request)) for request in (2, 3, 4)}
+    assert texts == {answer_text(alone(model, asked[0](9)))}
