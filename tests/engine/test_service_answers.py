@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -73,10 +74,17 @@ def ask(request: int, question: str, limit: int = LONG, **options: object) -> Ge
     return replace(made, **options)  # type: ignore[arg-type]
 
 
-def run(bench: Bench, *commands: Command, after: int = 0, then: tuple[Command, ...] = ()) -> list:
+def run(
+    bench: Bench,
+    *commands: Command,
+    after: int = 0,
+    then: tuple[Command, ...] = (),
+    cut: type | None = None,
+) -> list[Event]:
     """Send commands; returns all events up to the final one of each.
 
-    `then` are sent once the request `after` has generated two tokens.
+    `then` are sent once the request `after` has generated two tokens. With `cut` the tokens come
+    slowly, and an event of that class cancels the request.
     """
     waiting = {command.request for command in (*commands, *then) if not isinstance(command, Cancel)}
     left = list(then)
@@ -87,6 +95,10 @@ def run(bench: Bench, *commands: Command, after: int = 0, then: tuple[Command, .
             for command in left:
                 bench.engine.send(command)
             left.clear()
+        if cut is not None and isinstance(event, cut):
+            bench.engine.send(Cancel(after))
+        elif cut is not None and isinstance(event, Text):
+            time.sleep(0.002)
 
     bench.react = react
     for command in commands:
@@ -242,18 +254,25 @@ def test_adapters_apply_to_the_answers_after_them(
         assert last.reused_tokens == last.prompt_tokens - 1, "texts of both stacks stay cached"
 
 
-@pytest.mark.parametrize(
-    ("conversation", "waits"), [("one", True), ("two", False)], ids=["its own", "another"]
-)
-def test_a_conversation_is_saved_after_its_answer(
-    bench: Bench, conversation: str, waits: bool
-) -> None:
-    run(bench, ask(2, "a first text " * 30, 3, conversation="two"))
-    then = (SaveSnapshot(4, conversation, AMPLE_BYTES), CountTokens(5, "these words"))
-    events = run(bench, ask(3, "hello", conversation="one"), after=3, then=then)
-    assert isinstance(of(events, 4)[-1], SnapshotSaved)
-    assert (end(events, 3) < begin(events, 4)) is waits
+def test_a_conversation_is_saved_after_its_answer(bench: Bench) -> None:
+    then = (SaveSnapshot(4, "one", AMPLE_BYTES), CountTokens(5, "these words"))
+    events = run(bench, ask(3, "hello " * 60, conversation="one"), after=3, then=then)
+    saved = of(events, 4)[-1]
+    assert isinstance(saved, SnapshotSaved)
+    assert saved.tokens > LONG
+    assert end(events, 3) < begin(events, 4)
     assert end(events, 5) < end(events, 3), "commands after a save need not wait for it"
+
+
+def test_a_conversation_is_saved_while_another_is_answered(bench: Bench) -> None:
+    run(bench, ask(2, "a first text " * 30, 3, conversation="two"))
+    endless = ask(3, "hello", 0, conversation="one")
+    then = (SaveSnapshot(4, "two", AMPLE_BYTES),)
+    events = run(bench, endless, after=3, then=then, cut=SnapshotSaved)
+    assert end(events, 4) < end(events, 3)
+    last = of(events, 3)[-1]
+    assert isinstance(last, Finished)
+    assert last.reason is FinishReason.CANCELLED
 
 
 def test_nothing_begins_while_a_conversation_is_restored(bench: Bench, model: Path) -> None:
@@ -266,7 +285,7 @@ def test_nothing_begins_while_a_conversation_is_restored(bench: Bench, model: Pa
         ask(7, question, 3),
         CountTokens(8, "words"),
     )
-    events = run(bench, ask(5, "hello"), after=5, then=then)
+    events = run(bench, ask(5, "hello", 0), after=5, then=then, cut=SnapshotLoaded)
     restored = of(events, 6)[-1]
     assert isinstance(restored, SnapshotLoaded)
     assert restored.restored_tokens > 0
@@ -276,7 +295,9 @@ def test_nothing_begins_while_a_conversation_is_restored(bench: Bench, model: Pa
     last = of(events, 7)[-1]
     assert isinstance(last, Finished)
     assert last.reused_tokens >= restored.ready_tokens
-    assert answer_text(of(events, 5)) == answer_text(alone(model, ask(5, "hello")))
+    text = answer_text(of(events, 5))
+    most = sum(isinstance(event, Text) for event in of(events, 5))
+    assert text == answer_text(alone(model, ask(5, "hello", most)))
 
 
 def test_background_answers_come_last(bench: Bench) -> None:
