@@ -261,12 +261,14 @@ def test_answers_of_each_architecture_do_not_depend_on_how_requests_interleave(
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("type", list(CacheType), ids=lambda type: type.value)
-@settings(max_examples=2_250, suppress_health_check=_QUICK)  # 20,000 in all
+@pytest.mark.parametrize("part", range(3))
+@settings(max_examples=750, suppress_health_check=_QUICK)  # 20,000 in all
 @given(**RUNS)
 def test_answers_do_not_depend_on_how_requests_interleave_in_many_runs(
     folder: Path,
     architecture: str,
     type: CacheType,
+    part: int,
     requests: list[Asked],
     actions: list[tuple[str, int]],
     chunk: int,
