@@ -76,7 +76,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNeeds:
-    """Memory requirements of the part of a model on a device with memory of its own."""
+    """Memory requirements of the part of a model on one device with separate memory."""
 
     device: str  # torch's name: "cuda:0"
     needs: Needs

@@ -4,7 +4,7 @@
 //   values  f32, f16: [256 positions][padded width];   Q8: [64 quads][padded width][4 positions]
 //   scales  Q8: [blocks of 32 channels][256 positions] f16
 //
-// Static functions: each instruction set needs copies of its own, see generic/body.inc.
+// Static functions: each instruction set has a separate copy, see generic/body.inc.
 #pragma once
 #include "api/nk.h"
 
