@@ -22,7 +22,7 @@ from kernels.program import Program, Recorded
 from kernels.reference import DECODING_BYTES, Kernel
 from kernels.weight import Storage, Weight
 
-__all__ = ["DECODING_BYTES", "HOST", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "Backend"]
+__all__ = ["DECODING_BYTES", "HOST", "OTHER_OPS", "SHOWN_WEIGHT_OPS", "STATE_OPS", "Backend"]
 
 Kernels = Mapping[tuple[str, str], Kernel]
 
@@ -33,6 +33,7 @@ HOST = torch.device("cpu")
 
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
 OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
+STATE_OPS = tuple(op.__name__ for op in reference.STATE_OPS)
 
 
 class Backend:
@@ -71,11 +72,14 @@ class Backend:
             log.warning("%s %s: %s lacks it, reference runs", op, format, self.name)
         return kernel
 
-    def in_use(self, formats: Iterable[str]) -> dict[str, str]:
-        """Display name of the backend that runs each op: "linear Q4_K" → "cpu avx512"."""
+    def in_use(self, formats: Iterable[str], state_ops: Iterable[str] = ()) -> dict[str, str]:
+        """Display name of the backend that runs each op: "linear Q4_K" → "cpu avx512".
+
+        `state_ops` are those of `STATE_OPS` that the model has.
+        """
         keys = [(op, format) for op in SHOWN_WEIGHT_OPS for format in dict.fromkeys(formats)]
         used = {f"{op} {format}": self._runs(op, format) for op, format in keys}
-        return used | {op: self._runs(op, "F32") for op in OTHER_OPS}
+        return used | {op: self._runs(op, "F32") for op in (*OTHER_OPS, *state_ops)}
 
     def _runs(self, op: str, format: str) -> str:
         if (op, format) in self.kernels:

@@ -7,13 +7,13 @@ kernels, and after a kernel failed its check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PagedKV
+from kernels.kv_pages import PAGE_TOKENS, PagedKV, PagedState, StateLayer, pieces
 from kernels.ops import Ops
 from kernels.program import (
     Add,
@@ -25,9 +25,12 @@ from kernels.program import (
     Instruction,
     Linear,
     LoraDelta,
+    Multiply,
     Norm,
     Program,
+    Recurrence,
     Segment,
+    ShortConv,
     Softcap,
     Transfer,
 )
@@ -107,6 +110,12 @@ class _Pass:
                 self._linear(one)
             case Attend():
                 self._set(one.out, self._attend(one))
+            case ShortConv():
+                self._set(one.x, self._short_conv(one))
+            case Recurrence():
+                self._set(one.out, self._recurrence(one))
+            case Multiply():
+                self._set(one.x, buffers[one.x] * buffers[one.y])
             case Gate():
                 up = buffers[one.up] if one.up else None
                 self._set(one.out, ops.gated(buffers[one.gate], up, one.activation))
@@ -155,30 +164,68 @@ class _Pass:
             self._set(out, y if bias is None else y + bias)
 
     def _attend(self, one: Attend) -> Tensor:
-        ops = self._ops
-        query, key, value = (
-            self.buffers[name].view(len(self.buffers[name]), -1, one.head_width)
-            for name in (one.q, one.k, one.v)
-        )  # [T, H, C] and twice [T, K, C]
-        if one.query_norm is not None and one.key_norm is not None:
-            query = ops.rms_norm(query, one.query_norm, one.epsilon)
-            key = ops.rms_norm(key, one.key_norm, one.epsilon)
-        _, positions = self._on(query.device)
-        query, key = (
-            ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
-            for x in (query, key)
-        )
-        layer = self._kv.layers[one.layer]
+        query = self._rotated(one, one.q, one.query_norm)
+        key = self._rotated(one, one.k, one.key_norm) if one.k else None
+        value = self._heads(one.v, one.head_width) if one.v else None
+        layer = self._kv.kv(one.layer)
         outs: list[Tensor] = []
         first = 0
         for segment in self._batch:
             rows = slice(first, first + len(segment.tokens))
             kv = PagedKV(layer, segment.tables[layer.group])
-            kv.append(key[rows], value[rows], segment.position)
+            if key is not None and value is not None:
+                kv.append(key[rows], value[rows], segment.position)
             position, scale = segment.position, one.scale
-            outs.append(ops.attention(query[rows], kv, position, scale, one.window, one.cap))
+            outs.append(self._ops.attention(query[rows], kv, position, scale, one.window, one.cap))
             first = rows.stop
         return torch.cat(outs)
+
+    def _rotated(self, one: Attend, name: str, norm: Tensor | None) -> Tensor:
+        """Norm and RoPE of queries or keys: [T, H, C]."""
+        x = self._heads(name, one.head_width)
+        if norm is not None:
+            x = self._ops.rms_norm(x, norm, one.epsilon)
+        _, positions = self._on(x.device)
+        return self._ops.rope(x, positions, one.frequencies, one.interleaved, one.rope_scale)
+
+    def _heads(self, name: str, width: int) -> Tensor:
+        """A buffer [T, H*C] as [T, H, C]."""
+        x = self.buffers[name]
+        return x.view(len(x), -1, width)
+
+    def _short_conv(self, one: ShortConv) -> Tensor:
+        x = self.buffers[one.x]
+        outs: list[Tensor] = []
+        for rows, state, index in self._states(self._kv.state(one.layer)):
+            y, after = self._ops.short_conv(x[rows], one.weight, one.bias, state.read(index - 1))
+            state.write(index, after)
+            outs.append(y)
+        y = torch.cat(outs)
+        return y if one.activation is None else self._ops.gated(y, None, one.activation)
+
+    def _recurrence(self, one: Recurrence) -> Tensor:
+        layer = self._kv.state(one.layer)
+        _, C, V = layer.shape.shape
+        q, k, v = self._heads(one.q, C), self._heads(one.k, C), self._heads(one.v, V)
+        decay, strength = self.buffers[one.decay], self.buffers[one.strength]
+        outs: list[Tensor] = []
+        for rows, state, index in self._states(layer):
+            operands = q[rows], k[rows], v[rows], decay[rows], strength[rows], state.read(index - 1)
+            options = one.rate, one.decay_bias, one.scale, one.epsilon, one.corrected
+            y, after = self._ops.recurrence(*operands, *options)
+            state.write(index, after)
+            outs.append(y.flatten(1))
+        return torch.cat(outs)
+
+    def _states(self, layer: StateLayer) -> Iterator[tuple[slice, PagedState, int]]:
+        """The pieces of the batch: its rows, the states, and the page that the piece writes."""
+        first = 0
+        for segment in self._batch:
+            state = PagedState(layer, segment.tables[layer.group])
+            index = -(-segment.position // PAGE_TOKENS)
+            for number, piece in enumerate(pieces(segment.position, len(segment.tokens))):
+                yield slice(first + piece.start, first + piece.stop), state, index + number
+            first += len(segment.tokens)
 
 
 def _lora(ops: Ops, low: Tensor, change: LoraDelta) -> Tensor:

@@ -15,6 +15,11 @@ order in which attention kernels read them, so that neither decoding nor prefill
 
 Attention always reads the stored, rounded values, so a page that was written to disk and read
 again gives the same bits as one that stayed in memory. Native kernels store the same bits.
+
+Layers whose state has a fixed size, recurrent ones and short convolutions, are a group too: its
+page i is the state after the last token that was processed of the positions 256 * i on, in f32. A
+pass never changes a state, so that it can be cancelled: it reads one page and writes the next one,
+see `PagedState`.
 """
 
 from __future__ import annotations
@@ -28,24 +33,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.layer_state import (
+    AT_END,
+    PAGE_TOKENS,
+    FixedState,
+    LayerShape,
+    LayerState,
+    SharedState,
+    size_bytes,
+)
 from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
 
-PAGE_TOKENS = 256
 LAYOUT_VERSION = "1"  # change it whenever the order of bytes in a page changes
 TILE = 16  # positions that attention scores at once; channels that values are padded to
 _QUAD = 4  # channels (keys) or positions (values) whose i8 codes are one 32-bit word
 _ALIGNMENT = 64  # bytes: every part of a page starts on a cache line
 _FLOAT16_MAX = 65504.0
-
-
-@dataclass(frozen=True, slots=True)
-class LayerShape:
-    """Shape of one layer's keys and values."""
-
-    kv_heads: int
-    head_width: int
-    window: int = 0  # tokens: keys older than this are never read again; 0: unlimited
-    place: str = ""  # name of the backend whose memory has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +85,41 @@ def padded_width(width: int, dtype: torch.dtype) -> int:
     return -(-width // BLOCK) * BLOCK if dtype == torch.int8 else width
 
 
+@dataclass(frozen=True, slots=True)
+class StateLayer:
+    """Place of one layer's state of fixed size in the pages of its group; always float32."""
+
+    shape: FixedState
+    group: int  # index of the page table
+    offset: int  # bytes in a page
+
+
 class KVLayout:
     """Byte layout of the pages of a model: its layers in groups, each group with one page size."""
 
-    def __init__(self, shapes: Sequence[LayerShape], dtype: torch.dtype) -> None:
-        """`dtype` of the stored rows: float32, float16 or int8."""
-        groups = list(dict.fromkeys((shape.window, shape.place) for shape in shapes))
+    def __init__(self, states: Sequence[LayerState], dtype: torch.dtype) -> None:
+        """`dtype` of the stored keys and values: float32, float16 or int8."""
+        own = [state for state in states if not isinstance(state, SharedState)]
+        groups = list(dict.fromkeys((_window(state), state.place) for state in own))
         sizes = [0] * len(groups)
-        layers: list[PageLayer] = []
-        for shape in shapes:
-            group = groups.index((shape.window, shape.place))
-            sizes_of_parts = _part_bytes(shape, dtype)
-            starts = list(itertools.accumulate(sizes_of_parts, initial=sizes[group]))
-            layers.append(PageLayer(shape, dtype, group, *starts[:-1]))
-            sizes[group] = starts[-1]
+        layers: list[PageLayer | StateLayer] = []
+        for state in states:
+            if isinstance(state, SharedState):
+                layers.append(layers[state.layer])
+                continue
+            group = groups.index((_window(state), state.place))
+            if isinstance(state, LayerShape):
+                sizes_of_parts = _part_bytes(state, dtype)
+                starts = list(itertools.accumulate(sizes_of_parts, initial=sizes[group]))
+                layers.append(PageLayer(state, dtype, group, *starts[:-1]))
+                sizes[group] = starts[-1]
+            else:
+                layers.append(StateLayer(state, group, sizes[group]))
+                sizes[group] += size_bytes(state)  # no padding: a pass writes the whole page
         self.dtype = dtype
-        self.layers = tuple(layers)
-        self.windows = tuple(window for window, _ in groups)  # of each group; 0: unlimited
+        self.layers = tuple(layers)  # a shared state: the place of the one it refers to
+        # Of each group; 0: unlimited; AT_END: states of fixed size.
+        self.windows = tuple(window for window, _ in groups)
         self.places = tuple(place for _, place in groups)  # of each group: name of a backend
         self.page_bytes = tuple(sizes)  # of each group
 
@@ -122,6 +143,38 @@ class KVLayout:
         """Bytes of 256 positions in all groups."""
         return sum(self.page_bytes)
 
+    @property
+    def kv_bytes_per_page(self) -> int:
+        """Bytes of 256 positions in the groups with keys and values."""
+        return self.bytes_per_page - self.state_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states of fixed size of one sequence at one position."""
+        pairs = zip(self.windows, self.page_bytes, strict=True)
+        return sum(size for window, size in pairs if window == AT_END)
+
+    def kv(self, layer: int) -> PageLayer:
+        """The place of an attention layer."""
+        found = self.layers[layer]
+        assert isinstance(found, PageLayer), f"layer {layer} has no keys and values"
+        return found
+
+    def state(self, layer: int) -> StateLayer:
+        """The place of a layer whose state has a fixed size."""
+        found = self.layers[layer]
+        assert isinstance(found, StateLayer), f"layer {layer} has keys and values"
+        return found
+
+
+def _window(state: LayerState) -> int:
+    """The window of the group that a state belongs to."""
+    return state.window if isinstance(state, LayerShape) else AT_END
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
 
 def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, int]:
     """Bytes of keys, key scales, values and value scales of one layer in a page."""
@@ -130,7 +183,7 @@ def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, i
     values = keys if dtype == torch.int8 else -(-width // TILE) * TILE * dtype.itemsize
     scales = -(-width // BLOCK) * 2 if dtype == torch.int8 else 0
     rows = shape.kv_heads * PAGE_TOKENS
-    first, second, third = (-(-rows * n // _ALIGNMENT) * _ALIGNMENT for n in (keys, scales, values))
+    first, second, third = (_aligned(rows * n) for n in (keys, scales, values))
     return first, second, third, second
 
 
@@ -164,6 +217,12 @@ class PageTable:
         self.pages[index] = page
         # Native kernels run on the processor and read no page of another device.
         self._addresses[index] = page.data_ptr() if page is not None and page.is_cpu else 0
+
+    def remove(self, index: int) -> None:
+        """Drop one page; the later ones move up."""
+        del self.pages[index]
+        self._addresses[index:-1] = self._addresses[index + 1 :]
+        self._addresses[-1] = 0
 
     def truncate(self, length: int) -> None:
         """Drop the pages from index `length` on."""
@@ -210,6 +269,49 @@ class PagedKV:
         if self.layer.dtype == torch.int8:
             return QuantizedKV(parts[0], parts[1]), QuantizedKV(parts[2], parts[3])
         return parts[0], parts[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PagedState:
+    """States of fixed size of one layer of one sequence.
+
+    A pass from position p on is cut where pages end, see `pieces`. With n = p / 256, rounded up,
+    piece j reads page n + j - 1 and writes page n + j. So the state before the pass stays, and the
+    one at every page boundary is kept; `Sequence.commit` drops the state before the pass if the
+    one after piece 0 takes its place.
+    """
+
+    layer: StateLayer
+    table: PageTable
+
+    def read(self, index: int) -> Tensor:
+        """A copy of the state in a page, f32; index -1: zeros, the state before the first token."""
+        if index < 0:
+            return torch.zeros(self.layer.shape.shape, device=self._device)
+        return self._view(index).clone()
+
+    def write(self, index: int, state: Tensor) -> None:
+        """Store a state in a page that exists already."""
+        self._view(index).copy_(state)
+
+    @property
+    def _device(self) -> torch.device | None:
+        """Where the pages are; a pass has at least the one that it writes."""
+        return next((page.device for page in reversed(self.table.pages) if page is not None), None)
+
+    def _view(self, index: int) -> Tensor:
+        stored = self.table.pages[index]
+        assert stored is not None, f"state {index} was dropped"
+        start = self.layer.offset
+        part = stored[start : start + size_bytes(self.layer.shape)]
+        return part.view(torch.float32).view(self.layer.shape.shape)
+
+
+def pieces(position: int, tokens: int) -> list[range]:
+    """The indices of tokens from `position` on, cut where pages end."""
+    first = PAGE_TOKENS - position % PAGE_TOKENS
+    cuts = [0, *range(first, tokens, PAGE_TOKENS), tokens]
+    return [range(start, end) for start, end in itertools.pairwise(cuts)]
 
 
 class _Views:

@@ -223,6 +223,81 @@ class Ops:
             raise ValueError(f"route: {chosen} of {scores.shape[1]} experts cannot be chosen")
         return self.find("route")(scores, chosen)
 
+    def short_conv(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Causal depthwise convolution: x [T, D] f32 → y [T, D] f32 and the state after x.
+
+        y[t, d] = sum over j of weight[d, j] * x[t - k + 1 + j, d], plus bias[d]. weight [D, k] f32,
+        bias [D] f32 or None. The state [k - 1, D] f32 has the inputs before x, the oldest first:
+        zeros before the first token. The order of the sum does not depend on T.
+        Source: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.conv1d.html
+        """
+        D = x.shape[-1]
+        if x.dim() != 2 or weight.dim() != 2 or len(weight) != D or not x.numel():
+            raise ValueError(
+                f"short_conv: x {list(x.shape)} does not fit a weight {list(weight.shape)}"
+            )
+        if state.shape != (weight.shape[1] - 1, D) or (bias is not None and bias.shape != (D,)):
+            shapes = f"state {list(state.shape)} or bias"
+            raise ValueError(f"short_conv: {shapes} does not fit a weight {list(weight.shape)}")
+        for tensor in (x, weight, state):
+            if tensor.dtype != torch.float32:
+                raise ValueError(f"short_conv: an operand is {_name(tensor)}, not float32")
+        return self.find("short_conv")(x, weight, bias, state)
+
+    def recurrence(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        decay: Tensor,
+        strength: Tensor,
+        state: Tensor,
+        rate: Tensor,
+        decay_bias: Tensor,
+        scale: float,
+        epsilon: float,
+        corrected: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Gated linear recurrence: v [T, H, V] f32 → y [T, H, V] f32 and the state after it.
+
+        Of every head, with a matrix S [C, V] as its state, for each token in turn:
+
+            q = q / sqrt(sum of q² + epsilon) * scale; k likewise without the scale
+            S = exp(rate * softplus(decay + decay_bias)) * S
+            u = sigmoid(strength) * (v - S^T k) if `corrected` (delta rule), else of v
+            S = S + k u^T
+            y = S^T q
+
+        q and k [T, K, C] f32: head h reads their head h // (H / K). decay and strength [T, H] f32,
+        rate and decay_bias [H] f32, state [H, C, V] f32: zeros before the first token. The result
+        does not depend on how the tokens are cut into calls.
+        Source: https://arxiv.org/abs/2412.06464 equation 10; uncorrected: section 2.1; the decay:
+        https://arxiv.org/abs/2405.21060 section 7
+        """
+        shape = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+        if q.dim() != 3 or v.dim() != 3 or q.shape != k.shape or len(q) != len(v) or not len(v):
+            raise ValueError(f"recurrence: {shape} are not [T, K, C] twice and [T, H, V]")
+        H = v.shape[1]
+        if H % q.shape[1]:
+            raise ValueError(f"recurrence: {shape} do not have heads in groups")
+        for name, tensor, wanted in (
+            ("decay", decay, v.shape[:2]),
+            ("strength", strength, v.shape[:2]),
+            ("rate", rate, (H,)),
+            ("decay_bias", decay_bias, (H,)),
+            ("state", state, (H, q.shape[2], v.shape[2])),
+        ):
+            if tensor.shape != wanted:
+                raise ValueError(f"recurrence: {name} {list(tensor.shape)} does not fit {shape}")
+        for tensor in (q, k, v, decay, strength, state, rate, decay_bias):
+            if tensor.dtype != torch.float32:
+                raise ValueError(f"recurrence: an operand is {_name(tensor)}, not float32")
+        return self.find("recurrence")(
+            q, k, v, decay, strength, state, rate, decay_bias, scale, epsilon, corrected
+        )
+
     def softcap(self, x: Tensor, cap: float) -> Tensor:
         """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
 

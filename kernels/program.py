@@ -86,6 +86,7 @@ class Attend:
     """Attention: norm and RoPE of q and k, append k and v to the KV cache, attend to it.
 
     q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention.
+    Without k and v, both "", it attends to what an earlier instruction appended to its layer.
     """
 
     q: str
@@ -94,7 +95,7 @@ class Attend:
     out: str  # [T, H*C]; another buffer than q, k and v
     layer: int  # index in the program's KVLayout
     head_width: int  # C
-    query_norm: Tensor | None  # f32 [C]; both norms or none
+    query_norm: Tensor | None  # f32 [C]; both norms or none, without k only this one or none
     key_norm: Tensor | None
     epsilon: float
     frequencies: Tensor  # f32 [n], as in the op rope, whose `scale` is `rope_scale`
@@ -103,6 +104,43 @@ class Attend:
     scale: float
     window: int = 0
     cap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShortConv:
+    """x = causal depthwise convolution of x, then `activation`; see the op short_conv."""
+
+    x: str  # [T, D]
+    weight: Tensor  # f32 [D, k]
+    layer: int  # index in the program's KVLayout, of a ConvState
+    bias: Tensor | None = None  # f32 [D]
+    activation: Activation | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recurrence:
+    """out = gated linear recurrence of q, k and v; see the op recurrence."""
+
+    q: str  # [T, K*C]
+    k: str  # [T, K*C]
+    v: str  # [T, H*V]
+    decay: str  # [T, H]
+    strength: str  # [T, H]
+    out: str  # [T, H*V]; another buffer than the others
+    layer: int  # index in the program's KVLayout, of a RecurrentState
+    rate: Tensor  # f32 [H], negative
+    decay_bias: Tensor  # f32 [H]
+    scale: float  # of q
+    epsilon: float  # of the lengths of q and k
+    corrected: bool = True  # the delta rule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multiply:
+    """x = x * y, element by element."""
+
+    x: str
+    y: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +198,21 @@ class Transfer:
     backend: str  # name of the one that runs the instructions after this
 
 
-Instruction = Embed | Norm | HeadNorm | Linear | Attend | Gate | Experts | Add | Softcap | Transfer
+Instruction = (
+    Embed
+    | Norm
+    | HeadNorm
+    | Linear
+    | Attend
+    | ShortConv
+    | Recurrence
+    | Multiply
+    | Gate
+    | Experts
+    | Add
+    | Softcap
+    | Transfer
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +233,8 @@ class Segment:
     """Consecutive tokens of one sequence in a batch, at positions from `position` on.
 
     `tables` has one page table for each group of the program's KVLayout. They must have pages for
-    these positions, which the pass writes, and hold the rows of all earlier ones that are visible.
+    these positions, which the pass writes, and hold the rows of all earlier ones that are visible;
+    for states of fixed size the pages that `PagedState` names.
     """
 
     tokens: Sequence[int]
@@ -207,7 +260,7 @@ class Recorded(Protocol):
         depend on its sequence up to that token alone: not on the other segments, and not on how
         its sequence was cut into batches. The torch reference only gives equal bits for equal
         batches. `checkpoint` is called between layers and may raise to cancel; the rows of the
-        batch's positions are then undefined.
+        batch's positions are then undefined, and so are the states after them, but no others.
         """
         ...
 

@@ -202,6 +202,50 @@ def route(scores: Tensor, chosen: int) -> Tensor:
     return shares.scatter_(1, highest, scores.gather(1, highest).softmax(-1))
 
 
+def short_conv(
+    x: Tensor, weight: Tensor, bias: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Causal depthwise convolution over the inputs in the state and x; then the last inputs."""
+    T, taps = len(x), weight.shape[1]
+    inputs = torch.cat((state, x))  # [k - 1 + T, D]
+    y = inputs[:T] * weight[:, 0]
+    for tap in range(1, taps):
+        y = y + inputs[tap : tap + T] * weight[:, tap]
+    return y if bias is None else y + bias, inputs[T:].clone()
+
+
+def recurrence(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    state: Tensor,
+    rate: Tensor,
+    decay_bias: Tensor,
+    scale: float,
+    epsilon: float,
+    corrected: bool,
+) -> tuple[Tensor, Tensor]:
+    """Gated linear recurrence, token by token; with `corrected` the delta rule."""
+    group = v.shape[1] // q.shape[1]
+    y = torch.empty_like(v)
+    for t in range(len(v)):
+        query, key = (
+            (x[t] / (x[t].square().sum(-1, keepdim=True) + epsilon).sqrt())
+            .repeat_interleave(group, 0)
+            .unsqueeze(-1)
+            for x in (q, k)
+        )  # [H, C, 1] each
+        kept = (rate * functional.softplus(decay[t] + decay_bias)).exp()  # [H]
+        state = state * kept[:, None, None]
+        known = (state * key).sum(1) if corrected else 0.0  # [H, V]
+        change = strength[t].sigmoid()[:, None] * (v[t] - known)
+        state = state + key * change[:, None]
+        y[t] = (state * (query * scale)).sum(1)
+    return y, state
+
+
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
     return torch.tanh(x / cap) * cap
@@ -240,6 +284,7 @@ Kernel = Callable[..., Any]
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the weight's format
 OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route, softcap)
+STATE_OPS: tuple[Kernel, ...] = (short_conv, recurrence)  # of layers with a state of fixed size
 
 # Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
@@ -254,5 +299,5 @@ OTHERS: dict[tuple[str, str], Kernel] = {
 KERNELS: dict[tuple[str, str], Kernel] = {
     **OTHERS,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
-    **{(op.__name__, "F32"): op for op in OTHER_OPS},
+    **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS)},
 }

@@ -46,6 +46,9 @@ class KernelChecker:
             self._check_embed(ids, table, result)
         elif op in (each.__name__ for each in reference.OTHER_OPS):
             self._note(op, "F32", result, getattr(reference, op)(*operands))
+        elif op in (each.__name__ for each in reference.STATE_OPS):
+            for found, wanted in zip(result, getattr(reference, op)(*operands), strict=True):
+                self._note(op, "F32", found, wanted)
 
     def _check_linear(self, x: Tensor, weight: Weight, result: Tensor) -> None:
         if id(weight) not in self._sampled:

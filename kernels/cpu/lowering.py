@@ -23,6 +23,7 @@ from kernels.cpu.schema import (
     NativeWeight,
     OpKind,
 )
+from kernels.kv_pages import PageLayer
 from kernels.program import (
     Add,
     Attend,
@@ -33,8 +34,11 @@ from kernels.program import (
     Instruction,
     Linear,
     LoraDelta,
+    Multiply,
     Norm,
     Program,
+    Recurrence,
+    ShortConv,
     Softcap,
     Transfer,
 )
@@ -43,8 +47,12 @@ from kernels.weight import Weight
 
 def can_lower(program: Program) -> bool:
     """Whether native operations can run a program: all its weights must be packed."""
+    if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
+        return False  # also where another stage has the recurrent layers
     for one in (*program.body, *program.head):
-        if isinstance(one, Transfer):
+        if isinstance(one, ShortConv | Recurrence | Multiply | Transfer):
+            return False
+        if isinstance(one, Attend) and not one.k:
             return False
         if isinstance(one, Embed) and not _is_native_embed(one):
             return False

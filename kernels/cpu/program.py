@@ -51,7 +51,8 @@ class Recorded:
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # capacity of the buffers in rows
         self._pointers = (ctypes.c_void_p * len(self._names))()
-        layers = map(library.native_kv_layer, program.kv.layers)
+        numbers = range(len(program.kv.layers))
+        layers = [library.native_kv_layer(program.kv.kv(number)) for number in numbers]
         self._layers = (NativeKVLayer * len(program.kv.layers))(*layers)
         self._native = NativeProgram(
             ops=self._ops,
