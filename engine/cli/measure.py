@@ -32,7 +32,7 @@ from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import CacheType, SlowReason
 from engine.state.pages import storage_dtype
 from engine.tokenizer import vocabulary
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
 
 # Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,
 # and read a third slower.
@@ -153,14 +153,19 @@ def bytes_per_token(model: LoadedModel, length: int) -> int:
     """Memory traffic of one decode step at position `length`: weights as stored, and KV cache.
 
     The weights are those of every block and the head. A layer reads the keys and values inside its
-    attention window.
+    attention window, or its state of fixed size.
     """
-    config, blocks = model.config, model.decoder.blocks
-    layer = LayerShape(config.kv_heads, config.head_width)
-    row = KVLayout([layer], storage_dtype(model.cache)).bytes_per_page / PAGE_TOKENS
-    seen = (min(length, block.attention.window or length) for block in blocks)
-    weights = sum(block.size_bytes for block in blocks) + model.decoder.head.weight.size_bytes
-    return weights + int(row * sum(seen))
+    decoder, dtype = model.decoder, storage_dtype(model.cache)
+    layers = KVLayout(decoder.layer_states, dtype).layers
+
+    def read(layer: PageLayer | StateLayer) -> float:
+        size = KVLayout([layer.shape], dtype).bytes_per_page
+        if isinstance(layer, StateLayer):
+            return size
+        return size / PAGE_TOKENS * min(length, layer.shape.window or length)
+
+    weights = sum(block.size_bytes for block in decoder.blocks) + decoder.head.weight.size_bytes
+    return weights + int(sum(map(read, layers)))
 
 
 def describe(
@@ -254,15 +259,17 @@ def _session(model: LoadedModel, stack: Stack) -> Session:
 
 def _prefill_seconds(session: Session, ids: list[int], cached: int) -> float:
     """Time to prefill `ids` after the first `cached`, which are in the session, and get logits."""
-    session.trim(cached)
+    reached = session.rewind(cached)
     started = time.perf_counter()
-    session.read(ids[cached:])
+    session.read(ids[reached:])
     return time.perf_counter() - started
 
 
 def _decode_seconds(session: Session, ids: list[int], cached: int) -> float:
     """Time of one decode step for each of `ids` after the first `cached` tokens of the session."""
-    session.trim(cached)
+    before = session.tokens[:cached]
+    if again := before[session.rewind(cached) :]:
+        session.read(again)
     started = time.perf_counter()
     for token in ids:
         session.step(token)

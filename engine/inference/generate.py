@@ -145,7 +145,7 @@ class Generation:
         A pass may fail after it has stored keys and values, before the next token is sampled.
         """
         text = self.all_tokens
-        length = self.sequence.trim(min(len(self.sequence), len(text) - 1))
+        length = self.sequence.rewind(min(len(self.sequence), len(text) - 1))
         self.pending = text[length:]
 
     def accept(self, logits: Tensor) -> Iterator[Text]:

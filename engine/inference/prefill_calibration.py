@@ -29,7 +29,7 @@ _SMALL_MODEL_CHUNK = 512  # tokens: models whose layers are fast have chunks of 
 def shape(runner: Runner) -> PrefillShape:
     """The sizes that determine how long a prompt takes."""
     blocks = runner.model.blocks
-    return PrefillShape(runner.chunk, tuple(block.attention.window for block in blocks))
+    return PrefillShape(runner.chunk, tuple(block.window for block in blocks))
 
 
 @torch.inference_mode()
@@ -47,12 +47,12 @@ def calibrate(
     chunk = Runner(model, cache).chunk
     count = _LAYERS if chunk >= _SMALL_MODEL_CHUNK else 1
     # Layers without a window, if there are any: they show the cost of attention at any depth.
-    blocks = model.blocks
-    sample = sorted(range(len(blocks)), key=lambda layer: blocks[layer].attention.window > 0)
+    numbers = sorted(range(len(model.blocks)), key=lambda at: model.blocks[at].window > 0)[:count]
+    part = model.of_layers(numbers)
     many = min(max(chunk // 4, _FEW), _MANY, context // 2)
     few = min(_FEW, many)
     depth = min(_DEPTH, context - many)
-    runner = Runner(model.of_layers(sample[:count]), cache)
+    runner = Runner(part, cache)
     layers = Session(runner, runner.new_pool(), depth + many)
     layers.set_stack(stack)
     hidden = torch.zeros(1, model.embedding.columns)
@@ -66,29 +66,37 @@ def calibrate(
     further = measured.work(depth, depth + many).attended - measured.work(0, many).attended
     attended = max(deep - most, 0.0) / further if further > 0 else 0.0
     per_chunk = max(least - few * token, 0.0)
-    factor = len(blocks) / len(runner.model.blocks)
+    factor = len(model.blocks) / len(part.blocks)
     return PrefillCosts(prompt, per_chunk * factor, token * factor, attended * factor)
 
 
 def _seconds(session: Session, tokens: int, depth: int, checkpoint: Callable[[], None]) -> float:
     """Duration of a prefill of `tokens` after `depth` others."""
     ids = [0] * (depth + tokens)
-    if missing := depth - len(session.tokens):
-        # Not computed but zero: the values make no difference to the time.
-        session.sequence.reserve(missing + tokens)
-        for page in (page for pages in session.sequence.pages for page in pages):
-            if page is not None:
-                page.data.zero_()
-        session.sequence.commit(ids[:missing])
 
     def prefill() -> None:
-        session.trim(depth)
+        session.rewind(min(depth, len(session.tokens)))
+        _fill(session, depth, tokens)
         for _ in session.prefill(ids[depth:], checkpoint):
             pass
 
     seconds = _least(prefill, checkpoint)
-    session.trim(0)
+    session.rewind(0)
     return seconds
+
+
+def _fill(session: Session, depth: int, tokens: int) -> None:
+    """Append tokens up to position `depth`, and reserve `tokens` more.
+
+    What the model would remember of them is not computed but zero: that makes no difference to the
+    time.
+    """
+    if missing := depth - len(session.tokens):
+        session.sequence.reserve(missing + tokens)
+        session.sequence.commit([0] * missing)
+        for page in (page for pages in session.sequence.pages for page in pages):
+            if page is not None:
+                page.data.zero_()
 
 
 def _least(measured: Callable[[], object], checkpoint: Callable[[], None]) -> float:

@@ -52,7 +52,7 @@ class Runner:
     ) -> None:
         """`recorder` replaces `record` of the model's backends."""
         self.model = model
-        self.layout = KVLayout(model.kv_shapes, storage_dtype(cache))
+        self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
         self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
         self.chunk = chunk_size(max(block.weights for block in model.blocks), model.placement)
@@ -90,8 +90,9 @@ class Runner:
         All or none are committed: `checkpoint` may raise to cancel. Raises OutOfPages.
         """
         outs: dict[int, Tensor] = {}
+        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
-            for stack, numbers, segments in _by_stack(batch):
+            for stack, numbers, segments in groups:
                 found = self.recorded(stack).hidden(segments, checkpoint)
                 sizes = [len(batch[number].tokens) for number in numbers]
                 outs |= zip(numbers, found.split(sizes), strict=True)
@@ -125,8 +126,9 @@ class Runner:
             hidden = [each[-1:] for each in self.hidden(batch, checkpoint)]
             return self.last_logits(hidden, [rows.stack for rows in batch])
         outs: dict[int, Tensor] = {}
+        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
-            for stack, numbers, segments in _by_stack(batch):
+            for stack, numbers, segments in groups:
                 outs |= zip(numbers, self.recorded(stack).step(segments), strict=True)
         for rows in batch:
             rows.sequence.commit(rows.tokens)

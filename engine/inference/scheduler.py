@@ -209,8 +209,8 @@ class Scheduler:
         match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
         sequence = CachedSequence(self.pool, self.context)
         sequence.adopt(tokens[: match.length], match.pages)
-        wanted = sequence.blocks(len(tokens) - match.length + 1)
-        if not self.tree.evict(wanted * self.pool.layout.bytes_per_page) and self._running:
+        wanted = sequence.bytes_to_append(len(tokens) - match.length + 1)
+        if not self.tree.evict(wanted) and self._running:
             sequence.release()
             return False
         if isinstance(item, Ticket):
@@ -294,7 +294,8 @@ class Scheduler:
             self._running, key=lambda one: (one.request.background, self._running.index(one))
         )
         self._running.remove(generation)
-        self.tree.insert(generation.request.stack.key, generation.sequence)
+        key = generation.request.stack.key
+        self.tree.insert(key, generation.sequence, checkpoint=False)
         generation.sequence.release()
         generation.pending = generation.all_tokens
         self._waiting.appendleft(generation)
@@ -326,7 +327,10 @@ class Scheduler:
             del generation.pending[:count]
             if prompt or len(generation.sequence) % PAGE_TOKENS == 0:
                 self.tree.insert(
-                    generation.request.stack.key, generation.sequence, whole_pages=True
+                    generation.request.stack.key,
+                    generation.sequence,
+                    whole_pages=True,
+                    checkpoint=prompt and is_due,
                 )
             if prompt:
                 generation.prefill_seconds += time.perf_counter() - started

@@ -17,7 +17,7 @@ from engine.state.sequence import Sequence
 
 
 class Session:
-    """The tokens processed so far and their KV pages; changed by trimming and appending."""
+    """The tokens processed so far and their KV pages; changed by rewinding and appending."""
 
     def __init__(self, runner: Runner, pool: PagePool, context: int) -> None:
         """An empty session of at most `context` tokens."""
@@ -32,9 +32,12 @@ class Session:
         """The tokens whose keys and values are cached."""
         return self.sequence.tokens
 
-    def trim(self, length: int) -> None:
-        """Drop every token from position `length` on, or more: see `Sequence.trim`."""
-        self.sequence.trim(length)
+    def rewind(self, length: int) -> int:
+        """Drop every token from position `length` on, or more; returns the length reached.
+
+        See `Sequence.rewind`.
+        """
+        return self.sequence.rewind(length)
 
     def set_stack(self, stack: Stack) -> int:
         """Replace the adapter stack; returns how many cached tokens were discarded.

@@ -138,7 +138,9 @@ def load(
             del decoder  # free its weights before they are loaded in another storage
             decoder = build(file, weights.reread(storage), memory.context)
             decoder = replace(decoder, refused=faults.refused)
-        kernels = kernels_in_use(file, placement, faults.concern)
+        state_ops = decoder.state_ops
+        known = kernels_in_use(file, placement, state_ops=state_ops)
+        kernels = kernels_in_use(file, placement, faults.concern, state_ops)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -155,7 +157,7 @@ def load(
             file_bytes=file.file_bytes,
             kernels=merged(kernels),
             backends=words(placement, kernels),
-            slow=(*slow_parts(kernels_in_use(file, placement), storage), *faults.slow),
+            slow=(*slow_parts(known, storage), *faults.slow),
             seconds=time.perf_counter() - started,
         )
 

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from engine.errors import Fault, FaultKind, OutOfMemory
+
+if TYPE_CHECKING:  # the window imports this module, and no kernels
+    from kernels.layer_state import LayerState
 
 HOST = "cpu"  # name of the device whose memory is the computer's
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs
@@ -51,6 +55,8 @@ class ModelShape:
     parameters: int
     experts: int = 0
     experts_per_token: int = 0
+    # What each layer of a hybrid model remembers; empty: keys and values in every layer.
+    states: tuple[tuple[LayerState, ...], ...] = ()
 
     @property
     def layer_weights(self) -> int:
@@ -66,12 +72,15 @@ class Needs:
     weights_bytes: int  # including the vocabulary
     cache_bytes_per_token: int
     scratch_bytes: Callable[[int], int]  # by context in tokens; monotonic
+    state_bytes: int = 0  # of states of fixed size, whatever the context
 
     def total(self, context: int) -> int:
         """The total with a full context of `context` tokens."""
-        return (
-            self.weights_bytes + self.cache_bytes_per_token * context + self.scratch_bytes(context)
-        )
+        return self.weights_bytes + self.cache_bytes(context) + self.scratch_bytes(context)
+
+    def cache_bytes(self, context: int) -> int:
+        """What a sequence of `context` tokens remembers."""
+        return self.cache_bytes_per_token * context + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +187,7 @@ def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
     return DeviceMemory(
         device.device,
         needs.weights_bytes,
-        needs.cache_bytes_per_token * context,
+        needs.cache_bytes(context),
         needs.scratch_bytes(context),
         device.available_bytes,
     )

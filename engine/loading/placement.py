@@ -29,11 +29,12 @@ from engine.lora.stack import EMBEDDING, HEAD
 from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.config import Config
 from engine.models.weights import Storages, backend_of
-from engine.state.pages import storage_dtype
+from engine.state.pages import STATE_PAGES, storage_dtype
 from kernels import backends
 from kernels.backend import DECODING_BYTES, Backend
 from kernels.formats import Format, by_name
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.kv_pages import PAGE_TOKENS, KVLayout
+from kernels.layer_state import LayerShape, SharedState
 from kernels.placement import Placement
 from kernels.torch_backend import available_bytes
 from kernels.weight import Storage
@@ -258,22 +259,28 @@ def _needs(
         sizes[_device(backend)] += backend.held_bytes(format, sizes_of, kept)
     decoding = {name for (name, _), kept in storage.items() if kept is Storage.FILE}
     tokens = chunk_size(model.layer_weights, placement)
-    page = _page_bytes(model, cache)
+    layouts = {one.name: _layout(model, placement, one, cache) for one in placement.backends}
     free: dict[str, int] = {}
     scratch: defaultdict[str, list[Callable[[int], int]]] = defaultdict(list)
-    layers: defaultdict[str, int] = defaultdict(int)
+    pages: defaultdict[str, int] = defaultdict(int)  # bytes of 256 positions
+    states: defaultdict[str, int] = defaultdict(int)  # bytes
     for backend in placement.backends:
         device = _device(backend)
         free[device] = available_bytes(backend.device) or 0
-        layers[device] += placement.layers.count(backend)
+        layout = layouts[backend.name]
+        pages[device] += layout.kv_bytes_per_page
+        states[device] += STATE_PAGES * layout.state_bytes
         ops = (refused or {}).get(backend.name, ())
         recorded = backend.records_programs() and backend.name not in failed
         fixed = DECODING_BYTES if backend.name in decoding else 0
-        pages = page * placement.layers.count(backend)
-        scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, pages, fixed))
+        page = layout.kv_bytes_per_page
+        scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
     needs = {
         device: Needs(
-            sizes[device], -(-page * layers[device] // PAGE_TOKENS), _sum(scratch[device])
+            sizes[device],
+            -(-pages[device] // PAGE_TOKENS),
+            _sum(scratch[device]),
+            states[device],
         )
         for device in {HOST: 0, **free}
     }
@@ -311,10 +318,19 @@ def _scratch(
     return scratch
 
 
-def _page_bytes(model: ModelShape, cache: CacheType) -> int:
-    """Bytes of 256 positions of one layer."""
-    layer = LayerShape(model.kv_heads, model.head_width)
-    return KVLayout([layer], storage_dtype(cache)).bytes_per_page
+def _layout(
+    model: ModelShape, placement: Placement, backend: Backend, cache: CacheType
+) -> KVLayout:
+    """The layout of what a backend's layers remember; windows are taken for unlimited."""
+    attention = LayerShape(model.kv_heads, model.head_width)
+    states = model.states or ((attention,),) * model.layers
+    own = [
+        state
+        for some, place in zip(states, placement.layers, strict=True)
+        for state in some
+        if place is backend and not isinstance(state, SharedState)
+    ]
+    return KVLayout(own, storage_dtype(cache))
 
 
 def _sum(functions: Sequence[Callable[[int], int]]) -> Callable[[int], int]:
@@ -347,10 +363,12 @@ def kernels_in_use(
     file: GGUFFile,
     placement: Placement,
     fails: Callable[[str, str], bool] = lambda backend, kernel: False,
+    state_ops: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, dict[str, str]]:
     """By backend of a placement, its kernels: op and format to the display name of what runs it.
 
     `fails(backend, kernel)` is whether a kernel failed its check, so that the reference runs.
+    `state_ops` are those of layers with states of fixed size, by backend.
     """
     formats: dict[str, set[str]] = {one.name: set() for one in placement.backends}
     for backend, format, _ in _placed_tensors(file, placement):
@@ -359,7 +377,9 @@ def kernels_in_use(
     return {
         one.name: {
             kernel: "reference" if fails(one.name, kernel) else words
-            for kernel, words in one.in_use(sorted(formats[one.name])).items()
+            for kernel, words in one.in_use(
+                sorted(formats[one.name]), (state_ops or {}).get(one.name, ())
+            ).items()
         }
         for one in placement.backends
     }

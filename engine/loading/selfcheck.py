@@ -25,7 +25,6 @@ from kernels import stages
 from kernels.backend import Backend
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
-from kernels.placement import Placement
 from kernels.program import Program, Recorded
 from kernels.selfcheck import KernelChecker
 
@@ -83,10 +82,10 @@ def find_faults(
 
     `checkpoint` is called before each token or prefill, and may raise to cancel the load.
     """
-    sample = decoder.of_layers(_checked_layers(decoder.placement))
+    sample = decoder.of_layers(_checked_layers(decoder))
     placement = sample.placement
     tokens = (torch.arange(_TOKENS + 1) * 37 % config.vocabulary).tolist()
-    pool = PagePool(KVLayout(sample.kv_shapes, torch.float32), placement.memories)
+    pool = PagePool(KVLayout(sample.layer_states, torch.float32), placement.memories)
     checkers = {one.name: KernelChecker(weights.stored_rows) for one in placement.backends}
     program = forward_program(sample, pool.layout)
 
@@ -119,13 +118,15 @@ def find_faults(
     return Faults(errors)
 
 
-def _checked_layers(placement: Placement) -> list[int]:
-    """The first, middle and last layer, and with several backends the outer layers of each."""
-    count = len(placement.layers)
+def _checked_layers(decoder: Decoder) -> list[int]:
+    """The first, middle and last layer, and on each backend the outer ones and one of each kind."""
+    placement, count = decoder.placement, len(decoder.blocks)
     layers = {0, count // 2, count - 1}
     for backend in placement.backends:
         own = [layer for layer in range(count) if placement.layers[layer] is backend]
-        layers.update((*own[:1], *own[-1:]))
+        kinds = [type(decoder.blocks[layer].attention) for layer in own]
+        layers.update(own[kinds.index(kind)] for kind in kinds)
+        layers.update(own[-1:])
     return sorted(layers)
 
 
@@ -135,10 +136,11 @@ def _run(
     """Hidden states of all tokens but the last, and the logits of the last, by a decode step."""
     sequence = Sequence(pool, len(tokens))
     checkpoint()
-    sequence.reserve(len(tokens))
+    sequence.reserve(_TOKENS)
     hidden = recorded.hidden([sequence.segment(tokens[:_TOKENS])])
     sequence.commit(tokens[:_TOKENS])
     checkpoint()
+    sequence.reserve(1)
     logits = recorded.step([sequence.segment(tokens[_TOKENS:])])
     sequence.release()
     return [hidden, logits]

@@ -144,6 +144,7 @@ def pre_norm_block(
     rope: Rope,
     *,
     qk_norm: int = 0,
+    scale: float = 0.0,
     window: int = 0,
     activation: Activation = Activation.SILU,
 ) -> Block:
@@ -152,7 +153,9 @@ def pre_norm_block(
     feed_forward = experts if config.experts else gated_mlp
     return Block(
         attention_norm=norm(weights, config, f"{name}.attn_norm", D),
-        attention=attention(weights, config, index, rope, qk_norm=qk_norm, window=window),
+        attention=attention(
+            weights, config, index, rope, qk_norm=qk_norm, scale=scale, window=window
+        ),
         mlp_norm=norm(weights, config, f"{name}.ffn_norm", D),
         mlp=feed_forward(weights, config, index, activation),
     )

@@ -15,12 +15,16 @@ from engine.models.layers import (
     MLP,
     Attention,
     Block,
+    Convolution,
     Decoder,
+    DeltaNet,
     Experts,
     GatedMLP,
     HeadNorms,
+    Mixer,
     Norm,
     Projection,
+    ShortConvolution,
 )
 from kernels import program
 from kernels.backend import Backend
@@ -34,6 +38,10 @@ Deltas = Callable[[str, Part | None], LoraDelta | None]
 STREAM, NORMED, CHANGE, LOGITS = "stream", "normed", "change", "logits"
 QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
 GATE, UP, ROUTES = "gate", "up", "routes"
+# Of layers in place of attention, whose widths may be others.
+CONVOLVED, BEFORE, AFTER = "convolved", "before", "after"
+LINEAR_QUERY, LINEAR_KEY, LINEAR_VALUE = "linear query", "linear key", "linear value"
+DECAY, STRENGTH, RECURRENT, OUTPUT_GATE = "decay", "strength", "recurrent", "output gate"
 
 
 def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) -> Program:
@@ -51,11 +59,12 @@ def forward_program(decoder: Decoder, kv: KVLayout, stack: Stack = NO_ADAPTERS) 
     )
     body: list[Instruction] = [embed]
     layers: list[int] = []
+    first = decoder.first_states
     before = placement.embedding
     for layer, (block, backend) in enumerate(zip(decoder.blocks, placement.layers, strict=True)):
         body += _transfer(before, backend)
         layers.append(len(body))
-        body += _block(block, layer, partial(_delta, backend, stack))
+        body += _block(block, first[layer], partial(_delta, backend, stack))
         before = backend
     head = [
         *_transfer(before, placement.head),
@@ -81,8 +90,9 @@ def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
 
 
 def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
+    """The instructions of a block; `layer` is the index of its first state in the KVLayout."""
     source, before = _input(block.attention_norm, STREAM)
-    attended = _attention(block.attention, layer, source, deltas)
+    attended = _mixer(block.attention, layer, source, deltas)
     source, between = _input(block.mlp_norm, source)  # without a norm: the input of attention
     return [
         *before,
@@ -99,25 +109,41 @@ def _input(norm: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
     return (otherwise, []) if norm is None else (NORMED, [_norm(norm, STREAM, NORMED)])
 
 
+def _mixer(mixer: Mixer, layer: int, source: str, deltas: Deltas) -> list[Instruction]:
+    """Attention, or what takes its place: from `source` to CHANGE."""
+    match mixer:
+        case Attention():
+            return _attention(mixer, layer, source, deltas)
+        case ShortConvolution():
+            return _short_convolution(mixer, layer, source, deltas)
+        case DeltaNet():
+            return _delta_net(mixer, layer, source, deltas)
+
+
 def _attention(attention: Attention, layer: int, source: str, deltas: Deltas) -> list[Instruction]:
-    heads = ((attention.query, QUERY), (attention.key, KEY), (attention.value, VALUE))
+    heads = [(attention.query, QUERY)]
+    if attention.key is not None and attention.value is not None:
+        heads += [(attention.key, KEY), (attention.value, VALUE)]
+    own = len(heads) > 1  # keys and values
     query_norm, key_norm = attention.query_norm, attention.key_norm
     norms: list[Instruction] = []  # those that are not a part of the attention
     if isinstance(query_norm, HeadNorms) or isinstance(key_norm, HeadNorms):
-        for norm, heads_of in ((query_norm, QUERY), (key_norm, KEY)):
+        for norm, heads_of in ((query_norm, QUERY), (key_norm, KEY))[: 1 + own]:
             assert isinstance(norm, HeadNorms)
             norms.append(program.HeadNorm(heads_of, norm.weight, norm.epsilon))
         query_norm = key_norm = None
-    elif query_norm is not None and key_norm is not None and attention.norms_whole:
-        norms = [_norm(query_norm, QUERY, QUERY), _norm(key_norm, KEY, KEY)]
+    elif query_norm is not None and attention.norms_whole:
+        norms.append(_norm(query_norm, QUERY, QUERY))
+        if key_norm is not None:
+            norms.append(_norm(key_norm, KEY, KEY))
         query_norm = key_norm = None
     return [
-        _products(source, heads, deltas),
+        _products(source, tuple(heads), deltas),
         *norms,
         program.Attend(
             q=QUERY,
-            k=KEY,
-            v=VALUE,
+            k=KEY if own else "",
+            v=VALUE if own else "",
             out=MIXED,
             layer=layer,
             head_width=attention.head_width,
@@ -133,6 +159,48 @@ def _attention(attention: Attention, layer: int, source: str, deltas: Deltas) ->
         ),
         _products(MIXED, ((attention.output, CHANGE),), deltas),
     ]
+
+
+def _short_convolution(
+    mixer: ShortConvolution, layer: int, source: str, deltas: Deltas
+) -> list[Instruction]:
+    inputs = ((mixer.before, BEFORE), (mixer.after, AFTER), (mixer.value, CONVOLVED))
+    return [
+        _products(source, inputs, deltas),
+        program.Multiply(CONVOLVED, BEFORE),
+        _convolution(mixer.convolution, CONVOLVED, layer),
+        program.Multiply(CONVOLVED, AFTER),
+        _products(CONVOLVED, ((mixer.output, CHANGE),), deltas),
+    ]
+
+
+def _delta_net(mixer: DeltaNet, layer: int, source: str, deltas: Deltas) -> list[Instruction]:
+    heads = (LINEAR_QUERY, LINEAR_KEY, LINEAR_VALUE)
+    outs = (*heads, DECAY, STRENGTH, OUTPUT_GATE)
+    inputs = (mixer.query, mixer.key, mixer.value, mixer.decay, mixer.strength, mixer.gate)
+    return [
+        _products(source, tuple(zip(inputs, outs, strict=True)), deltas),
+        *(
+            _convolution(convolution, name, layer + at)
+            for at, (convolution, name) in enumerate(zip(mixer.convolutions, heads, strict=True))
+        ),
+        program.Recurrence(
+            *(*heads, DECAY, STRENGTH, RECURRENT),
+            layer=layer + len(heads),
+            rate=mixer.rate,
+            decay_bias=mixer.decay_bias,
+            scale=mixer.key_width**-0.5,
+            epsilon=mixer.epsilon,
+            corrected=mixer.corrected,
+        ),
+        _norm(mixer.norm, RECURRENT, RECURRENT),
+        program.Gate(OUTPUT_GATE, RECURRENT, mixer.activation, OUTPUT_GATE),
+        _products(OUTPUT_GATE, ((mixer.output, CHANGE),), deltas),
+    ]
+
+
+def _convolution(convolution: Convolution, x: str, layer: int) -> program.ShortConv:
+    return program.ShortConv(x, convolution.weight, layer, convolution.bias, convolution.activation)
 
 
 def _mlp(mlp: GatedMLP | MLP | Experts, source: str, deltas: Deltas) -> list[Instruction]:
@@ -214,10 +282,14 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
                     note(out, weight.shape[0])
             case program.Attend():
                 note(one.out, widths[one.q])
+            case program.Recurrence():
+                note(one.out, widths[one.v])
             case program.Gate():
                 note(one.out, widths[one.gate])
             case program.Experts():
                 note(one.out, one.downs[0].shape[0])
-            case program.Add() | program.Softcap() | program.HeadNorm() | program.Transfer():
+            case program.Add() | program.Multiply() | program.ShortConv():
+                pass  # in place
+            case program.Softcap() | program.HeadNorm() | program.Transfer():
                 pass  # in place
     return widths

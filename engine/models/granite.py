@@ -21,15 +21,11 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
     )
     has_rope = file.metadata.get("granite.rope.scaling.finetuned", True)
     rotary = rope(file, config, weights, context, interleaved=True) if has_rope else no_rope()
-    plain = [pre_norm_block(weights, config, index, rotary) for index in range(config.layers)]
-    blocks = tuple(
-        replace(
-            block,
-            attention=replace(block.attention, scale=scores or block.attention.scale),
-            residual_scale=residual or 1.0,
-        )
-        for block in plain
+    plain = (
+        pre_norm_block(weights, config, index, rotary, scale=scores)
+        for index in range(config.layers)
     )
+    blocks = tuple(replace(block, residual_scale=residual or 1.0) for block in plain)
     # Logits are linear in the output of the last norm, so its weight can absorb their divisor.
     last_norm = norm(weights, config, "output_norm", config.width)
     last_norm = replace(last_norm, weight=last_norm.weight / (logits or 1.0))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from torch import Tensor
 
 from engine.lora.delta import BaseModel, Part
-from kernels.kv_pages import LayerShape
+from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
 from kernels.placement import Placement
 from kernels.program import Activation
 from kernels.weight import Weight
@@ -64,8 +65,8 @@ class Attention:
     """Causal grouped-query attention over the session's KV cache."""
 
     query: Projection  # [H*C, D]
-    key: Projection  # [K*C, D]
-    value: Projection  # [K*C, D]
+    key: Projection | None  # [K*C, D]; neither key nor value where it reads those of `shared`
+    value: Projection | None  # [K*C, D]
     output: Projection  # [D, H*C]
     rope: Rope
     head_width: int
@@ -74,12 +75,84 @@ class Attention:
     key_norm: Norm | HeadNorms | None = None
     window: int = 0  # tokens: sliding window; 0: unlimited
     cap: float = 0.0  # soft cap of attention scores; 0: none
+    shared: int | None = None  # index of an earlier block, whose keys and values it reads
 
     @property
     def norms_whole(self) -> bool:
         """Whether the query and key norms span all heads at once."""
         norm = self.query_norm
         return norm is not None and norm.weight.shape[-1] != self.head_width
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its linear layers."""
+        own = (self.query, self.key, self.value, self.output)
+        return tuple(each for each in own if each is not None)
+
+    @property
+    def state(self) -> LayerShape:
+        """Shape of its keys and values."""
+        assert self.key is not None, "the keys are those of another layer"
+        return LayerShape(self.key.weight.shape[0] // self.head_width, self.head_width, self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """Causal depthwise convolution, one kernel for each channel."""
+
+    weight: Tensor  # [N, k] f32
+    bias: Tensor | None = None  # [N] f32
+    activation: Activation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConvolution:
+    """output(after(x) * convolution(before(x) * value(x))), in place of attention."""
+
+    before: Projection  # [D, D]
+    after: Projection  # [D, D]
+    value: Projection  # [D, D]
+    convolution: Convolution
+    output: Projection  # [D, D]
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its linear layers."""
+        return (self.before, self.after, self.value, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNet:
+    """Gated linear recurrence of convolved queries, keys and values, in place of attention.
+
+    output(norm(recurrence) * activation(gate(x))); see `kernels.program.Recurrence`.
+    """
+
+    query: Projection  # [K*C, D]
+    key: Projection  # [K*C, D]
+    value: Projection  # [H*V, D]
+    convolutions: tuple[Convolution, Convolution, Convolution]  # of query, key and value
+    decay: Projection  # [H, D]
+    strength: Projection  # [H, D]
+    rate: Tensor  # [H] f32, negative
+    decay_bias: Tensor  # [H] f32
+    key_width: int  # C
+    value_width: int  # V
+    epsilon: float  # of the lengths of queries and keys
+    norm: Norm
+    gate: Projection  # [H*V, D]
+    activation: Activation
+    output: Projection  # [D, H*V]
+    corrected: bool = True  # the delta rule; else every value is added as it is
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Its linear layers."""
+        some = (self.query, self.key, self.value, self.decay, self.strength)
+        return (*some, self.gate, self.output)
+
+
+Mixer = Attention | ShortConvolution | DeltaNet  # what combines a token with those before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +203,14 @@ class Experts:
 class Block:
     """One residual block: attention and MLP with optional norms before and after each.
 
+    In some blocks of hybrid models a recurrence or a convolution takes the place of attention.
+
     Without a norm before the MLP, its input is that of attention: the two are parallel. If
     attention has no norm before it either, both read the residual stream.
     """
 
     attention_norm: Norm | None
-    attention: Attention
+    attention: Mixer
     mlp_norm: Norm | None
     mlp: GatedMLP | MLP | Experts
     after_attention: Norm | None = None
@@ -156,8 +231,28 @@ class Block:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """Every linear layer of the block."""
-        a = self.attention
-        return (a.query, a.key, a.value, a.output, *self.mlp.projections)
+        return (*self.attention.projections, *self.mlp.projections)
+
+    @property
+    def states(self) -> tuple[LayerState, ...]:
+        """What it remembers of earlier tokens; of `SharedState` the layer is a block."""
+        match self.attention:
+            case Attention(shared=int(block)):
+                return (SharedState(block),)
+            case Attention():
+                return (self.attention.state,)
+            case ShortConvolution():
+                return (_conv_state(self.attention.convolution),)
+            case DeltaNet():
+                heads = self.attention.rate.shape[0]
+                widths = self.attention.key_width, self.attention.value_width
+                convolutions = map(_conv_state, self.attention.convolutions)
+                return (*convolutions, RecurrentState(heads, *widths))
+
+    @property
+    def window(self) -> int:
+        """Tokens that one token reads; 0: unlimited. A state of fixed size counts as one."""
+        return self.attention.window if isinstance(self.attention, Attention) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +272,58 @@ class Decoder:
     refused: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
-    def kv_shapes(self) -> tuple[LayerShape, ...]:
-        """Shape and place of each layer's keys and values."""
-        return tuple(
-            LayerShape(
-                block.attention.key.weight.shape[0] // block.attention.head_width,
-                block.attention.head_width,
-                block.attention.window,
-                backend.name,
-            )
-            for block, backend in zip(self.blocks, self.placement.layers, strict=True)
-        )
+    def layer_states(self) -> tuple[LayerState, ...]:
+        """What the layers remember and where, as a KVLayout takes it; see `first_states`.
+
+        Raises ValueError for a layer that reads the keys of one on another backend.
+        """
+        first, places = self.first_states, self.placement.layers
+        states: list[LayerState] = []
+        for layer, block in enumerate(self.blocks):
+            for state in block.states:
+                if not isinstance(state, SharedState):
+                    states.append(replace(state, place=places[layer].name))
+                elif places[layer] is places[state.layer]:
+                    states.append(SharedState(first[state.layer]))
+                else:
+                    raise ValueError(
+                        f"Layer {layer} on {places[layer].name} reads the keys of layer "
+                        f"{state.layer} on {places[state.layer].name}"
+                    )
+        return tuple(states)
+
+    @property
+    def first_states(self) -> tuple[int, ...]:
+        """Index of the first state of each block in `layer_states`."""
+        return tuple(accumulate((len(block.states) for block in self.blocks[:-1]), initial=0))
+
+    @property
+    def state_ops(self) -> dict[str, tuple[str, ...]]:
+        """By backend, the ops of its layers with states of fixed size."""
+        found: dict[str, dict[str, None]] = {}
+        for state in self.layer_states:
+            if isinstance(state, ConvState | RecurrentState):
+                op = "short_conv" if isinstance(state, ConvState) else "recurrence"
+                found.setdefault(state.place, {})[op] = None
+        return {place: tuple(ops) for place, ops in found.items()}
 
     def of_layers(self, layers: Sequence[int]) -> Decoder:
-        """A decoder of only these layers, with the same embedding and head."""
-        blocks = tuple(self.blocks[layer] for layer in layers)
-        return replace(self, blocks=blocks, placement=self.placement.of_layers(layers))
+        """A decoder of only these layers and those whose keys and values they read, in order."""
+        read = (getattr(self.blocks[layer].attention, "shared", None) for layer in layers)
+        kept = sorted({*layers, *(layer for layer in read if layer is not None)})
+        blocks = tuple(self._moved(layer, kept) for layer in kept)
+        return replace(self, blocks=blocks, placement=self.placement.of_layers(kept))
+
+    def _moved(self, layer: int, kept: list[int]) -> Block:
+        """A block with the number that the one it reads has among those that are kept."""
+        block = self.blocks[layer]
+        match block.attention:
+            case Attention(shared=int(read)):
+                return replace(block, attention=replace(block.attention, shared=kept.index(read)))
+            case _:
+                return block
+
+
+def _conv_state(convolution: Convolution) -> ConvState:
+    channels, taps = convolution.weight.shape
+    return ConvState(channels, taps)

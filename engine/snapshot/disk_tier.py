@@ -128,7 +128,8 @@ class DiskTier:
             return RestoreResult()
 
         def shared_length(tokens: Sequence[int]) -> int:
-            return shared_prefix(self._model.tokenizer, fresh, tokens)[0]
+            shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
+            return min(shared, scheduler.context)
 
         files = restore.candidates(self._store.sequences(), shared_length, cached, conversation)
         if not files:
@@ -166,7 +167,7 @@ class DiskTier:
         Returns how many of its tokens are cached then, and why not all of them.
         """
         pool, tree = self._scheduler.pool, self._scheduler.tree
-        tokens = list(match.saved.tokens[: min(match.tokens, self._scheduler.context)])
+        tokens = list(match.saved.tokens[: match.tokens])
         known = tree.match(stack.key, tokens)
         first = known.length // PAGE_TOKENS
         held: list[list[Page | None]] = [list(pages) for pages in known.pages[:first]]
@@ -245,7 +246,7 @@ class DiskTier:
         if text is None:
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
-        match = tree.match(key, text.tokens)
+        match = tree.match_to_save(key, text.tokens)
         tokens = text.tokens[: match.length]
         before = self._saved.get(name)
         if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
@@ -280,7 +281,7 @@ class DiskTier:
 
 def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
     """The key of the pages of a model with an adapter stack."""
-    layout = KVLayout(model.decoder.kv_shapes, storage_dtype(model.cache))
+    layout = KVLayout(model.decoder.layer_states, storage_dtype(model.cache))
     return StateKey(model_sha256, stack.key, model.cache.value, layout.page_bytes, layout.name)
 
 

@@ -20,10 +20,10 @@ from engine.snapshot.atomic import Checkpoint, folder_lock, no_checkpoint
 from engine.snapshot.cleanup import RemovedFiles, Sweep
 from engine.snapshot.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
 from engine.snapshot.sequence_file import SavedSequence
+from kernels.layer_state import AT_END
 
 log = logging.getLogger(__name__)
 
-AT_END = -1  # "window" of a group whose part is the state after the last token of its page
 _MEGABYTE = 1e6
 _SAVE_SECONDS = 10.0  # wait for another process's cleanup before a save
 _CLEANUP_SECONDS = 10.0  # wait for the saves of other processes before a cleanup

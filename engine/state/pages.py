@@ -16,6 +16,11 @@ from torch import Tensor
 from engine.host.device import trim_heap
 from engine.messages import CacheType
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
+from kernels.layer_state import AT_END
+
+# States of fixed size of one sequence during a pass: the current one, that of the page boundary
+# before it, and three that a pass over 512 tokens writes when it begins inside a page.
+STATE_PAGES = 5
 
 Memory = Callable[[int], Tensor]  # from a size in bytes
 
@@ -31,7 +36,7 @@ class OutOfPages(Exception):
 
 
 class Page:
-    """256 positions of the layers of one group."""
+    """256 positions of the layers of one group, or the state after the last one of them."""
 
     __slots__ = ("data", "group", "references")
 
@@ -87,10 +92,12 @@ class PagePool:
     def take(self, group: int) -> Page:
         """A page of zeros with one reference; raises OutOfPages or MemoryError.
 
-        Zeros, because the rows of a page that are not in use yet are saved with it.
+        Zeros, because the rows of a page that are not in use yet are saved with it. A page of
+        states of fixed size is undefined: a pass writes all of it.
         """
         page = self._take(group)
-        page.data.zero_()
+        if self.layout.windows[group] != AT_END:
+            page.data.zero_()
         return page
 
     def copy(self, page: Page) -> Page:
@@ -140,11 +147,15 @@ class PagePool:
 
 
 def bytes_for(layout: KVLayout, tokens: int) -> int:
-    """Bytes of the pages for so many positions of one sequence, in all groups."""
+    """Bytes of the pages for so many positions of one sequence, in all groups, during a pass."""
     total = 0
     for window, size in zip(layout.windows, layout.page_bytes, strict=True):
-        positions = tokens if not window else min(tokens, window + 2 * PAGE_TOKENS)
-        total += -(-positions // PAGE_TOKENS) * size
+        pages = -(-tokens // PAGE_TOKENS)
+        if window == AT_END:
+            pages = min(pages + 1, STATE_PAGES) if tokens else 0
+        elif window:
+            pages = min(pages, -(-window // PAGE_TOKENS) + 2)
+        total += pages * size
     return total
 
 

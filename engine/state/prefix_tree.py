@@ -5,6 +5,11 @@ root spells the tokens before it, so a node's keys and values are valid for ever
 begins with these tokens. There is one root for each adapter stack, since adapters change keys and
 values. Nodes hold references to pages; those that no sequence uses are evicted, least recently used
 first, when memory is short.
+
+A state of fixed size, of recurrent layers, is valid at the end of its node only, so of these texts
+a prefix can be continued that ends where a node does. The states worth most are checkpoints: those
+at the last page boundary before the end of a prompt or an answer, from which an edited turn or
+another answer is processed. Other states inside a text are the first to be evicted.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ from dataclasses import dataclass
 from engine.state.pages import Page, PagePool
 from engine.state.sequence import Sequence
 from kernels.kv_pages import PAGE_TOKENS
+from kernels.layer_state import AT_END, needed_pages
+
+_CHECKPOINTS = 2  # of a text, the last ones, that are saved and evicted no sooner than the text
 
 Pages = tuple[Page | None, ...]  # one for each group; None: outside the group's window
 
@@ -24,7 +32,7 @@ Pages = tuple[Page | None, ...]  # one for each group; None: outside the group's
 class Node:
     """One page of a cached text."""
 
-    __slots__ = ("children", "pages", "parent", "tokens", "used")
+    __slots__ = ("children", "is_checkpoint", "pages", "parent", "tokens", "used")
 
     def __init__(self, parent: Node | None, tokens: tuple[int, ...], pages: list[Page | None]):
         self.parent = parent
@@ -32,6 +40,7 @@ class Node:
         self.pages = pages
         self.children: dict[tuple[int, ...], Node] = {}
         self.used = 0  # time of the last use, for eviction
+        self.is_checkpoint = False  # a prompt or an answer ended in the page after this one
 
     def path(self) -> list[Node]:
         """The nodes from below the root to this one."""
@@ -65,41 +74,56 @@ class PrefixTree:
 
     def match(self, stack: str, tokens: Tokens[int], limit: int | None = None) -> Match:
         """The longest cached prefix of `tokens` of at most `limit` tokens, marked as used now."""
-        root, now = self._roots.get(stack), next(self._clock)
-        most = len(tokens) if limit is None else min(limit, len(tokens))
-        path: list[Node] = []
-        length, node = 0, root
-        while node is not None and length < most:
-            wanted = tuple(tokens[length : min(length + PAGE_TOKENS, most)])
-            node, shared = _best_child(node, wanted)
-            if node is None:
-                break
-            node.used = now
-            path.append(node)
-            length += shared
-            if shared < PAGE_TOKENS:
-                break
-        length = self._usable(path, length)
-        pages = [tuple(one.pages) for one in path[: -(-length // PAGE_TOKENS)]]
-        return Match(length, self._visible(pages, length))
+        path, length = self._find(stack, tokens, limit)
+        windows = self._pool.layout.windows
+        needed = [needed_pages(window, length) for window in windows]
+        pages = [
+            tuple(
+                page if index in some else None
+                for page, some in zip(node.pages, needed, strict=True)
+            )
+            for index, node in enumerate(path)
+        ]
+        return Match(length, pages)
 
-    def insert(self, stack: str, sequence: Sequence, *, whole_pages: bool = False) -> None:
+    def match_to_save(self, stack: str, tokens: Tokens[int]) -> Match:
+        """The longest cached prefix of `tokens`, with what the checkpoints inside it need."""
+        match = self.match(stack, tokens)
+        path, _ = self._find(stack, tokens, match.length)
+        pages = [list(some) for some in match.pages]
+        groups = self._state_groups()
+        inside = set().union(*(_checkpoints(path[:-1], group) for group in groups))
+        for checkpoint in inside:
+            for group, window in enumerate(self._pool.layout.windows):
+                for index in needed_pages(window, (checkpoint + 1) * PAGE_TOKENS):
+                    pages[index][group] = path[index].pages[group]
+        return Match(match.length, [tuple(some) for some in pages])
+
+    def insert(
+        self, stack: str, sequence: Sequence, *, whole_pages: bool = False, checkpoint: bool = True
+    ) -> None:
         """Add the pages of a sequence, and let it share those that are cached already.
 
         With `whole_pages` without the last, incomplete one: the sequence continues, and would have
-        to copy it before it writes to it.
+        to copy it before it writes to it. `checkpoint`: a prompt or an answer ends here.
         """
         node = self._roots.setdefault(stack, Node(None, (), []))
         now = next(self._clock)
+        whole: list[Node] = []
         for index, pages in enumerate(sequence.pages):
             start = index * PAGE_TOKENS
             tokens = tuple(sequence.tokens[start : start + PAGE_TOKENS])
-            if not tokens or (whole_pages and len(tokens) < PAGE_TOKENS):
+            if whole_pages and len(tokens) < PAGE_TOKENS:
                 break
             node = self._child(node, tokens, pages)
             node.used = now
             if len(tokens) == PAGE_TOKENS:
+                whole.append(node)
                 sequence.share(index, node.pages)
+        if checkpoint:
+            # At a boundary also the one before: the last token of a prompt is processed again.
+            for one in whole[-1 - (len(sequence) % PAGE_TOKENS == 0) :]:
+                one.is_checkpoint = True
 
     def leaves(self, stack: str) -> list[Node]:
         """The ends of all cached texts, most recently used first."""
@@ -115,11 +139,13 @@ class PrefixTree:
         if self._pool.has_room(size_bytes):
             return True
         self._evict_windows(size_bytes)
+        self._evict_states(size_bytes, checkpoints=False)
         while not self._pool.has_room(size_bytes):
             nodes = (node for root in self._roots.values() for node in _walk(root))
             idle = [node for node in nodes if not node.children and _is_idle(node)]
             if not idle:
-                return False
+                self._evict_states(size_bytes, checkpoints=True)
+                return self._pool.has_room(size_bytes)
             idle.sort(key=lambda node: node.used)
             for node in idle:
                 self._remove(node)
@@ -153,39 +179,76 @@ class PrefixTree:
                 child.pages[group] = self._pool.retain(page)
         return child
 
+    def _find(self, stack: str, tokens: Tokens[int], limit: int | None) -> tuple[list[Node], int]:
+        """The nodes of the longest cached prefix that can be continued, and its length."""
+        node, now = self._roots.get(stack), next(self._clock)
+        most = len(tokens) if limit is None else min(limit, len(tokens))
+        path: list[Node] = []
+        length = 0
+        while node is not None and length < most:
+            wanted = tuple(tokens[length : min(length + PAGE_TOKENS, most)])
+            node, shared = _best_child(node, wanted)
+            if node is None:
+                break
+            node.used = now
+            path.append(node)
+            length += shared
+            if shared < PAGE_TOKENS:
+                break
+        length = self._usable(path, length)
+        return path[: -(-length // PAGE_TOKENS)], length
+
     def _usable(self, path: list[Node], length: int) -> int:
-        """The longest prefix up to `length` whose visible pages are all present."""
+        """The longest prefix up to `length` that can be continued: all it needs is present."""
         while length:
+            last = (length - 1) // PAGE_TOKENS
+            is_end = length == last * PAGE_TOKENS + len(path[last].tokens)
             if all(
-                path[index].pages[group] is not None
+                (window != AT_END or is_end) and path[index].pages[group] is not None
                 for group, window in enumerate(self._pool.layout.windows)
-                for index in range(_first_visible(length, window), -(-length // PAGE_TOKENS))
+                for index in needed_pages(window, length)
             ):
                 return length
-            length = (length - 1) // PAGE_TOKENS * PAGE_TOKENS
+            length = last * PAGE_TOKENS
         return 0
 
-    def _visible(self, pages: list[Pages], length: int) -> list[Pages]:
-        """The pages without those that are outside the window of the next token."""
+    def _state_groups(self) -> list[int]:
+        """The groups of layers with states of fixed size."""
         windows = self._pool.layout.windows
-        return [
-            tuple(
-                page if index >= _first_visible(length, window) else None
-                for page, window in zip(parts, windows, strict=True)
-            )
-            for index, parts in enumerate(pages)
-        ]
+        return [group for group, window in enumerate(windows) if window == AT_END]
+
+    def _texts(self) -> Iterator[Node]:
+        """The ends of all cached texts, least recently used first in each stack."""
+        for stack in list(self._roots):
+            yield from reversed(self.leaves(stack))
+
+    def _evict_states(self, size_bytes: int, *, checkpoints: bool) -> None:
+        """Free states of fixed size inside texts; without `checkpoints` not the last of these."""
+        for group in self._state_groups():
+            paths = [leaf.path()[:-1] for leaf in self._texts()]
+            kept: set[int] = set()
+            if not checkpoints:
+                kept = {id(path[at]) for path in paths for at in _checkpoints(path, group)}
+            for node in (node for path in paths for node in path):
+                page = node.pages[group]
+                if page is None or page.references > 1 or id(node) in kept:
+                    continue
+                if len(node.children) == 1 or checkpoints:
+                    node.pages[group] = None
+                    self._pool.release(page)
+                    if self._pool.has_room(size_bytes):
+                        return
 
     def _evict_windows(self, size_bytes: int) -> None:
         """Free window pages inside cached texts: their ends stay usable."""
         windows = self._pool.layout.windows
-        for leaf in (leaf for stack in self._roots for leaf in reversed(self.leaves(stack))):
+        for leaf in self._texts():
             path = leaf.path()
             length = len(path) * PAGE_TOKENS
             for group, window in enumerate(windows):
-                if not window:
+                if window <= 0:
                     continue
-                for node in path[: _first_visible(length, window + PAGE_TOKENS)]:
+                for node in path[: needed_pages(window + PAGE_TOKENS, length).start]:
                     page = node.pages[group]
                     if page is not None and page.references == 1 and len(node.children) == 1:
                         node.pages[group] = None
@@ -205,9 +268,14 @@ class PrefixTree:
                 self._pool.release(page)
 
 
-def _first_visible(length: int, window: int) -> int:
-    """Index of the first page that the token at position `length` sees."""
-    return max(length - window + 1, 0) // PAGE_TOKENS if window else 0
+def _checkpoints(inside: list[Node], group: int) -> set[int]:
+    """The indices of the last checkpoints among the nodes inside a text."""
+    found = [
+        index
+        for index, node in enumerate(inside)
+        if node.is_checkpoint and node.pages[group] is not None
+    ]
+    return set(found[-_CHECKPOINTS:])
 
 
 def _best_child(node: Node, wanted: tuple[int, ...]) -> tuple[Node | None, int]:

@@ -1,21 +1,29 @@
-"""Sequence: the token ids of one text and the KV pages that hold their keys and values.
+"""Sequence: the token ids of one text and the pages that hold what the model remembers of them.
 
 The conversation in the window, each of several answers to one prompt, a client of the server and a
 draft model are all sequences. Full pages are shared between sequences with a common prefix; a
 shared page is copied before it is written, which happens at most once, to the last page.
+
+States of fixed size, of recurrent layers, are never changed in place: a pass writes pages that
+follow the current one, and `commit` lets the last of them take its place. So a shared state needs
+no copy, and a cancelled pass changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Tokens
+from operator import mul
 
-from engine.state.pages import Page, PagePool
+from engine.state.pages import Page, PagePool, bytes_for
 from kernels.kv_pages import PAGE_TOKENS, PageTable
+from kernels.layer_state import AT_END, needed_pages
 from kernels.program import Segment
+
+_STATES = 2  # of fixed size that a sequence keeps: the current one and that of a boundary before
 
 
 class Sequence:
-    """Tokens with their KV pages; changed by `commit` and `trim`, and freed by `release`."""
+    """Tokens with their KV pages; changed by `commit` and `rewind`, and freed by `release`."""
 
     def __init__(self, pool: PagePool, context: int) -> None:
         """An empty sequence of at most `context` tokens."""
@@ -31,25 +39,31 @@ class Sequence:
     @property
     def pages(self) -> list[tuple[Page | None, ...]]:
         """The pages of each block of 256 positions, one for each group of layers."""
-        return list(zip(*self._pages, strict=True))
+        count = -(-len(self.tokens) // PAGE_TOKENS)
+        return list(zip(*(pages[:count] for pages in self._pages), strict=True))
 
-    def blocks(self, tokens: int) -> int:
-        """Number of pages of one group that this many more tokens need to allocate."""
-        wanted = -(-(len(self.tokens) + tokens) // PAGE_TOKENS)
-        return max(wanted - len(self._pages[0]), 0)
+    def bytes_to_append(self, tokens: int) -> int:
+        """Bytes of the pages that must be allocated at once for so many more tokens, at most."""
+        layout, length = self._pool.layout, len(self.tokens)
+        held = [sum(page is not None for page in pages) for pages in self._pages]
+        total = bytes_for(layout, length + tokens)
+        return max(total - sum(map(mul, held, layout.page_bytes)), 0)
 
     def missing_bytes(self, tokens: int) -> int:
         """Bytes that `reserve` takes from the pool for so many tokens: new pages and copies."""
-        first, blocks = len(self.tokens) // PAGE_TOKENS, self.blocks(tokens)
+        layout, first = self._pool.layout, len(self.tokens) // PAGE_TOKENS
         total = 0
-        for pages, size in zip(self._pages, self._pool.layout.page_bytes, strict=True):
-            shared = sum(page is not None and page.references > 1 for page in pages[first:])
-            total += (blocks + shared) * size
+        for group, pages in enumerate(self._pages):
+            count = max(self._pages_for(group, tokens) - len(pages), 0)
+            if layout.windows[group] != AT_END:
+                count += sum(page is not None and page.references > 1 for page in pages[first:])
+            total += count * layout.page_bytes[group]
         return total
 
     def reserve(self, tokens: int) -> None:
         """Make room for `tokens` after the committed ones, in pages of this sequence alone.
 
+        Call it before every pass. States of fixed size before the last page boundary are dropped.
         Raises OutOfPages or MemoryError: it then has the pages of its committed tokens alone.
         """
         length = len(self.tokens)
@@ -65,17 +79,25 @@ class Sequence:
         return Segment(tokens, len(self.tokens), self._tables)
 
     def commit(self, tokens: Tokens[int]) -> None:
-        """Append the tokens of a segment, whose pass has written their keys and values."""
+        """Append the tokens of a segment, whose pass has written keys, values and states."""
+        current, inside = divmod(len(self.tokens), PAGE_TOKENS)
+        for group, window in enumerate(self._pool.layout.windows):
+            if window == AT_END and inside and tokens:
+                page = self._pages[group].pop(current)
+                self._tables[group].remove(current)
+                assert page is not None, "the state before a pass is missing"
+                self._pool.release(page)
         self.tokens += tokens
         self._drop_outside_windows()
 
-    def trim(self, length: int) -> int:
+    def rewind(self, length: int) -> int:
         """Drop the tokens from position `length` on; returns the length reached.
 
-        That is less where a sliding window needs pages that were dropped: the caller processes
-        the tokens from there on again.
+        That is less where a sliding window needs pages that were dropped, and for states of fixed
+        size, of which there is the current one and perhaps that of the page boundary before it.
+        The caller processes the tokens from there on again.
         """
-        assert 0 <= length <= len(self.tokens), f"trim to {length} of {len(self.tokens)}"
+        assert 0 <= length <= len(self.tokens), f"rewind to {length} of {len(self.tokens)}"
         while length and not self._is_complete(length):
             length = (length - 1) // PAGE_TOKENS * PAGE_TOKENS
         del self.tokens[length:]
@@ -114,14 +136,25 @@ class Sequence:
         self._truncate(0)
 
     def _reserve(self, length: int, tokens: int) -> None:
-        for group, pages in enumerate(self._pages):
-            first = length // PAGE_TOKENS
-            for index in range(first, len(pages)):
-                self._own(group, index)
-            while len(pages) * PAGE_TOKENS < length + tokens:
+        for group, window in enumerate(self._pool.layout.windows):
+            pages = self._pages[group]
+            if window == AT_END:
+                self._drop(group, -(-length // PAGE_TOKENS) - _STATES)
+            else:
+                for index in range(length // PAGE_TOKENS, len(pages)):
+                    self._own(group, index)
+            while len(pages) < self._pages_for(group, tokens):
                 page = self._pool.take(group)
                 pages.append(page)
                 self._tables[group].append(page.data)
+
+    def _pages_for(self, group: int, tokens: int) -> int:
+        """Pages of a group during a pass over so many more tokens."""
+        length = len(self.tokens)
+        count = -(-(length + tokens) // PAGE_TOKENS)
+        # A pass that begins inside a page writes its state beside the current one.
+        is_beside = self._pool.layout.windows[group] == AT_END and length % PAGE_TOKENS > 0
+        return count + is_beside
 
     def _own(self, group: int, index: int) -> None:
         """Copy a page that others refer to."""
@@ -147,20 +180,23 @@ class Sequence:
             table.truncate(count)
 
     def _is_complete(self, length: int) -> bool:
-        """Whether the pages that the token at position `length` sees are all present."""
+        """Whether all that the token at position `length` needs is present."""
         for window, pages in zip(self._pool.layout.windows, self._pages, strict=True):
-            first = max(length - window + 1, 0) // PAGE_TOKENS if window else 0
-            if any(page is None for page in pages[first : -(-length // PAGE_TOKENS)]):
+            if window == AT_END and length % PAGE_TOKENS and length != len(self.tokens):
+                return False  # the last page has the state after a later token
+            if any(pages[index] is None for index in needed_pages(window, length)):
                 return False
         return True
 
     def _drop_outside_windows(self) -> None:
         """Release the pages that no later token sees: windows slide, and only forward."""
         for group, window in enumerate(self._pool.layout.windows):
-            if not window:
-                continue
-            first = max(len(self.tokens) - window + 1, 0) // PAGE_TOKENS
-            for index in range(min(first, len(self._pages[group])) - 1, -1, -1):
-                if self._pages[group][index] is None:
-                    break
-                self._set(group, index, None)
+            if window > 0:
+                self._drop(group, needed_pages(window, len(self.tokens)).start)
+
+    def _drop(self, group: int, end: int) -> None:
+        """Release the pages before index `end`."""
+        for index in range(min(end, len(self._pages[group])) - 1, -1, -1):
+            if self._pages[group][index] is None:
+                break
+            self._set(group, index, None)

@@ -80,7 +80,7 @@ def _compare(session: Session, name: str, stack: Stack, tokens: int) -> None:
         started = time.perf_counter()
         session.step(PROMPT[index % len(PROMPT)])
         (without if index % 2 else with_stack).append(1e3 * (time.perf_counter() - started))
-    session.trim(0)
+    session.rewind(0)
     session.stack = NO_ADAPTERS
     one, other = statistics.median(with_stack), statistics.median(without)
     print(

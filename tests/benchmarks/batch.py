@@ -77,7 +77,7 @@ class Stepper:
         self._runner.step(batch)
         spent = time.perf_counter() - started
         for sequence in self._sequences:
-            sequence.trim(DEPTH)
+            sequence.rewind(DEPTH)
         return spent
 
 

@@ -23,7 +23,7 @@ def logits(
     pieces: Tokens[int] = (),
 ) -> Tensor:
     """Logits [T, V] f32 after each token, prefilled in chunks of the given lengths."""
-    layout = KVLayout(decoder.kv_shapes, torch.float32)
+    layout = KVLayout(decoder.layer_states, torch.float32)
     sequence = Sequence(PagePool(layout), len(tokens))
     (backend,) = decoder.placement.backends
     ops = backend.ops.without(decoder.refused.get(backend.name, ()))

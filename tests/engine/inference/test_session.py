@@ -57,7 +57,7 @@ def test_trim_then_append_equals_fresh(
     session, tokens = fresh(base, type), []
     for back, new in steps:
         tokens = tokens[: max(len(tokens) - back, 0)][-500:]
-        session.trim(common_prefix(tokens, session.tokens))
+        session.rewind(common_prefix(tokens, session.tokens))
         logits = session.read([*tokens, *new][len(session.tokens) :])
         tokens = [*tokens, *new]
         assert session.tokens == tokens
@@ -71,7 +71,7 @@ def test_every_position_can_be_trimmed_to(base: Session) -> None:
     for length in (*range(40), 255, 256, 257, 279):
         session = fresh(base)
         session.read(tokens)
-        session.trim(length)
+        session.rewind(length)
         assert session.tokens == tokens[:length]
         logits = session.read(tokens[length:])
         torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
@@ -84,7 +84,7 @@ def test_a_full_context_can_be_trimmed_and_filled_again(base: Session) -> None:
     with pytest.raises(AssertionError, match="700 \\+ 1 tokens in 700"):
         session.step(5)
     assert session.tokens == tokens
-    session.trim(699)
+    session.rewind(699)
     session.step(tokens[-1])
     assert session.tokens == tokens
 
@@ -92,7 +92,7 @@ def test_a_full_context_can_be_trimmed_and_filled_again(base: Session) -> None:
 def test_cancelled_prefill_leaves_the_session_unchanged(base: Session) -> None:
     session = fresh(base)
     expected = session.read([5, 6, 7]).clone()
-    session.trim(2)
+    session.rewind(2)
     calls = iter((False, True))
 
     def cancel_in_the_second_layer() -> None:

@@ -130,7 +130,7 @@ def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> 
 
 
 def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
-    recorded = forward_program(decoder, KVLayout(decoder.kv_shapes, torch.float32))
+    recorded = forward_program(decoder, KVLayout(decoder.layer_states, torch.float32))
     kinds = [type(recorded.body[at]) for at in recorded.layers]
     assert kinds == [program.Norm] * len(decoder.blocks)
     attending = [one for one in recorded.body if isinstance(one, program.Attend)]
@@ -175,7 +175,7 @@ def test_trim_then_append_equals_a_fresh_session(decoder: Decoder) -> None:
         plain.step(token)
     for token in (3, 4, 9, 9, 9, 9):
         recorded.step(token)
-    recorded.trim(2)
+    recorded.rewind(2)
     for token in (5, 6):
         recorded.step(token)
     assert torch.equal(plain.step(7), recorded.step(7))

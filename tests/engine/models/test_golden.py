@@ -138,7 +138,7 @@ def test_tiny_models_equal_float64_in_every_format(
         for index, sequence in enumerate(facts["sequences"]):
             if f"exact_{format}_{index}" not in rows:
                 continue
-            session.trim(0)
+            session.rewind(0)
             ids = sequence + facts["models"][format]["greedy_ids"][index]
             exact = torch.from_numpy(rows[f"exact_{format}_{index}"]).double()
             found = logits_at(session, ids[: len(exact)], range(len(exact))).double()

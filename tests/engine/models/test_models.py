@@ -96,10 +96,10 @@ def test_trim_then_append_equals_a_fresh_session(name: str, tmp_path: Path) -> N
         expected = fresh.step(tokens[at])
     for wrong in range(25):
         trimmed.step(tokens[at] if at % 2 else wrong)
-    trimmed.trim(0)
+    trimmed.rewind(0)
     for token in tokens[:20]:
         trimmed.step(token)
-    trimmed.trim(10)
+    trimmed.rewind(10)
     for token in tokens[10:30]:
         found = trimmed.step(token)
     assert trimmed.tokens == fresh.tokens

@@ -213,7 +213,7 @@ def test_trimming_a_split_session_equals_a_fresh_one(
     with OtherDevice():
         session, fresh = (open_placed(path, on(path, "n nt t", second), type) for _ in range(2))
         read(session)
-        session.trim(25)
+        session.rewind(25)
         wanted = read(fresh)
         for hidden in session.prefill(TOKENS[25:]):
             assert torch.equal(session.logits(hidden), wanted[25:40])

@@ -60,7 +60,7 @@ class Machine(RuleBasedStateMachine):
     def _extend(self, stack: str, sequence: Sequence, known: list[int], new: list[int]) -> None:
         """Append tokens, after an eviction if there is no room; or change nothing."""
         new = new[: sequence.context - len(sequence)]
-        for room in (0, (sequence.blocks(len(new)) + 1) * self.layout.bytes_per_page):
+        for room in (0, sequence.missing_bytes(len(new))):
             if room and not self._evict(room):
                 return
             try:
@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
     def trim(self, number: int, back: int) -> None:
         _, sequence, known = self._one(number)
         wanted = max(len(known) - back, 0)
-        reached = sequence.trim(wanted)
+        reached = sequence.rewind(wanted)
         assert reached <= wanted
         if not any(self.layout.windows):
             assert reached == wanted

@@ -260,8 +260,7 @@ def test_a_tree_of_many_texts_stays_within_the_budget() -> None:
     for number in range(60):
         tokens = [*text(300, number % 7), *text(300, number)]
         sequence = resumed(tree, pool, tokens)
-        room = sequence.blocks(len(tokens) - len(sequence)) + 1  # one page may be copied
-        assert tree.evict(room * WINDOWS.bytes_per_page)
+        assert tree.evict(sequence.missing_bytes(len(tokens) - len(sequence)))
         extend(WINDOWS, sequence, tokens[len(sequence) :])
         assert holds_its_rows(WINDOWS, sequence)
         tree.insert("", sequence)

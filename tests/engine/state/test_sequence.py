@@ -66,14 +66,17 @@ def test_growth_never_moves_pages() -> None:
 
 
 def test_reserve_takes_only_the_pages_that_are_needed() -> None:
-    sequence = filled(PagePool(PLAIN), 250)
-    assert [sequence.blocks(count) for count in (0, 6, 7, 262, 263)] == [0, 0, 1, 1, 2]
+    pool = PagePool(PLAIN)
+    sequence = filled(pool, 250)
+    sizes = [sequence.missing_bytes(count) for count in (0, 6, 7, 262, 263)]
+    assert sizes == [blocks * PLAIN.bytes_per_page for blocks in (0, 0, 1, 1, 2)]
     for count, pages in ((6, 1), (7, 2), (6, 2)):
         sequence.reserve(count)
-        assert len(sequence.pages) == pages
+        assert pool.used_pages == pages
+        assert len(sequence.pages) == 1  # of the committed tokens
     assert len(sequence) == 250
-    sequence.trim(250)
-    assert len(sequence.pages) == 1
+    sequence.rewind(250)
+    assert pool.used_pages == 1
 
 
 @pytest.mark.parametrize("layout", [PLAIN, WINDOWS])
@@ -165,7 +168,7 @@ def test_trimming_a_fork_leaves_the_other_whole() -> None:
     pool = PoisonedPool(PLAIN)
     sequence = filled(pool, 600)
     fork = sequence.fork()
-    assert fork.trim(100) == 100
+    assert fork.rewind(100) == 100
     extend(PLAIN, fork, [91] * 500)
     assert holds_its_rows(PLAIN, sequence)
     assert holds_its_rows(PLAIN, fork)
@@ -262,9 +265,9 @@ def test_a_trim_that_needs_a_dropped_page_falls_back_to_what_is_complete() -> No
     pool = PoisonedPool(WINDOWS)
     sequence = filled(pool, 1_100)
     assert present(sequence, 0) == [3, 4]  # the window begins at position 801
-    assert sequence.trim(1_090) == 1_090
-    assert sequence.trim(1_067) == 1_067  # sees from position 768 on
-    assert sequence.trim(1_066) == 0  # and this would see the page before
+    assert sequence.rewind(1_090) == 1_090
+    assert sequence.rewind(1_067) == 1_067  # sees from position 768 on
+    assert sequence.rewind(1_066) == 0  # and this would see the page before
     assert (sequence.tokens, pool.used_bytes) == ([], 0)
 
 
@@ -275,7 +278,7 @@ def test_a_trim_falls_back_to_a_page_border() -> None:
     pages = [*short.pages[:1], *long.pages[1:]]
     mixed = Sequence(pool, CONTEXT).adopt(long.tokens[:300], pages[:2])
     assert present(mixed, 0) == [0]
-    assert mixed.trim(280) == 256
+    assert mixed.rewind(280) == 256
     assert holds_its_rows(WINDOWS, mixed)
 
 
@@ -293,7 +296,7 @@ def test_trim_then_append_equals_fresh(
     for number, (back, count, forked) in enumerate(steps):
         wanted = max(len(sequence) - back, 0)
         text = sequence.tokens[:wanted]
-        reached = sequence.trim(wanted)
+        reached = sequence.rewind(wanted)
         assert reached <= wanted
         assert sequence.tokens == text[:reached]
         if layout is PLAIN:
