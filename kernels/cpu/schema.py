@@ -121,7 +121,7 @@ class Function:
 
 MAX_WEIGHTS = 3  # of one operation
 MAX_EXPERTS = 1024  # of one mixture
-PAGE_TOKENS = 256  # positions of a KV page, as in kernels/kv_pages.py
+PAGE_TOKENS = 256  # positions of a page, as in kernels/layer_state.py
 STRUCTS = (
     Struct(
         "nk_weight",

@@ -87,7 +87,7 @@ def clearest(path: Path, model: Model) -> list[list[int]]:
     with ops.only("reference"):
         session = open_session(path, CONTEXT)
         for at, prompt in enumerate(model.prompts):
-            session.trim(0)
+            session.rewind(0)
             logits, said, margin = session.read(prompt), set[int](), float("inf")
             for _ in range(model.tokens):
                 (first, second), (token, _) = (each.tolist() for each in logits.topk(2))

@@ -44,7 +44,7 @@ def empty_like(session: Session) -> Session:
 
 def greedy(session: Session, prompt: Tokens[int], tokens: int) -> list[int]:
     """Forget everything, read the prompt and append the most likely tokens."""
-    session.trim(0)
+    session.rewind(0)
     logits, answer = session.read(prompt), list[int]()
     while len(answer) < tokens:
         answer.append(int(logits.argmax()))

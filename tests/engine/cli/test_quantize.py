@@ -118,7 +118,7 @@ def _gaps(path: Path, asked: list[dict[str, list[int]]]) -> torch.Tensor:
     """
     session, gaps = open_session(path, golden_quantize.CONTEXT), list[float]()
     for each in asked:
-        session.trim(0)
+        session.rewind(0)
         logits = session.read(each["prompt"])
         for token in each["answer"]:
             gaps.append(float(logits.max() - logits[token]))
