@@ -195,21 +195,18 @@ class PageTable:
 
     def __init__(self) -> None:
         self.pages: list[Tensor | None] = []
-        self._addresses = np.zeros(16, dtype=np.int64)
+        self._allocate(16)
 
     def __len__(self) -> int:
         return len(self.pages)
-
-    @property
-    def address(self) -> int:
-        """Address of the array of page addresses, which native kernels read."""
-        return self._addresses.ctypes.data
 
     def append(self, page: Tensor | None) -> None:
         """Add the next page."""
         self.pages.append(None)
         if len(self.pages) > len(self._addresses):
-            self._addresses = np.concatenate((self._addresses, np.zeros_like(self._addresses)))
+            before = self._addresses
+            self._allocate(2 * len(before))
+            self._addresses[: len(before)] = before
         self.set(len(self.pages) - 1, page)
 
     def set(self, index: int, page: Tensor | None) -> None:
@@ -228,6 +225,11 @@ class PageTable:
         """Drop the pages from index `length` on."""
         del self.pages[length:]
         self._addresses[length:] = 0
+
+    def _allocate(self, length: int) -> None:
+        self._addresses = np.zeros(length, dtype=np.int64)
+        # Of the array of page addresses, which native kernels read; kept, as numpy takes long.
+        self.address = self._addresses.ctypes.data
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,14 +122,14 @@ class Runner:
         Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
         """
         checkpoint()
-        if not self._steps_at_once or any(len(rows.tokens) > 1 for rows in batch):
+        if not self._steps_at_once or sum([len(rows.tokens) for rows in batch]) > len(batch):
             hidden = [each[-1:] for each in self.hidden(batch, checkpoint)]
             return self.last_logits(hidden, [rows.stack for rows in batch])
         outs: dict[int, Tensor] = {}
         groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
             for stack, numbers, segments in groups:
-                outs |= zip(numbers, self.recorded(stack).step(segments), strict=True)
+                outs |= zip(numbers, self.recorded(stack).step(segments).unbind(), strict=True)
         for rows in batch:
             rows.sequence.commit(rows.tokens)
         return [outs[number] for number in range(len(batch))]
@@ -140,6 +140,8 @@ def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]
     groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
     for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
         rows.sequence.reserve(len(rows.tokens))
+    if len(batch) == 1:  # each token of most answers
+        return [(rows.stack, [0], [rows.sequence.segment(rows.tokens)]) for rows in batch]
     for number, rows in enumerate(batch):
         group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
         group[1].append(number)

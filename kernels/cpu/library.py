@@ -51,6 +51,7 @@ class _State:
 
 
 _state = _State()
+_POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _lock = threading.Lock()
 
 
@@ -167,13 +168,18 @@ class NativeBatch:
 
     def __init__(self, segments: Sequence[tuple[int, int, Sequence[PageTable]]]) -> None:
         """Tokens, position and page tables of each segment."""
+        # Plain loops: this runs before every token, when the weights have emptied the CPU's caches.
+        addresses: list[int] = []
+        for tokens, position, tables in segments:
+            for table in tables:
+                assert position + tokens <= PAGE_TOKENS * len(table.pages), "a page is missing"
+                addresses.append(table.address)
+        self._addresses = (ctypes.c_void_p * len(addresses))(*addresses)
         self.structs = (NativeSegment * len(segments))()
-        self._tables: list[object] = []
+        at = ctypes.addressof(self._addresses)
         for one, (tokens, position, tables) in zip(self.structs, segments, strict=True):
-            assert all(position + tokens <= PAGE_TOKENS * len(table) for table in tables)
-            addresses = (ctypes.c_void_p * len(tables))(*(table.address for table in tables))
-            self._tables.append(addresses)
-            one.tokens, one.position, one.tables = tokens, position, ctypes.addressof(addresses)
+            one.tokens, one.position, one.tables = tokens, position, at
+            at += _POINTER_BYTES * len(tables)
 
 
 # --- loading ------------------------------------------------------------------------------------
