@@ -98,9 +98,10 @@ class Soak:
     def ask(self, request: int) -> None:
         """Send a request of a random length."""
         words = self.random.choice(("forest", "harbour", "kitchen", "mountain", "library"))
-        length = self.random.choice((5, 20, 80, 300))
-        text = f"Tell me about the {words}. " + f"It has {self.random.random()} things. " * length
-        turns = (Turn(Role.SYSTEM, "You answer briefly. " * 20), Turn(Role.USER, text[:3_000]))
+        sentences = self.random.choice((5, 20, 80, 200))  # at most about 1,400 tokens
+        text = f"Tell me about the {words}. "
+        text += f"It has {self.random.randint(1, 99)} things. " * sentences
+        turns = (Turn(Role.SYSTEM, "You answer briefly. " * 20), Turn(Role.USER, text))
         cancel = self.random.random() < CANCELLED_SHARE
         now = time.monotonic()
         self.asked[request] = Asked(self.random.randint(1, 40) if cancel else 0, now, now)
