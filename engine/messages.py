@@ -167,6 +167,9 @@ class Generate:
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     answers: int = 1  # to the one prompt, each with its own events
     background: bool = False  # yields to requests that are not
+    # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
+    # is written there. 0: nothing is written any more; None: as the last command said.
+    budget_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +314,7 @@ class Finished:
     context_used: int  # tokens
     seed: int = -1  # that gives this answer again; -1: none was drawn, or it was continued
     answer: int = 0  # of several answers to one prompt
+    last: bool = True  # the request is over; False: other answers to the prompt go on
 
 
 @dataclass(frozen=True, slots=True)

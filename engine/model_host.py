@@ -11,7 +11,7 @@ back on is instant. All are freed with the model. A file that changed on disk is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +56,7 @@ from kernels.kv_pages import KVLayout
 Checkpoint = Callable[[], None]
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
 _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
+_LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ModelHost:
         context = model.plan.context
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
-        pool.budget_bytes = _page_budget(model, pool.layout)
+        pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
         self._prefill = PrefillEstimator(model, self._scheduler.runner, files, figures)
@@ -107,16 +108,23 @@ class ModelHost:
         """End every answer in progress with an error."""
         self._scheduler.stop(error)
 
+    def drop_evicted(self) -> None:
+        """Give up evicted pages that are not on the disk yet."""
+        self._disk.evicted.drop()
+
     # --- answering ------------------------------------------------------------------------------
 
     def generate(
         self, command: Generate, checkpoint: Checkpoint, cancelled: Callable[[], bool]
-    ) -> Iterator[Event | None]:
+    ) -> Generator[Event | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
 
-        Yields None when there is no event now: `step` makes the next ones.
+        Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
         """
+        is_abandoned = False
         stack = self._stack
+        if command.budget_bytes is not None:
+            self._disk.set_budget(command.budget_bytes)
         if command.adapters is not None:
             stack, _ = self._load_stack(command.adapters, checkpoint)
         build = partial(self._prompts.answer, command.turns, command.policy, command.thinking)
@@ -133,24 +141,31 @@ class ModelHost:
             count=command.answers,
             stack=stack,
             background=command.background,
-            cancelled=cancelled,
+            cancelled=lambda: is_abandoned or cancelled(),
         )
         ticket = self._scheduler.submit(request)
+        self._disk.evicted.note(command.request, command.conversation, stack, request.prompt)
         timer = self._prefill.timer()
-        while True:
-            while ticket.events:
-                event = ticket.events.popleft()
-                if isinstance(event, PromptProgress):
-                    timer.on_progress(event.done_tokens, event.total_tokens)
-                    event = replace(event, dropped_turns=prompt.dropped_turns)
-                elif isinstance(event, Finished):
-                    self._disk.note(command.request, command.conversation, stack, ticket.tokens)
-                yield event
-            if ticket.error is not None:
-                raise ticket.error
-            if ticket.done:
-                break
-            yield None
+        try:
+            while True:
+                while ticket.events:
+                    event = ticket.events.popleft()
+                    if isinstance(event, PromptProgress):
+                        timer.on_progress(event.done_tokens, event.total_tokens)
+                        event = replace(event, dropped_turns=prompt.dropped_turns)
+                    elif isinstance(event, Finished):
+                        tokens = [*request.prompt, *ticket.answers[event.answer]]
+                        self._disk.note(command.request, command.conversation, stack, tokens)
+                        is_last = ticket.open_answers == 0 and not ticket.events
+                        event = replace(event, last=is_last)
+                    yield event
+                if ticket.error is not None:
+                    raise ticket.error
+                if ticket.done:
+                    break
+                yield None
+        finally:
+            is_abandoned = True  # nobody reads the events any more: see `close` of generators
         if ticket.was_alone:
             self._prefill.learn(stack, timer)
 
@@ -215,7 +230,7 @@ class ModelHost:
 
     def load_snapshot(
         self, command: LoadSnapshot, checkpoint: Checkpoint
-    ) -> Iterator[SnapshotLoaded | None]:
+    ) -> Generator[SnapshotLoaded | None, None, None]:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
         started, stack = time.perf_counter(), self._stack
         build = partial(self._prompts.conversation, command.turns, command.policy)
@@ -267,13 +282,17 @@ def _adapter_info(use: AdapterUse, adapter: Adapter) -> AdapterInfo:
     )
 
 
-def _page_budget(model: LoadedModel, layout: KVLayout) -> int:
-    """Bytes of KV pages: those of a full context, and some of the memory that is left."""
+def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:
+    """Bytes of KV pages: those of a full context and some of the memory that is left; and of pages
+    that are evicted and being written, two of each group at least.
+    """
     plan = model.plan
     # Of the device with the least: what several devices have left together may be needed on one.
     devices = plan.devices or (plan,)
     left = max(min(one.available_bytes - one.total_bytes for one in devices), 0)
-    return bytes_for(layout, plan.context) + 2 * layout.bytes_per_page + left // _SPARE_SHARE
+    spare, pair = left // _SPARE_SHARE, 2 * layout.bytes_per_page
+    lent = min(spare // _LENT_SHARE, _MOST_LENT)
+    return bytes_for(layout, plan.context) + pair + spare - lent, pair + lent
 
 
 def _in_background(

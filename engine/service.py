@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Job = Generator[Event | None, None, None]  # of a command; None: it goes on after the next pass
+
 _POLL_SECONDS = 0.005  # between two looks at work on other threads
 
 
@@ -73,7 +75,8 @@ class Engine:
     - LoadModel: ModelLoaded, or Failed; ModelUnloaded precedes Failed when no model remains.
       When cancelled: ModelUnloaded, or ModelLoaded for the previous model if it is still loaded.
     - UnloadModel: ModelUnloaded.
-    - Generate: Finished, or Failed.
+    - Generate: Finished, or Failed. Of several answers each has a Finished event when it ends; the
+      final event is the one with `last`, and Failed ends those that have not ended.
     - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
       for the unchanged stack.
     - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
@@ -91,7 +94,7 @@ class Engine:
         self._wake = threading.Condition()
         self._running: Command | None = None  # being started or carried out at once
         self._deferred: list[SaveSnapshot] = []  # until the answers they save have ended
-        self._jobs: dict[int, tuple[Command, Iterator[Event | None]]] = {}  # by request id
+        self._jobs: dict[int, tuple[Command, Job]] = {}  # by request id
         self._cancelled: set[int] = set()  # request ids of running and queued commands
         self._stopping = False
         self._host: ModelHost | None = None
@@ -151,7 +154,7 @@ class Engine:
 
     def _start(self, command: Command) -> None:
         """Carry out a command, or make it a job that goes on beside others."""
-        job: Iterator[Event | None] | None = None
+        job: Job | None = None
         with self._outcome(command):
             job = self._handle(command)
         if job is not None:
@@ -170,6 +173,7 @@ class Engine:
                         break
                     self._deliver(event)
             if finished:
+                job.close()  # if `deliver` raised, the answer is not generated any further
                 del self._jobs[command.request]
                 self._mark_done(command)
         if self._host is not None and self._host.is_busy:
@@ -269,7 +273,7 @@ class Engine:
             case _:
                 return not any(isinstance(job, LoadSnapshot) for job in jobs)
 
-    def _handle(self, command: Command) -> Iterator[Event | None] | None:
+    def _handle(self, command: Command) -> Job | None:
         """Carry out a command up to its final event, or return the job that does."""
         checkpoint = self._checkpoint(command)
         match command:
@@ -362,6 +366,8 @@ class Engine:
             trim_heap()
 
     def _wait_for_saver(self, checkpoint: Callable[[], None] = lambda: None) -> None:
+        if self._host is not None:
+            self._host.drop_evicted()
         if self._saver is not None:
             self._saver.wait(checkpoint)
 

@@ -206,7 +206,7 @@ class Runner(QObject):
             case SaveSnapshot():  # the engine saves it when that answer has ended
                 step = replace(step, answer=self._context_request)
             case Generate():
-                step = replace(step, conversation=target.name)
+                step = replace(step, conversation=target.name, budget_bytes=target.budget_bytes)
             case _:
                 pass
         request = self._link.send(lambda number: replace(step, request=number))

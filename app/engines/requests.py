@@ -117,7 +117,9 @@ class EngineRequests(QObject):
     def _is_last(self, event: Event) -> bool:
         """Whether the request is over with this event."""
         match event:
-            case ModelLoaded() | Finished() | Failed():
+            case Finished():
+                return event.last
+            case ModelLoaded() | Failed():
                 return True
             case AdaptersSet() | SnapshotLoaded() | SnapshotSaved() | TokensCounted():
                 return True

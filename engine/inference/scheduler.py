@@ -407,7 +407,7 @@ class Scheduler:
         False if one answer runs alone: it cannot go on.
         """
         self._refused = True
-        self.tree.evict(self.pool.budget_bytes)
+        self.tree.evict(self.pool.budget_bytes, keep=False)
         self.pool.trim()
         if len(self._running) < 2:
             return False

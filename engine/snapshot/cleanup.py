@@ -2,29 +2,36 @@
 
 Pages are deleted under the folder's exclusive lock, so that no process is writing a sequence that
 needs them: a save holds the lock shared from its first page until its sequence file is there.
+Deletions of conversations are recorded, so that what memory still has of one is not written later.
 Losing a file only costs a prefill, so nothing depends on a deletion. This module does not import
 torch.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from engine.errors import Fault, FaultKind, SnapshotError
-from engine.snapshot import page_file, sequence_file
+from engine.snapshot import atomic, page_file, sequence_file
 from engine.snapshot.atomic import REPROCESS, Checkpoint, is_temporary, no_checkpoint
 from engine.snapshot.sequence_file import SavedSequence, conversation_prefix
 
 log = logging.getLogger(__name__)
 
 PAGES = "pages"  # folder of the page files, in that of the sequence files
+_DELETIONS = ".deletions"  # in `PAGES`: JSON, conversation prefix to a random text
+_ALL = "all"  # in place of a prefix
+_MOST_DELETIONS = 1000  # recorded
 _OLD = re.compile(r"\.?([0-9a-f]{16})-[0-9a-f]{32}\.safetensors(\.[0-9a-f]+\.tmp)?")
 
 
@@ -99,6 +106,33 @@ def files_of(folder: Path) -> list[tuple[Path, int]]:
     return found
 
 
+def record_deletion(folder: Path, conversations: Collection[str] | None) -> None:
+    """Change the `deletion_stamp` of these conversations, or of all. Raises OSError."""
+    stamps = _deletions(folder) if conversations is not None else {}
+    for name in [_ALL] if conversations is None else map(conversation_prefix, conversations):
+        stamps.pop(name, None)
+        stamps[name] = secrets.token_hex(8)
+    text = json.dumps(dict(list(stamps.items())[-_MOST_DELETIONS:]))
+    atomic.write(folder / PAGES / _DELETIONS, [text.encode()])
+
+
+def deletion_stamp(folder: Path, conversation: str) -> str:
+    """A text that another process or thread changes when it deletes a conversation's files."""
+    stamps = _deletions(folder)
+    return f"{stamps.get(_ALL, '')} {stamps.get(conversation_prefix(conversation), '')}"
+
+
+def _deletions(folder: Path) -> dict[str, str]:
+    try:
+        found: object = json.loads((folder / PAGES / _DELETIONS).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    pairs = cast("dict[str, object]", found).items()
+    return {name: stamp for name, stamp in pairs if isinstance(stamp, str)}
+
+
 class Sweep:
     """Deletes files of a store; the caller holds the exclusive lock of its `PAGES` folder."""
 
@@ -136,7 +170,9 @@ class Sweep:
             self._remove_parts(name, list(self._files[name]))
         return freed + before - self._total
 
-    def evict(self, budget_bytes: int, keep: Path, checkpoint: Checkpoint = no_checkpoint) -> int:
+    def evict(
+        self, budget_bytes: int, keep: Path | None, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
         """Delete until the total is at most `budget_bytes`; returns the number of sequences.
 
         First the parts that no sequence needs, though a branch from an earlier position would;

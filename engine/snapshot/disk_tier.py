@@ -1,21 +1,21 @@
 """Disk tier of the prefix tree: restores saved pages into memory, and saves conversations.
 
-What the tree no longer holds, after a restart or an eviction, is read from the page store. Saving
-takes references to pages, which nobody writes while others hold them, so nothing is copied.
+What the tree no longer holds, after a restart or an eviction, is read from the page store: what
+SaveSnapshot has written, and what was evicted from memory. Saving takes references to pages, which
+nobody writes while others hold them, so nothing is copied.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
-
-import torch
-from torch import Tensor
+from typing import TypeVar
 
 from engine.errors import SnapshotError
 from engine.host.background import BackgroundTask
@@ -26,11 +26,14 @@ from engine.loading.loader import LoadedModel
 from engine.lora.stack import Stack
 from engine.messages import SaveSnapshot, SnapshotSaved
 from engine.snapshot import restore, resume, store
+from engine.snapshot.eviction import EvictedPages
+from engine.snapshot.page_file import Page as SavedPage
 from engine.snapshot.page_file import StateKey
+from engine.snapshot.page_memory import HeldPage, PageTarget
 from engine.snapshot.restore import MIN_GAIN, Match
 from engine.snapshot.saver import Capture, Saver
 from engine.snapshot.store import PageRead, PageStore
-from engine.state.pages import OutOfPages, Page, PagePool, storage_dtype
+from engine.state.pages import OutOfPages, Page, storage_dtype
 from engine.state.sequence import Sequence as CachedSequence
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
 
@@ -38,7 +41,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Checkpoint = Callable[[], None]
+_ALL_PAGES = 1 << 40
 _MOST_TEXTS = 64  # conversations whose last text is known
+_WRITTEN_SECONDS = 2.0  # wait for evicted pages of a prompt that are still being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +62,29 @@ class _Text:
     tokens: list[int]
 
 
-@dataclass(eq=False, slots=True)
-class _HeldPage:
-    """A page that is being saved."""
+class _Reads:
+    """Pages of a sequence that are being read from files."""
 
-    pool: PagePool
-    pages: tuple[Page | None, ...]  # one for each group; referenced until `release`
-    held: Sequence[bool] = field(init=False)
+    def __init__(self) -> None:
+        self.reads: list[PageRead] = []
+        self._targets: list[list[PageTarget]] = []  # of each of `reads`
+        self._indices: list[int] = []
 
-    def __post_init__(self) -> None:
-        self.held = [page is not None for page in self.pages]
+    def add(
+        self, index: int, page: SavedPage, parts: Sequence[Page | None], groups: list[int]
+    ) -> None:
+        """Read these groups' parts of the sequence's page of this index."""
+        targets = {group: PageTarget(one) for group in groups if (one := parts[group])}
+        views = [targets[group].view if group in targets else None for group in range(len(parts))]
+        self.reads.append(PageRead(page, views))
+        self._targets.append(list(targets.values()))
+        self._indices.append(index)
 
-    def parts(self) -> list[memoryview | None]:
-        """The bytes of each group."""
-        return [None if page is None else page_bytes(page) for page in self.pages]
-
-    def release(self) -> None:
-        """Drop the references."""
-        pages, self.pages = self.pages, ()
-        for page in pages:
-            if page is not None:
-                self.pool.release(page)
+    def finish(self, good: int) -> int:
+        """So many of `reads` are good; returns how many leading pages are complete."""
+        for target in (target for targets in self._targets[:good] for target in targets):
+            target.finish()
+        return self._indices[good] if good < len(self.reads) else _ALL_PAGES
 
 
 class DiskTier:
@@ -97,6 +104,14 @@ class DiskTier:
         self._files = files
         self._model = model
         self._texts: dict[str | int, _Text] = {}  # by conversation and request, the last one last
+        self.evicted = EvictedPages(
+            page_store,
+            saver,
+            scheduler.pool,
+            identify=partial(_identify, files, model),
+            describe=lambda stack: metadata_of(model, stack),
+        )
+        scheduler.tree.on_evict = self.evicted.take
         self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
 
     def identify(self, stack: Stack, checkpoint: Checkpoint = lambda: None) -> StateKey:
@@ -104,11 +119,7 @@ class DiskTier:
 
         Raises SnapshotError when the model's files have changed since they were loaded.
         """
-        if sha256 := self._files.sha256(checkpoint):
-            return state_key(sha256, stack, self._model)
-        raise SnapshotError(
-            "The model's file has changed since it was loaded.", "Load the model again."
-        )
+        return _identify(self._files, self._model, stack, checkpoint)
 
     # --- restoring ------------------------------------------------------------------------------
 
@@ -126,6 +137,10 @@ class DiskTier:
         cached = scheduler.tree.match(stack.key, ids).length
         if len(ids) - cached < (1 if conversation else MIN_GAIN):
             return RestoreResult()
+        end = time.monotonic() + _WRITTEN_SECONDS
+        while self.evicted.has(stack.key, ids, cached) and time.monotonic() < end:
+            checkpoint()
+            yield None
 
         def shared_length(tokens: Sequence[int]) -> int:
             shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
@@ -146,6 +161,7 @@ class DiskTier:
             windows=scheduler.pool.layout.windows,
             cached=cached,
             conversation=conversation,
+            in_memory=lambda tokens: scheduler.tree.parts(stack.key, tokens),
         )
         damaged: SnapshotError | None = None
         for match in found:
@@ -167,45 +183,40 @@ class DiskTier:
         Returns how many of its tokens are cached then, and why not all of them.
         """
         pool, tree = self._scheduler.pool, self._scheduler.tree
-        tokens = list(match.saved.tokens[: match.tokens])
-        known = tree.match(stack.key, tokens)
-        first = known.length // PAGE_TOKENS
-        held: list[list[Page | None]] = [list(pages) for pages in known.pages[:first]]
+        tokens = list(match.saved.tokens[: min(match.tokens, self._scheduler.context)])
         wanted = store.needed_parts(pool.layout.windows, len(tokens))
-        for pages in held:
-            for page in pages:
-                if page is not None:
-                    pool.retain(page)
+        held: list[list[Page | None]] = [[None for _ in needed] for needed in wanted]
+        reads = _Reads()
         try:
-            reads: list[PageRead] = []
-            read: list[list[PageTarget]] = []  # of each of `reads`
-            for index in range(first, len(wanted)):
-                pages = [
-                    self._take(group) if needed else None
-                    for group, needed in enumerate(wanted[index])
+            for parts, needed, cached in zip(
+                held, wanted, tree.parts(stack.key, tokens), strict=False
+            ):
+                for group, page in enumerate(cached):
+                    if needed[group] and page is not None:
+                        parts[group] = pool.retain(page)
+            for index, (parts, needed) in enumerate(zip(held, wanted, strict=True)):
+                missing = [
+                    group for group, one in enumerate(parts) if needed[group] and one is None
                 ]
-                held.append(pages)
-                targets = [None if page is None else PageTarget(page) for page in pages]
-                read.append([target for target in targets if target is not None])
-                views = [None if target is None else target.view for target in targets]
-                reads.append(PageRead(match.saved.pages[index], views))
+                for group in missing:
+                    parts[group] = self._take(group)
+                if missing:
+                    reads.add(index, match.saved.pages[index], parts, missing)
             good, error = yield from _on_thread(
-                lambda: self._store.read_pages(reads, checkpoint), checkpoint
+                lambda: self._store.read_pages(reads.reads, checkpoint), checkpoint
             )
             if error is not None:
                 log.info("%s: %s", match.saved.path.name, error)
-            for target in (target for targets in read[:good] for target in targets):
-                target.finish()
-            tokens = tokens[: (first + good) * PAGE_TOKENS]
+            tokens = tokens[: reads.finish(good) * PAGE_TOKENS]
             sequence = CachedSequence(pool, self._scheduler.context)
-            pages_of_all = [tuple(pages) for pages in held[: -(-len(tokens) // PAGE_TOKENS)]]
+            pages_of_all = [tuple(parts) for parts in held[: -(-len(tokens) // PAGE_TOKENS)]]
             sequence.adopt(tokens, pages_of_all)
             tree.insert(stack.key, sequence)
             sequence.release()
         except OutOfPages:
-            return known.length, None
+            return 0, None
         finally:
-            for page in (page for pages in held for page in pages):
+            for page in (page for parts in held for page in parts):
                 if page is not None:
                     pool.release(page)
         return tree.match(stack.key, tokens).length, error
@@ -224,8 +235,13 @@ class DiskTier:
 
     # --- saving ---------------------------------------------------------------------------------
 
+    def set_budget(self, budget_bytes: int) -> None:
+        """Disk space of all conversations together; 0: nothing is written any more."""
+        self.evicted.set_budget(budget_bytes)
+
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
         """An answer to a conversation has ended: SaveSnapshot saves these tokens."""
+        self.evicted.note(request, conversation, stack, tokens)
         for name in {request, conversation, ""}:
             self._texts.pop(name, None)
             self._texts[name] = _Text(stack, tokens)
@@ -237,7 +253,10 @@ class DiskTier:
 
         Raises RequestError for more pages than the budget, and what `checkpoint` raises.
         """
-        self._saver.wait(checkpoint)
+        self._saver.wait(checkpoint, saves_only=True)
+        self.evicted.set_budget(command.budget_bytes)
+        if command.answer:
+            self.evicted.name(command.answer, command.conversation)
         nothing = SnapshotSaved(command.request, 0, 0, 0.0, 0)
         name = command.conversation
         text = self._texts.get(command.answer) or self._texts.get(name)
@@ -259,7 +278,7 @@ class DiskTier:
             name,
             metadata_of(self._model, text.stack),
             tokens,
-            [_HeldPage(pool, pages) for pages in match.pages],
+            [HeldPage(pool, pages) for pages in match.pages],
             resume.encoded(
                 self._scheduler.interrupted(key, text.tokens), text.tokens[match.length :]
             ),
@@ -277,6 +296,16 @@ class DiskTier:
             saved=saved,
         )
         return None
+
+
+def _identify(
+    files: ModelFiles, model: LoadedModel, stack: Stack, checkpoint: Checkpoint = lambda: None
+) -> StateKey:
+    if sha256 := files.sha256(checkpoint):
+        return state_key(sha256, stack, model)
+    raise SnapshotError(
+        "The model's file has changed since it was loaded.", "Load the model again."
+    )
 
 
 def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
@@ -310,28 +339,3 @@ def _on_thread(work: Callable[[], T], checkpoint: Checkpoint) -> Generator[None,
     finally:
         task.wait()
     return task.result()
-
-
-def page_bytes(page: Page) -> memoryview:
-    """The contents of a page: its memory, or a copy in that of the host."""
-    return _view(page.data.cpu())
-
-
-class PageTarget:
-    """Memory of the host to read the contents of a page into: the page itself if it is there."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page.data
-        self._host = (
-            page.data if page.data.is_cpu else torch.empty(page.data.shape, dtype=torch.uint8)
-        )
-        self.view = _view(self._host)
-
-    def finish(self) -> None:
-        """Copy what was read to the page, if that is on another device."""
-        if self._host is not self._page:
-            self._page.copy_(self._host.to(self._page.device))
-
-
-def _view(data: Tensor) -> memoryview:
-    return cast("memoryview", data.numpy().data).cast("B")

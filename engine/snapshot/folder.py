@@ -29,18 +29,18 @@ def snapshots_size() -> int:
 def delete_snapshots(conversations: Collection[str] | None = None) -> int:
     """Delete the snapshots of these conversations, or all; returns the bytes freed.
 
-    Pages that other conversations share stay. A save in progress is waited for, so that its file
+    What memory has of them is not written until they continue. Pages that other conversations share stay. A save in progress is waited for, so that its file
     is deleted too. Raises OSError.
     """
     folder = snapshots_folder()
     pages = folder / cleanup.PAGES
     before = cleanup.total_size(folder)
-    if not before:
-        return 0
     if not pages.is_dir():
         _delete_files(folder, conversations)
         return before - cleanup.total_size(folder)
     with folder_lock(pages, exclusive=True, seconds=_WAIT_SECONDS) as locked:
+        if conversations is None or conversations:
+            cleanup.record_deletion(folder, conversations)
         _delete_files(folder, conversations)
         if locked and conversations is not None:
             cleanup.Sweep(folder, sequence_file.read_all(folder)).remove_unreferenced()

@@ -57,11 +57,13 @@ def matches(
     windows: Sequence[int],
     cached: int,
     conversation: str,
+    in_memory: Callable[[Sequence[int]], Sequence[Sequence[object]]] = lambda tokens: (),
 ) -> list[Match]:
     """The sequences of this key with more of the prompt than `cached` tokens, longest first.
 
     Among equals the most recently used comes first. A sequence of another conversation must have
-    `MIN_GAIN` tokens more. `windows` as in `store.needed_parts`.
+    `MIN_GAIN` tokens more. `windows` as in `store.needed_parts`; `in_memory` returns for each page
+    of a text its parts in memory, which need not be on the disk.
     """
     found: list[Match] = []
     for saved in sequences:
@@ -71,7 +73,7 @@ def matches(
         least = cached + (1 if own else MIN_GAIN)
         if (shared := shared_length(saved.tokens)) < least:
             continue
-        tokens = store.usable_prefix(saved, windows, shared)
+        tokens = store.usable_prefix(saved, windows, shared, in_memory(saved.tokens[:shared]))
         if tokens >= least:
             found.append(Match(saved, tokens))
     return sorted(found, key=lambda match: -match.tokens)

@@ -1,9 +1,11 @@
-"""Saver: writes sequences to the page store on a background thread, one at a time."""
+"""Saver: the background thread that writes to the page store: saved sequences and evicted pages."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,8 @@ from engine.snapshot.page_file import PageSource, StateKey
 from engine.snapshot.store import PageStore
 
 log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.02  # between two calls of the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +39,32 @@ class Capture:
 
 
 class Saver:
-    """Writes captures on a background thread, which delivers exactly one event per save."""
+    """Writes on a background thread, one thing at a time; delivers exactly one event per save."""
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
-        self._task: BackgroundTask[None] | None = None
+        self._jobs: deque[tuple[Callable[[], None], bool]] = deque()  # whether it is a save
+        self._changed = threading.Condition()
+        self._is_running = False
 
-    def wait(self, checkpoint: Callable[[], None] = lambda: None) -> None:
-        """Wait until no save is in progress; raises only what `checkpoint` raises."""
-        if self._task is not None:
-            self._task.wait(checkpoint)
-            self._task = None
+    def wait(
+        self, checkpoint: Callable[[], None] = lambda: None, *, saves_only: bool = False
+    ) -> None:
+        """Wait until nothing, or no save, is in progress; raises only what `checkpoint` raises."""
+        while True:
+            with self._changed:
+                if not any(is_save or not saves_only for _, is_save in self._jobs):
+                    return
+            checkpoint()
+            with self._changed:
+                self._changed.wait(_POLL_SECONDS)
+
+    def run_later(self, work: Callable[[], None]) -> None:
+        """Run work on the thread after what was begun before; it must not raise.
+
+        Raises RuntimeError or MemoryError if the system has no thread: it is not run then.
+        """
+        self._add(work, is_save=False)
 
     def save(
         self,
@@ -62,7 +81,7 @@ class Saver:
         `identify` returns the state key; the model's hash may take seconds, so it runs on the
         thread.
         """
-        assert self._task is None, "a save is in progress"
+        assert not any(is_save for _, is_save in self._jobs), "a save is in progress"
         started = time.perf_counter()
 
         def write() -> SnapshotSaved:
@@ -90,10 +109,38 @@ class Saver:
                 log.exception("the result of save %d cannot be delivered", request)
 
         try:
-            self._task = BackgroundTask(work, "snapshot")
+            self._add(work, is_save=True)
         except BaseException:
             captured.release()
             raise
+
+    def _add(self, work: Callable[[], None], *, is_save: bool) -> None:
+        with self._changed:
+            self._jobs.append((work, is_save))
+            if self._is_running:
+                return
+            try:
+                BackgroundTask(self._run, "snapshot")
+            except BaseException:
+                self._jobs.pop()
+                raise
+            self._is_running = True
+
+    def _run(self) -> None:
+        """On the thread: work until there is nothing to do."""
+        while True:
+            with self._changed:
+                if not self._jobs:
+                    self._is_running = False
+                    return
+                work, _ = self._jobs[0]
+            try:
+                work()
+            except BaseException:
+                log.exception("the writer of cached contexts has failed")
+            with self._changed:
+                self._jobs.popleft()
+                self._changed.notify_all()
 
 
 def _outcome(request: int, write: Callable[[], SnapshotSaved]) -> SnapshotSaved | Failed:

@@ -20,8 +20,9 @@ from engine.loading.loader import LoadedModel
 from engine.lora.stack import Stack
 from engine.snapshot import atomic, restore, resume
 from engine.snapshot.atomic import REPROCESS, Damaged, unreadable
-from engine.snapshot.disk_tier import PageTarget, metadata_of, page_bytes
+from engine.snapshot.disk_tier import metadata_of
 from engine.snapshot.page_file import StateKey
+from engine.snapshot.page_memory import PageTarget, page_bytes
 from engine.snapshot.sequence_file import SavedSequence, encoded_ids
 from engine.state.pages import Page
 from engine.state.sequence import Sequence as CachedSequence

@@ -24,6 +24,7 @@ from kernels.layer_state import AT_END
 
 log = logging.getLogger(__name__)
 
+_EVICTED = {"written": "on eviction"}  # metadata of sequences that no SaveSnapshot wrote
 _MEGABYTE = 1e6
 _SAVE_SECONDS = 10.0  # wait for another process's cleanup before a save
 _CLEANUP_SECONDS = 10.0  # wait for the saves of other processes before a cleanup
@@ -100,17 +101,23 @@ class PageStore:
         return found
 
     def usable_prefix(
-        self, saved: SavedSequence, windows: Sequence[int], limit: int | None = None
+        self,
+        saved: SavedSequence,
+        windows: Sequence[int],
+        limit: int | None = None,
+        in_memory: Sequence[Sequence[object]] = (),
     ) -> int:
-        """The most leading tokens, up to `limit`, whose needed parts are all on the disk.
+        """The most leading tokens, up to `limit`, whose needed parts are on the disk or in memory.
 
-        `windows` as in `needed_parts`. The parts are found by size; `read_pages` verifies them.
+        `windows` as in `needed_parts`. `in_memory` has for each leading page its parts, or None. The parts are found by size; `read_pages` verifies them.
         """
         tokens = len(saved.token_bytes) // 4
         end = tokens if limit is None else max(min(limit, tokens), 0)
         is_there: dict[tuple[int, int], bool] = {}
 
         def exists(page: int, group: int) -> bool:
+            if page < len(in_memory) and in_memory[page][group] is not None:
+                return True
             if (page, group) not in is_there:
                 size = saved.key.page_bytes[group]
                 is_there[page, group] = page_file.exists(
@@ -202,6 +209,57 @@ class PageStore:
         total, evicted = self._clean(budget_bytes, path, checkpoint)
         return SaveResult(path, written, total, evicted)
 
+    def add_evicted(
+        self,
+        conversation: str,
+        key: StateKey,
+        metadata: Mapping[str, str],
+        token_bytes: bytes,
+        pages: Mapping[int, PageSource],
+        *,
+        stamp: str,
+        windows: Sequence[int],
+        budget_bytes: int,
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> int:
+        """Write pages of a sequence by index, the last one among them; returns the bytes written.
+
+        Memory has the others. They belong to the conversation: nothing is written if its
+        `deletion_stamp` is not `stamp` any more, nor for a sequence larger than the budget. All
+        sources are released when this returns or raises OSError or what `checkpoint` raises.
+        """
+        try:
+            path, written = self._write_evicted(
+                conversation,
+                key,
+                metadata,
+                token_bytes,
+                pages,
+                stamp,
+                windows,
+                budget_bytes,
+                checkpoint,
+            )
+        except BaseException:
+            self.collect(0.0)
+            raise
+        finally:
+            for source in pages.values():
+                source.release()
+        if path is not None:
+            self._delete_superseded(conversation, path, evicted_only=True)
+        if written:
+            self._clean(budget_bytes, None, checkpoint)
+        return written
+
+    def deletion_stamp(self, conversation: str) -> str:
+        """See `cleanup.deletion_stamp`."""
+        return cleanup.deletion_stamp(self._folder, conversation)
+
+    def make_folder(self) -> None:
+        """Create the folder, so that deletions are recorded there. Raises OSError."""
+        self._pages.mkdir(parents=True, exist_ok=True)
+
     def touch(self, saved: SavedSequence) -> None:
         """Mark a sequence as used now."""
         sequence_file.touch(saved.path)
@@ -258,6 +316,65 @@ class PageStore:
             written += sequence_file.write(path, key, metadata, token_bytes, held, resume)
         return path, written
 
+    def _write_evicted(
+        self,
+        conversation: str,
+        key: StateKey,
+        metadata: Mapping[str, str],
+        token_bytes: bytes,
+        sources: Mapping[int, PageSource],
+        stamp: str,
+        windows: Sequence[int],
+        budget_bytes: int,
+        checkpoint: Checkpoint,
+    ) -> tuple[Path | None, int]:
+        """Write pages, and a sequence file if no file of the conversation names the last one."""
+        pages = pages_of(key, token_bytes)
+        needed = needed_parts(windows, len(token_bytes) // 4)
+        if _size(key, pages, needed) > budget_bytes:
+            return None, 0
+        written = 0
+        with folder_lock(
+            self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
+        ):
+            if self.deletion_stamp(conversation) != stamp:
+                return None, 0
+            own = [saved for saved in self.sequences() if saved.belongs_to(conversation)]
+            last = len(pages) - 1
+            # Its last page may be the beginning of one that is on the disk.
+            is_part = AT_END not in windows and any(
+                saved.key == key
+                and saved.token_bytes.startswith(token_bytes)
+                and self._has(saved, last, sources[last].held)
+                for saved in own
+            )
+            for index in sorted(set(sources) - ({last} if is_part else set())):
+                checkpoint()
+                written += self._write_page(key, pages[index], sources[index], checkpoint)
+                sources[index].release()
+            if written:
+                atomic.sync_folder(self._pages)
+            if is_part or any(saved.pages[last : last + 1] == pages[-1:] for saved in own):
+                return None, written
+            path = self._folder / sequence_file.file_name(conversation, pages)
+            held = [sum(1 << group for group, need in enumerate(each) if need) for each in needed]
+            written += sequence_file.write(
+                path, key, {**metadata, **_EVICTED}, token_bytes, held, {}
+            )
+        if self.deletion_stamp(conversation) != stamp:  # it did not wait for the lock
+            cleanup.remove(path)
+            self.collect(0.0)
+            return None, 0
+        return path, written
+
+    def _has(self, saved: SavedSequence, page: int, groups: Sequence[bool]) -> bool:
+        """Whether these groups' parts of a page of a sequence are on the disk."""
+        return all(
+            page_file.exists(self._pages, saved.pages[page], group, saved.key.page_bytes[group])
+            for group, held in enumerate(groups)
+            if held
+        )
+
     def _write_page(
         self, key: StateKey, page: Page, source: PageSource, checkpoint: Checkpoint
     ) -> int:
@@ -277,15 +394,24 @@ class PageStore:
             written += page_file.write(self._pages, page, group, part, checkpoint)
         return written
 
-    def _delete_superseded(self, conversation: str, path: Path) -> None:
-        """Delete the conversation's sequences that are a prefix of the one at `path`."""
+    def _delete_superseded(
+        self, conversation: str, path: Path, *, evicted_only: bool = False
+    ) -> None:
+        """Delete the conversation's sequences that are a prefix of the one at `path`.
+
+        With `evicted_only` not those that were saved: these are whole, and this one may not be.
+        """
         found = self.sequences()
         new = next((saved for saved in found if saved.path == path), None)
         for saved in found:
-            if new is not None and saved.belongs_to(conversation) and _is_prefix(saved, new):
+            if new is None or not saved.belongs_to(conversation) or not _is_prefix(saved, new):
+                continue
+            if not evicted_only or _EVICTED.items() <= saved.metadata.items():
                 self.delete(saved)
 
-    def _clean(self, budget_bytes: int, keep: Path, checkpoint: Checkpoint) -> tuple[int, int]:
+    def _clean(
+        self, budget_bytes: int, keep: Path | None, checkpoint: Checkpoint
+    ) -> tuple[int, int]:
         """Delete unreferenced pages and evict; returns the total size and the evicted number."""
         with folder_lock(
             self._pages, exclusive=True, seconds=_CLEANUP_SECONDS, checkpoint=checkpoint
@@ -297,6 +423,16 @@ class PageStore:
             sweep.remove_unreferenced(checkpoint)
             evicted = sweep.evict(budget_bytes, keep, checkpoint)
             return sweep.total_bytes, evicted
+
+
+def _size(key: StateKey, pages: Sequence[Page], needed: Sequence[Sequence[bool]]) -> int:
+    """Bytes of the files of these parts."""
+    return sum(
+        page_file.file_size(page, size)
+        for page, parts in zip(pages, needed, strict=True)
+        for size, is_needed in zip(key.page_bytes, parts, strict=True)
+        if is_needed
+    )
 
 
 def _is_prefix(saved: SavedSequence, new: SavedSequence) -> bool:

@@ -8,7 +8,7 @@ addresses as long as it holds a reference.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -38,12 +38,13 @@ class OutOfPages(Exception):
 class Page:
     """256 positions of the layers of one group, or the state after the last one of them."""
 
-    __slots__ = ("data", "group", "references")
+    __slots__ = ("data", "group", "is_lent", "references")
 
     def __init__(self, group: int, data: Tensor) -> None:
         self.group = group
         self.data = data  # uint8 [page_bytes]
         self.references = 1
+        self.is_lent = False  # evicted and being written to disk: not part of the budget
 
 
 def storage_dtype(type: CacheType) -> torch.dtype:
@@ -67,6 +68,8 @@ class PagePool:
         self.layout = layout
         self.budget_bytes = budget_bytes
         self.used_bytes = 0
+        self.most_lent_bytes = 0  # beside the budget, of pages that are evicted and being written
+        self.lent_bytes = 0
         self._memory = [  # of each group
             memory[place] if isinstance(memory, Mapping) else memory or _heap
             for place in layout.places
@@ -76,9 +79,9 @@ class PagePool:
 
     @property
     def allocated_bytes(self) -> int:
-        """Memory of used and spare pages."""
+        """Memory of used, lent and spare pages."""
         spare = zip(self._free, self.layout.page_bytes, strict=True)
-        return self.used_bytes + sum(len(pages) * size for pages, size in spare)
+        return self.used_bytes + self.lent_bytes + sum(len(pages) * size for pages, size in spare)
 
     @property
     def used_pages(self) -> int:
@@ -136,8 +139,30 @@ class PagePool:
             assert page.references > 0, "a page was freed twice"
             page.references -= 1
             if page.references == 0:
-                self.used_bytes -= self.layout.page_bytes[page.group]
+                size = self.layout.page_bytes[page.group]
+                if page.is_lent:
+                    self.lent_bytes -= size
+                else:
+                    self.used_bytes -= size
                 self._free[page.group].append(page.data)
+
+    def lend(self, pages: Sequence[Page]) -> bool:
+        """Add a reference to pages that are being evicted, for a writer; their room is free now.
+
+        False, and nothing is changed, when more than `most_lent_bytes` would be lent. The pages
+        have one reference, that of whoever evicts them, and nobody may add another one afterwards.
+        """
+        size = sum(self.layout.page_bytes[page.group] for page in pages)
+        with self._lock:
+            if self.lent_bytes + size > self.most_lent_bytes:
+                return False
+            for page in pages:
+                assert page.references == 1, "a page is evicted that others use"
+                page.references = 2
+                page.is_lent = True
+            self.lent_bytes += size
+            self.used_bytes -= size
+        return True
 
     def trim(self) -> None:
         """Return the memory of spare pages to the system."""

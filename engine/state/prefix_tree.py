@@ -15,7 +15,7 @@ another answer is processed. Other states inside a text are the first to be evic
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
@@ -71,6 +71,8 @@ class PrefixTree:
         self._pool = pool
         self._roots: dict[str, Node] = {}
         self._clock = itertools.count(1)
+        # Called with the key of the stack before an evicted node gives up its pages.
+        self.on_evict: Callable[[str, Node], None] | None = None
 
     def match(self, stack: str, tokens: Tokens[int], limit: int | None = None) -> Match:
         """The longest cached prefix of `tokens` of at most `limit` tokens, marked as used now."""
@@ -98,6 +100,26 @@ class PrefixTree:
                 for index in needed_pages(window, (checkpoint + 1) * PAGE_TOKENS):
                     pages[index][group] = path[index].pages[group]
         return Match(match.length, [tuple(some) for some in pages])
+
+    def parts(self, stack: str, tokens: Tokens[int]) -> list[Pages]:
+        """What is cached of the pages of `tokens`; it may be too little to continue the text."""
+        found: list[Pages] = []
+        node = self._roots.get(stack)
+        for start in range(0, len(tokens), PAGE_TOKENS):
+            wanted = tuple(tokens[start : start + PAGE_TOKENS])
+            child, shared = (None, 0) if node is None else _best_child(node, wanted)
+            if child is None or shared < len(wanted):
+                break
+            whole = len(child.tokens) == shared
+            windows = self._pool.layout.windows
+            found.append(
+                tuple(
+                    page if whole or window != AT_END else None
+                    for page, window in zip(child.pages, windows, strict=True)
+                )
+            )
+            node = child
+        return found
 
     def insert(
         self, stack: str, sequence: Sequence, *, whole_pages: bool = False, checkpoint: bool = True
@@ -131,10 +153,11 @@ class PrefixTree:
         found = [] if root is None else [node for node in _walk(root) if not node.children]
         return sorted(found, key=lambda node: node.used, reverse=True)
 
-    def evict(self, size_bytes: int) -> bool:
+    def evict(self, size_bytes: int, *, keep: bool = True) -> bool:
         """Free least recently used pages until `size_bytes` more fit; False if they do not.
 
-        Pages that a sequence uses stay: freeing them in the tree would free no memory.
+        Pages that a sequence uses stay: freeing them in the tree would free no memory. With `keep`
+        `on_evict` may keep the others for a while, beside the budget.
         """
         if self._pool.has_room(size_bytes):
             return True
@@ -148,6 +171,8 @@ class PrefixTree:
                 return self._pool.has_room(size_bytes)
             idle.sort(key=lambda node: node.used)
             for node in idle:
+                if keep and self.on_evict is not None:
+                    self.on_evict(self._stack_of(node), node)
                 self._remove(node)
                 if self._pool.has_room(size_bytes):
                     break
@@ -255,6 +280,10 @@ class PrefixTree:
                         self._pool.release(page)
                         if self._pool.has_room(size_bytes):
                             return
+
+    def _stack_of(self, node: Node) -> str:
+        root = node.path()[0].parent
+        return next(stack for stack, one in self._roots.items() if one is root)
 
     def _remove(self, node: Node) -> None:
         assert node.parent is not None

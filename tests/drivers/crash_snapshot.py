@@ -1,4 +1,4 @@
-"""Crash test of the page store: kills a process while it saves and evicts, and checks the folder.
+"""Crash test of the page store: kills a process that saves and evicts, and checks the folder.
 
 `python tests/drivers/crash_snapshot.py [--kills 30] [--seed 1]` from the repository's root; exits 1
 when a wrong state is restored, a finished save is lost that no later one evicts, or files of the
@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from engine.snapshot import cleanup, sequence_file
+from engine.snapshot import cleanup, page_file, sequence_file
 from engine.snapshot.page_file import StateKey
 from engine.snapshot.sequence_file import SavedSequence
 from engine.snapshot.store import PageStore
@@ -31,6 +31,7 @@ KEY = StateKey("c" * 64, "", "f16", (200_000, 50_000))
 WINDOWS = (0, 600)
 BUDGET_BYTES = 8_000_000  # about six conversations, so that most saves evict
 CONVERSATIONS = 9
+EVICTED = "evicted"  # a line of the child
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Kill:
     """Result of one kill."""
 
     saves: int  # that the child had finished
+    evictions: int  # the same
     sequences: int  # found afterwards
     restored_tokens: int  # of all sequences, each byte compared
     incomplete: int  # sequences of which a page is missing
@@ -53,18 +55,38 @@ def tokens_of(conversation: int, length: int) -> list[int]:
 
 
 def save_repeatedly(folder: Path, seed: int) -> None:
-    """In the child: extend random conversations forever; print each save that has finished."""
+    """In the child: extend or evict random conversations forever; print what has finished."""
     chance = random.Random(seed)
     store = PageStore(folder)
     print("ready", flush=True)
     while True:
         conversation = chance.randrange(CONVERSATIONS)
         tokens = tokens_of(conversation, chance.randint(1, 1600))
+        if chance.randrange(2):
+            evict(store, str(conversation), tokens, chance.randint(1, 7))
+            print(EVICTED, flush=True)
+            continue
         pages = memory_pages(tokens, KEY, WINDOWS)
         result = store.save(
             str(conversation), KEY, {}, tokens, pages, {}, budget_bytes=BUDGET_BYTES
         )
         print(result.path.name, flush=True)
+
+
+def evict(store: PageStore, conversation: str, tokens: list[int], pages: int) -> None:
+    """Write so many of the last pages, as a prefix tree gives them up: from the end."""
+    sources = memory_pages(tokens, KEY, WINDOWS)
+    for index in list(range(len(sources)))[: -pages - 1 : -1]:
+        store.add_evicted(
+            conversation,
+            KEY,
+            {},
+            sequence_file.encoded_ids(tokens[: (index + 1) * page_file.PAGE_TOKENS]),
+            {index: sources[index]},
+            stamp=store.deletion_stamp(conversation),
+            windows=WINDOWS,
+            budget_bytes=BUDGET_BYTES,
+        )
 
 
 def kill_once(folder: Path, chance: random.Random) -> Kill:
@@ -85,13 +107,15 @@ def kill_once(folder: Path, chance: random.Random) -> Kill:
     found = store.sequences()
     assert all(saved.fault is None for saved in found), "a sequence is damaged"
     tokens = [restored(store, saved, WINDOWS) for saved in found]
-    whole = [len(saved.tokens) for saved in found]
+    # Of an evicted text memory may have had the beginning.
+    whole = [0 if saved.metadata else len(saved.tokens) for saved in found]
     return Kill(
-        saves=len(finished),
+        saves=len(finished) - finished.count(EVICTED),
+        evictions=finished.count(EVICTED),
         sequences=len(found),
         restored_tokens=sum(tokens),
         incomplete=sum(got < of for got, of in zip(tokens, whole, strict=True)),
-        lost=bool(finished) and not is_saved(finished[-1], found),
+        lost=finished[-1:] not in ([], [EVICTED]) and not is_saved(finished[-1], found),
         leftovers=leftovers,
         leftovers_after_start=len(unreferenced(folder)),
     )
@@ -140,6 +164,7 @@ def main() -> int:
             {
                 "kills": len(kills),
                 "finished saves": sum(kill.saves for kill in kills),
+                "finished evictions": sum(kill.evictions for kill in kills),
                 "restored tokens": sum(kill.restored_tokens for kill in kills),
                 "incomplete sequences": sum(kill.incomplete for kill in kills),
                 "lost saves": sum(kill.lost for kill in kills),

@@ -109,7 +109,8 @@ def run(
             Finished, Failed, AdaptersSet, ModelLoaded, ModelUnloaded, SnapshotLoaded,
             SnapshotSaved, TokensCounted,
         )  # fmt: skip
-        waiting.discard(events[-1].request)
+        if getattr(events[-1], "last", True):
+            waiting.discard(events[-1].request)
     return events
 
 
@@ -158,12 +159,24 @@ def test_several_answers_have_events_of_their_own(bench: Bench) -> None:
     events = run(bench, ask(2, "hello", 30, answers=3, sampling=SEEDED), ask(3, "other", 60))
     finished = [event for event in of(events, 2) if isinstance(event, Finished)]
     assert sorted(event.answer for event in finished) == [0, 1, 2]
+    assert [event.last for event in finished] == [False, False, True]
+    assert of(events, 2)[-1] is finished[-1]
     texts = {
         number: "".join(e.text for e in of(events, 2) if isinstance(e, Text) and e.answer == number)
         for number in range(3)
     }
     assert len(set(texts.values())) == 3
     assert isinstance(of(events, 3)[-1], Finished)
+
+
+def test_the_last_event_of_cancelled_answers_is_marked(bench: Bench) -> None:
+    asked = ask(2, "hello", answers=3, sampling=SEEDED)
+    events = run(bench, asked, after=2, then=(Cancel(2),))
+    own = of(events, 2)
+    finished = [event for event in own if isinstance(event, Finished)]
+    assert [event.last for event in finished] == [False, False, True]
+    assert {event.reason for event in finished} == {FinishReason.CANCELLED}
+    assert own[-1] is finished[-1]
 
 
 def test_cancelling_one_answer_leaves_the_other_whole(bench: Bench, model: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import tiny
 from engine import (
+    CountTokens,
     Event,
     Failed,
     Finished,
@@ -20,9 +21,11 @@ from engine import (
     PromptProgress,
     SaveSnapshot,
     SnapshotSaved,
+    Text,
+    TokensCounted,
     UnloadModel,
 )
-from engine_bench import AMPLE_BYTES, GREEDY, Bench, turns_of
+from engine_bench import AMPLE_BYTES, GREEDY, Bench, turns_of, with_printable_output
 from hostile_vocabulary import hostile
 
 
@@ -82,6 +85,28 @@ def test_a_panic_in_a_command_fails_that_command_alone(
     finished = bench.until(Failed, Finished)[-1]
     assert isinstance(finished, Finished)
     assert (finished.request, finished.generated_tokens) == (3, 3)
+
+
+def test_an_answer_whose_events_cannot_be_delivered_is_not_generated_further(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny.write(tmp_path / "endless.gguf", context=4096)
+    bench.load(with_printable_output(path))
+
+    def react(event: Event) -> None:
+        if isinstance(event, Text) and event.request == 2 and event.generated_tokens == 3:
+            raise Panic("the queue is full")
+
+    bench.react = react
+    bench.engine.send(Generate(2, turns_of("hello"), sampling=GREEDY, answers=2))
+    assert isinstance(bench.until(Failed, Finished)[-1], Failed)
+    bench.react = lambda event: None
+    assert isinstance(bench.generate(3, "hello", max_tokens=2)[-1], Finished)
+    bench.expect(CountTokens(4, "hello"), TokensCounted)
+    host = bench.engine._host
+    assert host is not None
+    assert not host.is_busy, "nobody reads that answer"
+    assert "the queue is full" in caplog.text
 
 
 def test_panic_outside_a_command_fails_all_queued_commands(

@@ -94,6 +94,7 @@ def test_zero_budget_saves_and_loads_nothing(
     fixture.ask(fixture.ids[1])
     fixture.sessions.shut_down()
     assert [type(c) for c in fixture.commands] == [Generate, Generate]
+    assert {c.budget_bytes for c in fixture.commands if isinstance(c, Generate)} == {0}
 
 
 def test_cached_branch_is_not_loaded_again(opened: SnapshotFixture) -> None:
@@ -145,6 +146,8 @@ def test_conversation_shown_briefly_is_not_loaded(fixture: SnapshotFixture) -> N
 
 def test_answer_is_saved_after_the_idle_time(opened: SnapshotFixture) -> None:
     opened.ask(opened.ids[0])
+    asked = opened.engine.last(Generate)
+    assert (asked.conversation, asked.budget_bytes) == (str(opened.ids[0]), 5_000_000_000)
     (quiet,) = opened.timers(QUIET_MILLISECONDS)
     assert not quiet.isActive()
     opened.end_answer()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engines.requests import batches
-from engine import Event, Finished, FinishReason, PromptProgress, Text, TokensCounted
+from app.engines.local import local
+from app.engines.requests import EngineRequests, batches
+from engine import Event, Finished, FinishReason, Generate, PromptProgress, Text, TokensCounted
+from fakes import FakeEngine
+from stage import reraise
 
 
 def text(request: int, words: str) -> Text:
@@ -44,6 +50,24 @@ def test_prompt_progress_and_text_of_one_request_keep_their_order() -> None:
         [text(2, "x"), text(2, "y")],
         [text(1, "a")],
     ]
+
+
+def test_a_request_with_several_answers_is_over_with_the_last() -> None:
+    made: list[FakeEngine] = []
+
+    def engine(deliver: Callable[[Event], None]) -> FakeEngine:
+        made.append(FakeEngine(deliver))
+        return made[0]
+
+    link = EngineRequests(local(engine), lambda events: None, reraise)
+    request = link.send(lambda number: Generate(number, (), answers=2))
+    made[0].deliver(replace(end(request), answer=1, last=False))
+    link.drain()
+    assert link.is_outstanding(request)
+    made[0].deliver(end(request))
+    link.drain()
+    assert not link.is_outstanding(request)
+    link.deleteLater()
 
 
 EVENTS = st.lists(

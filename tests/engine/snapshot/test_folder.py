@@ -36,7 +36,8 @@ def test_all_snapshots_are_counted_and_deleted(saves: Saves) -> None:
     assert delete_snapshots() == size + 50
     assert snapshots_size() == 0
     left = {path for path in snapshots_folder().rglob("*") if path.is_file()}
-    assert left == {other, snapshots_folder() / "pages" / ".lock"}
+    pages = snapshots_folder() / "pages"
+    assert left == {other, pages / ".lock", pages / ".deletions"}
     assert saves.store.sequences() == []
     saves.save(range(600), "1")
 

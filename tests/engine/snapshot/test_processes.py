@@ -23,6 +23,7 @@ def test_saves_survive_3_kills() -> None:
     kills = crash_snapshot.measure(3, seed=1)
     assert all(map(crash_snapshot.is_sound, kills)), kills
     assert sum(kill.restored_tokens for kill in kills)
+    assert sum(kill.evictions for kill in kills)
 
 
 @pytest.mark.slow

@@ -225,3 +225,29 @@ def test_bytes_per_position_are_those_of_the_type(type: CacheType, width: int) -
         CacheType.Q8_0: 2 * (padded + padded // 16),  # codes and f16 scales
     }[type]
     assert layout.bytes_per_page == 3 * K * PAGE_TOKENS * each
+
+
+def test_lent_pages_are_beside_the_budget_until_they_are_written() -> None:
+    pool, (one, other) = PagePool(LAYOUT), LAYOUT.page_bytes
+    pages = [pool.take(0), pool.take(1)]
+    pool.budget_bytes = one + other
+    assert not pool.lend(pages), "nothing may be lent"
+    assert (pool.used_bytes, pool.lent_bytes) == (one + other, 0)
+    pool.most_lent_bytes = one + other
+    assert pool.lend(pages)
+    for page in pages:
+        pool.release(page)  # by the one who evicts it
+    assert (pool.used_bytes, pool.lent_bytes) == (0, one + other)
+    assert pool.allocated_bytes == one + other
+    more = [pool.take(0), pool.take(1)]
+    assert not pool.lend(more[:1])
+    pool.release(pages[0])
+    assert pool.lent_bytes == other
+    assert pool.lend(more[:1])
+    for page in (more[0], more[0], more[1], pages[1]):
+        pool.release(page)
+    assert (pool.used_bytes, pool.lent_bytes) == (0, 0)
+    assert pool.allocated_bytes == 2 * (one + other)
+    page = pool.retain(pool.take(0))
+    with pytest.raises(AssertionError, match="others use"):
+        pool.lend([page])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.state.pages import PagePool
-from engine.state.prefix_tree import PrefixTree
+from engine.state.prefix_tree import Node, PrefixTree
 from engine.state.sequence import Sequence
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
 from kv_writing import extend, holds_its_rows
@@ -268,3 +268,36 @@ def test_a_tree_of_many_texts_stays_within_the_budget() -> None:
         sequence.release()
         assert pool.used_bytes <= pool.budget_bytes
     assert len(nodes(tree)) >= 10
+
+
+def test_the_parts_of_a_text_are_found_though_they_do_not_continue_it() -> None:
+    pool = PoisonedPool(WINDOWS)
+    tree, tokens = PrefixTree(pool), text(900)
+    remember(tree, pool, tokens)
+    assert [[part is not None for part in parts] for parts in tree.parts("", tokens)] == [
+        [False, True], [False, True], [True, True], [True, True]
+    ]  # fmt: skip
+    assert tree.match("", tokens[:600]).length == 0
+    assert len(tree.parts("", tokens[:600])) == 3
+    assert len(tree.parts("", [*tokens[:600], 99])) == 2
+    assert len(tree.parts("", [*tokens, 1])) == 3
+    assert tree.parts("other", tokens) == tree.parts("", [99]) == tree.parts("", []) == []
+
+
+def test_evicted_pages_are_offered_from_the_end_of_a_text() -> None:
+    pool = PoisonedPool(PLAIN)
+    tree, offered = PrefixTree(pool), list[tuple[str, int]]()
+
+    def keep(stack: str, node: Node) -> None:
+        assert all(page is not None and page.references == 1 for page in node.pages)
+        offered.append((stack, len(node.all_tokens())))
+
+    tree.on_evict = keep
+    remember(tree, pool, text(600), "a")
+    remember(tree, pool, text(300, 7), "b")
+    pool.budget_bytes = pool.used_bytes
+    assert tree.evict(4 * SIZE)
+    assert offered == [("a", 600), ("b", 300), ("a", 512), ("b", 256)]
+    assert tree.evict(5 * SIZE, keep=False)
+    assert len(offered) == 4
+    assert pool.used_bytes == 0
