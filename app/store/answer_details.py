@@ -23,6 +23,7 @@ class AnswerDetails:
     min_p: float = 0.0  # 0: off
     repeat_penalty: float = 1.0  # 1: off
     seed: int = -1  # of the random numbers; -1: not known
+    thinking: str = ""  # "on" or "off"; "": the default of the chat template
 
 
 def details_text(details: AnswerDetails | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -15,7 +16,8 @@ from app.store.adapters import AdapterMark, marks_of, marks_text
 from app.store.answer_details import AnswerDetails, details_of, details_text
 from app.store.parts import ErrorPart, Parts, from_row, grown, searched, to_row, written
 from app.store.schema import RowNotFound
-from app.store.search import clean, index
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, index, word_query
+from app.system.text_search import fold
 from engine import ContextPolicy, Role
 
 
@@ -80,7 +82,9 @@ class Message:
     sibling: int  # counted from 1: "2/3" is sibling 2 of siblings 3
     siblings: int
     adapters: tuple[AdapterMark, ...] = ()  # used for it, in the order they were applied
-    details: AnswerDetails | None = None  # of an answer that has ended
+    details: AnswerDetails | None = None  # of an answer that has ended, or is compared
+    compared: int = 0  # id of the answer that it was compared with; 0: none
+    undecided: bool = False  # the comparison is open: neither answer is kept yet
 
     @property
     def text(self) -> str:
@@ -101,7 +105,9 @@ MESSAGE = """
             WHERE s.conversation = m.conversation AND s.parent IS m.parent AND s.id <= m.id),
         (SELECT count(*) FROM message AS s
             WHERE s.conversation = m.conversation AND s.parent IS m.parent),
-        m.adapters, m.details
+        m.adapters, m.details, coalesce((SELECT o.id FROM message AS o
+            WHERE o.id = m.compared AND o.compared = m.id AND o.conversation = m.conversation
+            AND o.parent IS m.parent), 0), m.undecided
     FROM message AS m
 """
 BRANCH = f"""
@@ -134,9 +140,27 @@ def to_conversation(row: tuple[Any, ...]) -> Conversation:
     return Conversation(*known, policy=ContextPolicy.STOP if stop else ContextPolicy.DROP_OLDEST)
 
 
+def find_conversations(database: sqlite3.Connection, words: Sequence[str]) -> list[Conversation]:
+    """Conversations with all these folded words, the last active first."""
+    where, values = "WHERE deleted IS NULL", list[str]()
+    for word in words[:MAX_WORDS]:
+        condition, bound = word_query(word[:MAX_WORD_LENGTH])
+        where += f" AND (instr(folded, ?) OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
+        values += [word[:MAX_WORD_LENGTH], *bound]
+    rows = database.execute(f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values)
+    return [to_conversation(row) for row in rows]
+
+
+def purge_deleted(database: sqlite3.Connection, before: float) -> None:
+    """Permanently remove conversations and messages deleted before a time."""
+    database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
+    database.execute("DELETE FROM deleted_message WHERE deleted <= ?", (before,))
+
+
 def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
     """Convert a row of `MESSAGE`, with its parts and the chunks streamed so far."""
-    message_id, conversation, parent, role, state, *rest, adapters, details = row
+    message_id, conversation, parent, role, state, *rest = row
+    *rest, adapters, details, compared, undecided = rest
     parts = read_parts(database, message_id)
     if state == MessageState.STREAMING.value:
         parts = grown(parts, chunks(database, message_id))
@@ -148,6 +172,8 @@ def to_message(database: sqlite3.Connection, row: tuple[Any, ...]) -> Message:
         *known,
         adapters=marks_of(adapters),
         details=details_of(details),
+        compared=compared,  # 0 when the other answer was deleted
+        undecided=bool(undecided and compared),
     )
 
 
@@ -257,12 +283,30 @@ def insert_message(
     return number
 
 
+def rewrite_conversation_row(database: sqlite3.Connection, conversation: Conversation) -> int:
+    """Insert a conversation with its id (0: a new id), unless it exists; returns its id."""
+    title = clean(conversation.title)
+    added = database.execute(
+        "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated, policy)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            conversation.id or None,
+            title,
+            fold(title),
+            conversation.created,
+            conversation.updated,
+            conversation.policy.value,
+        ),
+    )
+    return conversation.id or added.lastrowid or 0
+
+
 def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
     """Insert a message with its id (0: a new id), unless it exists; returns its id."""
     added = database.execute(
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, state, created, model, stop,"
-        " prompt_tokens, generated_tokens, seconds, adapters, details)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " prompt_tokens, generated_tokens, seconds, adapters, details, compared, undecided)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             message.id or None,
             message.conversation,
@@ -277,6 +321,8 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
             message.seconds,
             marks_text(message.adapters),
             details_text(message.details),
+            message.compared,
+            message.undecided,
         ),
     )
     number = message.id or added.lastrowid or 0

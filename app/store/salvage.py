@@ -31,7 +31,8 @@ _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)  # by serial type
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
-_COLUMNS = 14  # of a message
+_COLUMNS = 16  # of a message
+_ADDED = (0, 0)  # the last ones, which rows from before schema 8 lack
 
 Value = int | float | str | bytes | None
 Record = tuple[Value, ...]
@@ -219,9 +220,9 @@ def _classify(found: _Found, rowid: int | None, record: Record) -> None:
     """Recognise the table of a record by the types of its columns."""
     match record:
         case (None, int(), None | int(), str(role), str(state), _, str(), int(), *_) if (
-            rowid and len(record) == _COLUMNS and role in _ROLES and state in _STATES
+            rowid and len(record) in (14, _COLUMNS) and role in _ROLES and state in _STATES
         ):
-            found.messages[rowid] = record
+            found.messages[rowid] = (*record, *_ADDED)[:_COLUMNS]
         case (None, int(), None | int(), str(role), str(state), _, str(), str(), *_) if (
             rowid and 13 <= len(record) <= 15 and role in _ROLES and state in _STATES
         ):
@@ -260,6 +261,7 @@ def _add_old(found: _Found, number: int, record: Record) -> None:
     parts, stop = old_parts(str(role), str(state), str(text), str(error))
     found.messages[number] = (
         None, conversation, parent, role, state, created, model, *counted, adapters, details, stop,
+        *_ADDED,
     )  # fmt: skip
     found.added[number] = list(parts)
 
@@ -314,6 +316,7 @@ def _placeholder(found: _Found, message: int, conversation: int, parent: int | N
     state = MessageState.INTERRUPTED.value
     return (
         None, conversation, parent, role.value, state, created, "", 0, 0, 0.0, 0, "", "", "",
+        *_ADDED,
     )  # fmt: skip
 
 
@@ -397,8 +400,8 @@ def _write_message(
     database: sqlite3.Connection, found: _Found, number: int, record: Record, parts: Parts
 ) -> None:
     """Write one message and its parts, with its streamed chunks."""
-    _, conversation, parent, role, state, created, model, *counted, adapters, details, stop = record
-    prompt_tokens, generated_tokens, seconds, used = counted
+    _, conversation, parent, role, state, created, model, *rest = record
+    prompt_tokens, generated_tokens, seconds, used, adapters, details, stop, *compared = rest
     above = found.messages.get(parent) if isinstance(parent, int) and parent < number else None
     pieces = found.pieces.get(number, {})
     if pieces or state == MessageState.STREAMING.value:
@@ -406,7 +409,7 @@ def _write_message(
     if state == MessageState.STREAMING.value:
         state = MessageState.INTERRUPTED.value
     database.execute(
-        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             number,
             conversation,
@@ -422,6 +425,7 @@ def _write_message(
             str(adapters),
             str(details),
             str(stop),
+            *(int(_number(value)) for value in compared),
         ),
     )
     write_parts(database, number, parts)

@@ -131,6 +131,10 @@ MIGRATIONS = (
     CREATE INDEX part_message ON part(message);
     ALTER TABLE message ADD COLUMN stop TEXT NOT NULL DEFAULT '';  -- why an answer was stopped
     """,
+    """
+    ALTER TABLE message ADD COLUMN compared INTEGER NOT NULL DEFAULT 0;  -- id of the other answer
+    ALTER TABLE message ADD COLUMN undecided INTEGER NOT NULL DEFAULT 0;  -- neither is kept yet
+    """,
 )
 CONVERSIONS = {7: convert_messages}  # run after the script of their version, in its transaction
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.store import adapters as store_adapters
-from app.store import deleted_messages
+from app.store import comparisons, deleted_messages
 from app.store.adapters import AdapterMark, StoredAdapters, StoredUse
 from app.store.answer_details import AnswerDetails, details_text
 from app.store.hits import Hit, best_hits
@@ -24,7 +24,6 @@ from app.store.lock import lock_store, set_aside
 from app.store.parts import Content, ErrorPart, parts_of
 from app.store.queries import (
     BRANCH,
-    CONVERSATION,
     KEEP_DELETED_SECONDS,
     Conversation,
     Message,
@@ -32,13 +31,15 @@ from app.store.queries import (
     StopReason,
     TrashedConversation,
     find,
+    find_conversations,
     fold_chunks,
     insert_message,
+    purge_deleted,
+    rewrite_conversation_row,
     rewrite_row,
     set_leaf,
     show_last_used_below,
     sibling_ids,
-    to_conversation,
     to_message,
     touch,
 )
@@ -52,7 +53,7 @@ from app.store.schema import (
     connect_copy,
     translate_errors,
 )
-from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean, word_query
+from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
 from app.system.file_lock import FileLock
 from app.system.text_search import fold
 from app.system.translation import tr
@@ -155,21 +156,8 @@ class Store:
 
     def rewrite_conversation(self, conversation: Conversation) -> int:
         """Insert a conversation with its id (0: a new id), unless it exists; returns its id."""
-        title = clean(conversation.title)
         with self._writing(durable=True) as database:
-            added = database.execute(
-                "INSERT OR IGNORE INTO conversation(id, title, folded, created, updated, policy)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    conversation.id or None,
-                    title,
-                    fold(title),
-                    conversation.created,
-                    conversation.updated,
-                    conversation.policy.value,
-                ),
-            )
-            return conversation.id or added.lastrowid or 0
+            return rewrite_conversation_row(database, conversation)
 
     def rewrite_message(self, message: Message) -> int:
         """Insert a message as `rewrite_conversation` does, and make it the leaf."""
@@ -242,17 +230,8 @@ class Store:
         A word matches anywhere in the title or any message of any branch, also inside longer
         words, ignoring case and accents.
         """
-        words = fold(clean(query)).split()
-        where, values = "WHERE deleted IS NULL", list[str]()
-        for word in words[:MAX_WORDS]:
-            condition, bound = word_query(word[:MAX_WORD_LENGTH])
-            where += f" AND (instr(folded, ?) OR id IN (SELECT conversation FROM message WHERE id IN ({condition})))"
-            values += [word[:MAX_WORD_LENGTH], *bound]
         with self._reading() as database:
-            rows = database.execute(
-                f"{CONVERSATION} {where} ORDER BY updated DESC, id DESC", values
-            )
-            return [to_conversation(row) for row in rows]
+            return find_conversations(database, fold(clean(query)).split())
 
     def hits(self, query: str, conversation_ids: Sequence[int]) -> dict[int, Hit]:
         """By conversation, the message that fits a query best; none if only the title does."""
@@ -323,13 +302,7 @@ class Store:
     def purge_deleted(self, older_than_seconds: float) -> None:
         """Permanently remove conversations and messages deleted longer ago than this."""
         with self._writing(durable=True) as database:
-            database.execute(
-                "DELETE FROM conversation WHERE deleted <= ?", (time.time() - older_than_seconds,)
-            )
-            database.execute(
-                "DELETE FROM deleted_message WHERE deleted <= ?",
-                (time.time() - older_than_seconds,),
-            )
+            purge_deleted(database, time.time() - older_than_seconds)
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -443,6 +416,31 @@ class Store:
         """Undo `delete_message`."""
         with self._writing(durable=True) as database:
             deleted_messages.restore_message(database, message_id)
+
+    # --- comparisons ------------------------------------------------------------------------
+
+    def add_comparison(
+        self, conversation_id: int, parent: int, model: str, details: Sequence[AnswerDetails]
+    ) -> tuple[Message, Message]:
+        """Add two streaming answers below `parent`, as an open comparison; the first is the leaf."""
+        with self._writing(durable=True) as database:
+            return comparisons.add_both(database, conversation_id, parent, model, details)
+
+    def others(self, messages: Sequence[Message]) -> list[Message]:
+        """The other answer of each open comparison among these messages."""
+        with self._reading() as database:
+            return [find(database, m.compared) for m in messages if m.undecided]
+
+    def keep(self, message_id: int) -> list[Message]:
+        """Close the comparison of an answer, and show the last used branch with it."""
+        with self._writing(durable=True) as database:
+            conversation = comparisons.keep(database, message_id)
+        return self.branch(conversation)
+
+    def reopen_comparison(self, message_id: int) -> Message:
+        """Open the comparison of an answer again; returns the other answer."""
+        with self._writing(durable=True) as database:
+            return comparisons.reopen(database, message_id)
 
     # --- drafts -----------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""Comparisons in the store: two answers to one question that name each other.
+
+Both are versions of one answer: siblings in the tree of messages. A comparison ends when one of
+them is deleted, and is there again when that is undone, since the other still names it. Each
+function runs on an open connection in the transaction of its caller, `app.store.store`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from app.store.answer_details import AnswerDetails, details_text
+from app.store.queries import (
+    Message,
+    MessageState,
+    find,
+    insert_message,
+    set_leaf,
+    show_last_used_below,
+    touch,
+)
+from app.store.schema import RowNotFound
+from app.store.search import clean
+from engine import Role
+
+
+def add_both(
+    database: sqlite3.Connection,
+    conversation: int,
+    parent: int,
+    model: str,
+    details: Sequence[AnswerDetails],
+) -> tuple[Message, Message]:
+    """Insert both answers, with what is known of how they will be made; the first is the leaf."""
+    left, right = (
+        insert_message(
+            database, conversation, parent, Role.ASSISTANT, (), MessageState.STREAMING, model
+        )
+        for _ in range(2)
+    )
+    for number, other, known in zip((left, right), (right, left), details, strict=True):
+        database.execute(
+            "UPDATE message SET compared = ?, undecided = 1, details = ? WHERE id = ?",
+            (other, clean(details_text(known)), number),
+        )
+    set_leaf(database, conversation, right)  # it is shown next if the first is deleted
+    set_leaf(database, conversation, left)
+    touch(database, conversation)
+    return find(database, left), find(database, right)
+
+
+def keep(database: sqlite3.Connection, message_id: int) -> int:
+    """Close the comparison of an answer, and show it; returns its conversation."""
+    message = find(database, message_id)
+    _set_undecided(database, message, undecided=False)
+    show_last_used_below(database, message.conversation, message_id)
+    return message.conversation
+
+
+def reopen(database: sqlite3.Connection, message_id: int) -> Message:
+    """Open a comparison again; returns the other answer. Raises RowNotFound without a comparison."""
+    message = find(database, message_id)
+    if not message.compared:
+        raise RowNotFound
+    _set_undecided(database, message, undecided=True)
+    return find(database, message.compared)
+
+
+def link(database: sqlite3.Connection, one: int, other: int) -> None:
+    """Make two answers an open comparison."""
+    for number, compared in ((one, other), (other, one)):
+        database.execute(
+            "UPDATE message SET compared = ?, undecided = 1 WHERE id = ?", (compared, number)
+        )
+
+
+def _set_undecided(database: sqlite3.Connection, message: Message, *, undecided: bool) -> None:
+    database.execute(
+        "UPDATE message SET undecided = ? WHERE id IN (?, ?)",
+        (undecided, message.id, message.compared),
+    )
