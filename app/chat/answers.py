@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QTimer
 
 from app.chat.adapters import Adapters
-from app.chat.planner import Branch
+from app.chat.planner import Branch, Uses
 from app.chat.prompts import memory_start
 from app.chat.runner import Runner
 from app.chat.running_answer import RunningAnswer
@@ -62,7 +62,7 @@ class _Job:
     message: int
     parts: Parts  # of the answer so far; not empty when it is continued
     command: Generate
-    without_adapters: bool  # ignore the conversation's adapters
+    adapters: Uses | None  # None: the conversation's
 
 
 class Answers:
@@ -99,21 +99,23 @@ class Answers:
         sampling: Sampling,
         most: int,
         *,
-        without_adapters: bool = False,
+        adapters: Uses | None = None,
         thinking: bool | None = None,
     ) -> None:
         """Queue `message` as the answer to `turns`.
 
-        `without_adapters` ignores the conversation's adapters. `thinking` switches the model's
-        thinking on or off; None leaves the default of its chat template.
+        `adapters` replaces the conversation's. `thinking` switches the model's thinking on or off;
+        None leaves the default of its chat template.
         """
-        ids = tuple(each.id for each in self._state.branches[message.conversation])
-        branch = Branch(message.conversation, ids)
+        ids = [each.id for each in self._state.branches[message.conversation]]
+        if message.id not in ids:  # the other answer of a comparison
+            ids[-1] = message.id
+        branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
         policy = self._state.policy(message.conversation)
         command = Generate(0, turns, sampling, most, thinking=thinking, policy=policy)
         self._jobs.append(
-            _Job(branch, message.conversation, message.id, message.parts, command, without_adapters)
+            _Job(branch, message.conversation, message.id, message.parts, command, adapters)
         )
         self._state.set_queued(message.id, message.conversation)
         self.start_next()
@@ -142,6 +144,14 @@ class Answers:
             if running.conversation == conversation_id:
                 self._stop(running)
         for job in [job for job in self._jobs if job.conversation == conversation_id]:
+            self._drop(job, MessageState.STOPPED, StopReason.USER)
+
+    def stop_answer(self, message_id: int) -> None:
+        """Stop one answer, requested or queued; its text stays."""
+        self._link.drain()
+        for running in [one for one in self._running.values() if one.message == message_id]:
+            self._stop(running)
+        for job in [job for job in self._jobs if job.message == message_id]:
             self._drop(job, MessageState.STOPPED, StopReason.USER)
 
     def stop_writing(self) -> None:
@@ -305,9 +315,7 @@ class Answers:
 
     def _begin(self, job: _Job) -> bool:
         """Request an answer, unless the engine has to confirm its adapters first."""
-        adapters = self._adapters.set_target(
-            job.conversation, without_adapters=job.without_adapters
-        )
+        adapters = self._adapters.set_target(job.conversation, without_adapters=job.adapters == ())
         request = self._runner.answer(job.branch, adapters, job.command)
         if not request:
             return False
@@ -318,6 +326,7 @@ class Answers:
             self._state.model.loaded,
             job.command.sampling,
             job.parts,
+            job.command.thinking,
         )
         self._state.set_generation(
             Generation(request, job.conversation, job.message, self._state.model.model)
@@ -387,7 +396,7 @@ class Answers:
                 prompt_tokens=prompt_tokens,
                 generated_tokens=generated_tokens,
                 seconds=seconds,
-                details=details,
+                details=details or (message.details if message.compared else None),
             )
             self._state.change(ended)
         self._forget(running)

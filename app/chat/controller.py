@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.adapters import Adapters
 from app.chat.answers import FULL_NOTICE, Answers
+from app.chat.comparison import Comparisons, Side
 from app.chat.conversations import Conversations
 from app.chat.deletions import Deletions
 from app.chat.drafts import Drafts
@@ -26,6 +27,7 @@ from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
+from app.chat.planner import Uses
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
@@ -113,6 +115,9 @@ class Controller(QObject):
         self._number = count(-1, -1).__next__  # of conversations and messages made in this run
         self.conversations = Conversations(state, archive, self._number)
         self.navigation = Navigation(state, archive, self._answers)
+        self.comparisons = Comparisons(
+            state, archive, self._answers, self._number, self._model_settings
+        )
         self.deletions = Deletions(
             state,
             archive,
@@ -249,6 +254,9 @@ class Controller(QObject):
         parts = stripped(parts_of(Role.USER, content))
         if not parts or self.state.busy:
             return False
+        if self.comparisons.is_open:
+            self.comparisons.refuse_message()
+            return False
         shown = self.state.current
         parent = self.state.messages[-1].id if self.state.messages else None
         conversation_id = self._begin(parts) if shown is None else shown
@@ -262,6 +270,10 @@ class Controller(QObject):
         """Stop the answer of the shown conversation; its partial text stays."""
         self._answers.stop(self.state.current)
 
+    def stop_answer(self, message_id: int) -> None:
+        """Stop one of two compared answers; the other goes on."""
+        self._answers.stop_answer(message_id)
+
     def stop_in(self, conversation_id: int) -> None:
         """Stop the answer of any conversation; its partial text stays."""
         self._answers.stop(conversation_id)
@@ -273,7 +285,19 @@ class Controller(QObject):
             return
         self.state.cut(old.conversation, place)
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
-        self._answer(again, without_adapters=without_adapters)
+        self._answer(again, adapters=() if without_adapters else None)
+
+    def compare(self, message_id: int, left: Side, right: Side) -> None:
+        """Answer the question of an answer, or the last question, twice at once."""
+        self.comparisons.begin(message_id, left, right)
+
+    def keep(self, message_id: int) -> None:
+        """Make one of two compared answers the answer of the branch."""
+        self.comparisons.keep(message_id)
+
+    def reopen_comparison(self, message_id: int) -> None:
+        """Show both answers of the comparison that ends the branch again."""
+        self.comparisons.reopen(message_id)
 
     def edit(self, message_id: int, content: Content) -> None:
         """Send an edited user message as a sibling; the old branch stays."""
@@ -288,7 +312,13 @@ class Controller(QObject):
         """Continue an unfinished answer; new text is appended to it."""
         place, old = self._find(message_id)
         last = place == len(self.state.messages) - 1
-        if old is None or not last or old.state not in UNFINISHED or self.state.busy:
+        if (
+            old is None
+            or not last
+            or old.state not in UNFINISHED
+            or self.state.busy
+            or old.undecided
+        ):
             return
         parts = without_error(old.parts)
         message = replace(old, state=MessageState.STREAMING, stop="", parts=parts)
@@ -363,17 +393,20 @@ class Controller(QObject):
         self.state.add(message)
         return message
 
-    def _answer(self, message: Message, *, without_adapters: bool = False) -> None:
-        settings = self.library.defaults.settings_for(self.state.model.path)
+    def _answer(self, message: Message, *, adapters: Uses | None = None) -> None:
+        settings = self._model_settings()
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.enqueue(
             message,
             turns,
             sampling(settings),
             settings.max_tokens,
-            without_adapters=without_adapters,
+            adapters=adapters,
             thinking=thinking(settings),
         )
+
+    def _model_settings(self) -> Settings:
+        return self.library.defaults.settings_for(self.state.model.path)
 
     def _find(self, message_id: int) -> tuple[int, Message | None]:
         """Index of a message in the shown branch, and the message; (-1, None) if absent."""

@@ -10,7 +10,7 @@ from PySide6.QtCore import QTimer
 from app.chat.conversations import Conversations
 from app.state.chat import Deletion, State
 from app.store.store import KEEP_DELETED_SECONDS, Message, Store, TrashedConversation
-from app.store.writer import Archive
+from app.store.writer import Archive, LocalBranch
 
 UNDO_MILLISECONDS = 8000  # for which the sidebar offers Undo; Ctrl+Z works until the app closes
 _DAY_MILLISECONDS = 24 * 3600 * 1000
@@ -87,17 +87,32 @@ class Deletions:
         """Delete one message of the shown conversation, unless an answer is being written there."""
         state = self._state
         message = next((each for each in state.messages if each.id == message_id), None)
-        if message is None or state.busy:
+        if state.busy:
+            return
+        if message is None:
+            self._delete_compared(message_id)
             return
         left = [
             replace(each, parent=message.parent) if each.parent == message_id else each
             for each in state.messages
             if each.id != message_id
         ]
-        state.set_branch(message.conversation, left)
+        state.set_branch(message.conversation, left, tuple(state.compared.values()))
+        self._delete_stored(message)
+
+    def _delete_compared(self, message_id: int) -> None:
+        """Delete the other answer of an open comparison of the shown branch, which ends it."""
+        for shown in self._state.messages:
+            other = self._state.compared.get(shown.id)
+            if other is not None and other.id == message_id:
+                self._state.set_compared(replace(shown, compared=0, undecided=False), None)
+                self._delete_stored(other)
+                return
+
+    def _delete_stored(self, message: Message) -> None:
         number = self._archive.messages.stored
-        self._archive.write(lambda store: store.delete_message(number(message_id)))
-        self._push(Deletion((), message_id, message.conversation))
+        self._archive.write(lambda store: store.delete_message(number(message.id)))
+        self._push(Deletion((), message.id, message.conversation))
         self._read_branch(message.conversation)
 
     def _restore_message(self, message_id: int, conversation_id: int) -> None:
@@ -112,19 +127,18 @@ class Deletions:
         state, archive = self._state, self._archive
         before = [each.id for each in state.branches.get(conversation_id, ())]
 
-        def read(store: Store) -> list[Message]:
-            return archive.local_messages(
-                store.branch(archive.conversations.stored(conversation_id))
-            )
+        def read(store: Store) -> LocalBranch:
+            stored = archive.conversations.stored(conversation_id)
+            return archive.local_branch(store, store.branch(stored))
 
-        def show(branch: list[Message]) -> None:
+        def show(branch: LocalBranch) -> None:
             now = [each.id for each in state.branches.get(conversation_id, ())]
             if conversation_id in state.busy_conversations:
                 return  # a message was sent meanwhile: the state is newer
             if now != before:
                 self._read_branch(conversation_id)
                 return
-            state.set_branch(conversation_id, branch)
+            state.set_branch(conversation_id, *branch)
 
         archive.read(read, show, only_if_saved=True)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from app.chat.answers import Answers
 from app.state.chat import State
-from app.store.store import Message, Store
-from app.store.writer import Archive
+from app.store.store import Store
+from app.store.writer import Archive, LocalBranch
 
 
 class Navigation:
@@ -42,16 +42,17 @@ class Navigation:
             return
         number = self._archive.conversations.stored
 
-        def read(store: Store) -> tuple[list[Message], str]:
+        def read(store: Store) -> tuple[LocalBranch, str]:
             stored = number(conversation_id)
-            return self._archive.local_messages(store.branch(stored)), store.draft(stored)
+            branch = self._archive.local_branch(store, store.branch(stored))
+            return branch, store.draft(stored)
 
-        def shown(result: tuple[list[Message], str]) -> None:
+        def shown(result: tuple[LocalBranch, str]) -> None:
             if self._opening != conversation_id:
                 return
             if conversation_id not in self._state.branches:
                 self._state.set_draft(conversation_id, result[1])
-                self._state.show(conversation_id, result[0])
+                self._state.show(conversation_id, *result[0])
                 if then is not None:
                     then()
             else:  # opened twice: the first read has filled it
@@ -80,10 +81,10 @@ class Navigation:
                 reveal(message_id)  # an answer that is being written keeps its branch
                 return
 
-            def select(store: Store) -> list[Message]:
+            def select(store: Store) -> LocalBranch:
                 stored = archive.conversations.stored(conversation_id)
                 branch = store.show_branch(stored, archive.messages.stored(message_id))
-                return archive.local_messages(branch)
+                return archive.local_branch(store, branch)
 
             self._show_branch(conversation_id, select, lambda: reveal(message_id))
 
@@ -96,35 +97,36 @@ class Navigation:
             return
         self._answers.save()
 
-        def select(store: Store) -> list[Message]:
+        def select(store: Store) -> LocalBranch:
             number = self._archive.messages.stored(message_id)
-            return self._archive.local_messages(store.select_sibling(number, step))
+            return self._archive.local_branch(store, store.select_sibling(number, step))
 
         self._show_branch(shown, select)
 
     def _show_branch(
         self,
         conversation_id: int,
-        select: Callable[[Store], list[Message]],
+        select: Callable[[Store], LocalBranch],
         then: Callable[[], None] | None = None,
     ) -> None:
         """Show the branch that `select` returns, if the conversation is still shown then."""
         before = [message.id for message in self._state.messages]
 
-        def read(store: Store) -> list[Message]:
+        def read(store: Store) -> LocalBranch:
             number = self._archive.conversations.stored(conversation_id)
-            return self._archive.local_messages(store.branch(number))
+            return self._archive.local_branch(store, store.branch(number))
 
-        def selected(branch: list[Message]) -> None:
+        def selected(branch: LocalBranch) -> None:
             nonlocal before
             if self._state.current != conversation_id:
                 return
             now = [message.id for message in self._state.messages]
-            if now != before or self._answers.is_outdated(branch):
+            if now != before or self._answers.is_outdated([*branch.messages, *branch.others]):
                 before = now  # messages added since the read are in the store by now
                 self._archive.read(read, selected, only_if_saved=True)
             else:
-                self._state.show(conversation_id, self._answers.with_newest_text(branch))
+                newest = map(self._answers.with_newest_text, branch)
+                self._state.show(conversation_id, *newest)
                 if then is not None:
                     then()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.store.parts import Parts, grown
 from app.store.store import AnswerDetails
@@ -23,6 +24,7 @@ class RunningAnswer:
     loaded: ModelLoaded | None  # the model that writes it
     sampling: Sampling
     before: Parts  # of the message when the answer was started: it continues these
+    thinking: bool | None = None  # None: the default of the chat template
     written: list[str] = field(default_factory=list)  # its text since then, in pieces
     unsaved: list[str] = field(default_factory=list)
     tokens_per_second: float = 0.0
@@ -72,10 +74,18 @@ class RunningAnswer:
             reused_tokens=event.reused_tokens,
             first_token_seconds=round(self._waited, 4),
             decode_seconds=round(event.decode_seconds, 4),
-            temperature=float(used.temperature),
-            top_k=used.top_k,
-            top_p=float(used.top_p),
-            min_p=float(used.min_p),
-            repeat_penalty=float(used.repeat_penalty),
+            **sampling_details(used, self.thinking),
             seed=event.seed,
         )
+
+
+def sampling_details(used: Sampling, thinking: bool | None) -> dict[str, Any]:
+    """Fields of `AnswerDetails` that are known before an answer begins."""
+    return {
+        "temperature": float(used.temperature),
+        "top_k": used.top_k,
+        "top_p": float(used.top_p),
+        "min_p": float(used.min_p),
+        "repeat_penalty": float(used.repeat_penalty),
+        "thinking": {None: "", True: "on", False: "off"}[thinking],
+    }

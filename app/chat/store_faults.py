@@ -38,7 +38,10 @@ class StoreFaults:
         shown = self._state.branches.values()
         known = (
             max((c.id for c in self._state.conversations), default=0),
-            max((m.id for branch in shown for m in branch), default=0),
+            max(
+                (m.id for branch in (*shown, self._state.compared.values()) for m in branch),
+                default=0,
+            ),
         )
         self._archive.repair(known, self._on_repaired)
 
@@ -54,7 +57,9 @@ class StoreFaults:
         self._answers.save()
         for conversation in self._state.conversations:
             if branch := self._state.branches.get(conversation.id):
-                self._archive.rewrite(conversation, branch)
+                compared = self._state.compared
+                others = [compared[message.id] for message in branch if message.id in compared]
+                self._archive.rewrite(conversation, branch, others)
         self._adapters.write_all()
         remedy = tr("The damaged file is kept as {file}.", file=aside)
         self._state.set_notice("repair", Notice(sentence, remedy))

@@ -137,6 +137,8 @@ class State(QObject):
     ]()  # the best message of the first results, unless only the title fits
     current = ReadOnly[int | None]()  # shown conversation; None: the new chat
     branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
+    compared = ReadOnly[Mapping[int, Message]]()  # the other answer of an open comparison, by the
+    # id of the one in the branch
     memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
     # first message that the model reads
     model = ReadOnly[ModelStatus]()
@@ -160,6 +162,7 @@ class State(QObject):
         self._query = ""
         self._current: int | None = None
         self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
+        self._compared: Mapping[int, Message] = MappingProxyType({})
         self._memory_starts: Mapping[int, int] = MappingProxyType({})
         self._model = ModelStatus()
         self._generations: Mapping[int, Generation] = MappingProxyType({})
@@ -246,7 +249,10 @@ class State(QObject):
         return next(found, ContextPolicy.DROP_OLDEST)
 
     def message(self, message_id: int) -> Message | None:
-        """A message of any branch opened so far."""
+        """A message of any branch opened so far, or the other one of an open comparison."""
+        for message in self.compared.values():
+            if message.id == message_id:
+                return message
         for branch in self.branches.values():
             for message in reversed(branch):
                 if message.id == message_id:
@@ -255,17 +261,27 @@ class State(QObject):
 
     # --- changing: the controller only ----------------------------------------------------------
 
-    def show(self, conversation_id: int | None, messages: Sequence[Message] | None = None) -> None:
-        """Show a conversation; `messages`, if given, replace its branch."""
+    def show(
+        self,
+        conversation_id: int | None,
+        messages: Sequence[Message] | None = None,
+        others: Sequence[Message] = (),
+    ) -> None:
+        """Show a conversation; `messages`, if given, replace its branch.
+
+        `others` are the other answers of the open comparisons among `messages`.
+        """
         if messages is not None and conversation_id is not None:
-            self._branches = changed(self._branches, conversation_id, tuple(messages))
+            self._set_branch(conversation_id, messages, others)
         self._current = conversation_id
         self.conversation_changed.emit()
         self.generations_changed.emit()
 
-    def set_branch(self, conversation_id: int, messages: Sequence[Message]) -> None:
-        """Replace the branch of a conversation, which may be the shown one."""
-        self._branches = changed(self._branches, conversation_id, tuple(messages))
+    def set_branch(
+        self, conversation_id: int, messages: Sequence[Message], others: Sequence[Message] = ()
+    ) -> None:
+        """Replace the branch of a conversation, which may be the shown one; `others` as in `show`."""
+        self._set_branch(conversation_id, messages, others)
         if conversation_id == self.current:
             self.conversation_changed.emit()
             self.generations_changed.emit()
@@ -287,9 +303,13 @@ class State(QObject):
         self._query, self._found = query, tuple(found)
         self.conversations_changed.emit()
 
-    def add(self, message: Message) -> None:
-        """Add a message to the end of its conversation's branch."""
+    def add(self, message: Message, other: Message | None = None) -> None:
+        """Add a message to the end of its conversation's branch.
+
+        `other` is the other answer of an open comparison.
+        """
         branch = (*self._branches.get(message.conversation, ()), message)
+        self._compared = changed(self._compared, message.id, other)
         self._branches = changed(self._branches, message.conversation, branch)
         if message.conversation == self.current:
             self.message_added.emit(message)
@@ -299,6 +319,8 @@ class State(QObject):
         branch = self._branches.get(conversation_id, ())
         gone = branch[keep:]
         self._branches = changed(self._branches, conversation_id, branch[:keep])
+        for message in gone:
+            self._compared = changed(self._compared, message.id, None)
         if conversation_id == self.current:
             for message in reversed(gone):
                 self.message_removed.emit(message.id)
@@ -308,6 +330,11 @@ class State(QObject):
         self._put(message.conversation, message.id, lambda _: message)
         if message.conversation == self.current:
             self.message_changed.emit(message)
+
+    def set_compared(self, message: Message, other: Message | None) -> None:
+        """Replace a message of a branch, and open its comparison with `other`; None closes it."""
+        self._compared = changed(self._compared, message.id, other)
+        self.change(message)
 
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
         """Append text to a message."""
@@ -405,8 +432,25 @@ class State(QObject):
         self._trash = tuple(trash)
         self.trash_changed.emit()
 
+    def _set_branch(
+        self, conversation: int, messages: Sequence[Message], others: Sequence[Message]
+    ) -> None:
+        by_id = {other.id: other for other in others}
+        compared = {
+            number: other
+            for number, other in self._compared.items()
+            if other.conversation != conversation
+        }
+        compared |= {m.id: by_id[m.compared] for m in messages if m.compared in by_id}
+        self._compared = MappingProxyType(compared)
+        self._branches = changed(self._branches, conversation, tuple(messages))
+
     def _put(self, conversation: int, message: int, new: Callable[[Message], Message]) -> None:
-        """Replace a message of a branch; does nothing when it is not there."""
+        """Replace a message of a branch or comparison; does nothing when it is not there."""
+        for number, other in self._compared.items():
+            if other.id == message:
+                self._compared = changed(self._compared, number, new(other))
+                return
         branch = list(self._branches.get(conversation, ()))
         for index in range(len(branch) - 1, -1, -1):
             if branch[index].id == message:

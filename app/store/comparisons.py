@@ -20,7 +20,6 @@ from app.store.queries import (
     show_last_used_below,
     touch,
 )
-from app.store.schema import RowNotFound
 from app.store.search import clean
 from engine import Role
 
@@ -50,29 +49,18 @@ def add_both(
     return find(database, left), find(database, right)
 
 
-def keep(database: sqlite3.Connection, message_id: int) -> int:
-    """Close the comparison of an answer, and show it; returns its conversation."""
+def keep(database: sqlite3.Connection, message_id: int) -> None:
+    """Close the comparison of an answer, and show the last used branch with it."""
     message = find(database, message_id)
     _set_undecided(database, message, undecided=False)
     show_last_used_below(database, message.conversation, message_id)
-    return message.conversation
 
 
-def reopen(database: sqlite3.Connection, message_id: int) -> Message:
-    """Open a comparison again; returns the other answer. Raises RowNotFound without a comparison."""
+def reopen(database: sqlite3.Connection, message_id: int) -> None:
+    """Open the comparison of an answer again, if the other answer still exists."""
     message = find(database, message_id)
-    if not message.compared:
-        raise RowNotFound
-    _set_undecided(database, message, undecided=True)
-    return find(database, message.compared)
-
-
-def link(database: sqlite3.Connection, one: int, other: int) -> None:
-    """Make two answers an open comparison."""
-    for number, compared in ((one, other), (other, one)):
-        database.execute(
-            "UPDATE message SET compared = ?, undecided = 1 WHERE id = ?", (compared, number)
-        )
+    if message.compared:
+        _set_undecided(database, message, undecided=True)
 
 
 def _set_undecided(database: sqlite3.Connection, message: Message, *, undecided: bool) -> None:

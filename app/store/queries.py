@@ -328,6 +328,10 @@ def rewrite_row(database: sqlite3.Connection, message: Message) -> int:
     number = message.id or added.lastrowid or 0
     if added.rowcount:
         write_parts(database, number, message.parts)
+        if message.compared:  # the other one may have been written before this had an id
+            database.execute(
+                "UPDATE message SET compared = ? WHERE id = ?", (number, message.compared)
+            )
         if message.state is not MessageState.STREAMING:
             index(database, number, searched(message.parts))
     return number

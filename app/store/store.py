@@ -313,6 +313,11 @@ class Store:
                 to_message(database, row) for row in database.execute(BRANCH, (conversation_id,))
             ]
 
+    def message(self, message_id: int) -> Message:
+        """One message."""
+        with self._reading() as database:
+            return find(database, message_id)
+
     def add_message(
         self,
         conversation_id: int,
@@ -372,16 +377,10 @@ class Store:
             fold_chunks(database, message_id, state, error)
             database.execute(
                 "UPDATE message SET stop = ?, prompt_tokens = ?, generated_tokens = ?, seconds = ?,"
-                " details = ? WHERE id = ?",
-                (
-                    clean(stop),
-                    prompt_tokens,
-                    generated_tokens,
-                    seconds,
-                    clean(details_text(details)),
-                    message_id,
-                ),
-            )
+                " details = CASE WHEN compared AND ?5 = '' THEN details ELSE ?5 END WHERE id = ?",
+                (clean(stop), prompt_tokens, generated_tokens, seconds,
+                clean(details_text(details)), message_id),
+            )  # fmt: skip
             message = find(database, message_id)
             touch(database, message.conversation)
             return message
@@ -431,16 +430,15 @@ class Store:
         with self._reading() as database:
             return [find(database, m.compared) for m in messages if m.undecided]
 
-    def keep(self, message_id: int) -> list[Message]:
+    def keep(self, message_id: int) -> None:
         """Close the comparison of an answer, and show the last used branch with it."""
         with self._writing(durable=True) as database:
-            conversation = comparisons.keep(database, message_id)
-        return self.branch(conversation)
+            comparisons.keep(database, message_id)
 
-    def reopen_comparison(self, message_id: int) -> Message:
-        """Open the comparison of an answer again; returns the other answer."""
+    def reopen_comparison(self, message_id: int) -> None:
+        """Open the comparison of an answer again."""
         with self._writing(durable=True) as database:
-            return comparisons.reopen(database, message_id)
+            comparisons.reopen(database, message_id)
 
     # --- drafts -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -77,6 +77,13 @@ class RejectedChange:
     error: Exception
     text: str  # of the user or an answer, which the store lacks
     kept_in: Path | None  # a file with the text; None when it could not be written either
+
+
+class LocalBranch(NamedTuple):
+    """A branch that was read, with the ids that this run uses."""
+
+    messages: list[Message]
+    others: list[Message]  # the other answers of its open comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +152,18 @@ class Archive(QObject):
         """
         self._submit(lambda: self._repair(known, then))
 
-    def rewrite(self, conversation: Conversation, branch: Sequence[Message]) -> None:
-        """Write a shown branch again, after a repair lost rows of it."""
+    def rewrite(
+        self,
+        conversation: Conversation,
+        branch: Sequence[Message],
+        others: Sequence[Message] = (),
+    ) -> None:
+        """Write a shown branch again, after a repair lost rows of it.
+
+        `others` are the other answers of its open comparisons.
+        """
         conversations, messages = self.conversations, self.messages
-        now = tuple(branch)  # a copy: the branch may grow before this runs
+        now = (*branch[:-1], *others, *branch[-1:])  # a copy: the branch may grow before this runs
 
         def write(store: Store) -> None:
             place = conversations.known(conversation.id)
@@ -160,6 +175,7 @@ class Archive(QObject):
                     id=messages.known(message.id),
                     parent=None if message.parent is None else messages.stored(message.parent),
                     conversation=number,
+                    compared=messages.known(message.compared),
                 )
                 messages.pair(message.id, store.rewrite_message(added))
 
@@ -192,9 +208,16 @@ class Archive(QObject):
                 id=self.messages.local(message.id),
                 parent=None if message.parent is None else self.messages.local(message.parent),
                 conversation=self.conversations.local(message.conversation),
+                compared=self.messages.local(message.compared),
             )
             for message in messages
         ]
+
+    def local_branch(self, store: Store, messages: Sequence[Message]) -> LocalBranch:
+        """Stored messages of a branch, and what they are compared with."""
+        return LocalBranch(
+            self.local_messages(messages), self.local_messages(store.others(messages))
+        )
 
     def local_conversations(self, conversations: Sequence[Conversation]) -> list[Conversation]:
         """Stored conversations, with the ids that this run uses."""

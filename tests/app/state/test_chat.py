@@ -28,6 +28,7 @@ MESSAGE = Message(
     0.0, 1, 1,
 )  # fmt: skip
 ENTRY = AdapterEntry(PATH)
+OTHER = replace(MESSAGE, id=70)
 
 
 def shown() -> State:
@@ -36,6 +37,7 @@ def shown() -> State:
     state.set_conversations([ROW])
     state.set_found("sky", [ROW])
     state.show(1, [MESSAGE])
+    state.set_compared(MESSAGE, OTHER)
     state.set_model(ModelStatus(ModelPhase.READY, Local(PATH), "Small", loaded=LOADED))
     state.set_last_speed(2.0)
     state.set_generation(Generation(1, 1, 7, tokens_per_second=3.0))
@@ -117,8 +119,11 @@ CHANGES: list[tuple[str, Callable[[State], None], set[str]]] = [
     ("typed_tokens", lambda s: s.set_typed_tokens(3), {"typed_tokens"}),
     ("found", lambda s: s.set_found("blue", [], {1: Hit(2, "sky")}), {"query", "found", "hits"}),
     ("add", lambda s: s.add(replace(MESSAGE, id=9)), {"branches"}),
-    ("cut", lambda s: s.cut(1, 0), {"branches"}),
     ("change", lambda s: s.change(replace(MESSAGE, parts=(TextPart("No"),))), {"branches"}),
+    ("close", lambda s: s.set_compared(MESSAGE, None), {"compared"}),
+    ("cut compared", lambda s: s.cut(1, 0), {"branches", "compared"}),
+    ("other text", lambda s: s.add_text(1, 70, " of"), {"compared"}),
+    ("change other", lambda s: s.change(replace(OTHER, parts=())), {"compared"}),
     ("text", lambda s: s.add_text(1, 7, " of"), {"branches"}),
     ("memory", lambda s: s.set_memory_start(1, 7), {"memory_starts"}),
     ("model", lambda s: s.set_model(ModelStatus()), {"model", "last_speed"}),

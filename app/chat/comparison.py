@@ -1,0 +1,216 @@
+"""Comparing two answers: one question is answered twice at once, and either answer is kept.
+
+Both answers are versions of one answer, and the comparison is stored with them. While it is open,
+the branch ends with one of them, and `State.compared` has the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from app.chat.answers import Answers
+from app.chat.planner import Uses
+from app.chat.prompts import turns_of
+from app.chat.running_answer import sampling_details
+from app.settings.table import Settings, sampling, thinking
+from app.state.chat import Notice, State
+from app.store.store import AnswerDetails, Message, MessageState, Store
+from app.store.writer import Archive, LocalBranch
+from app.system.translation import tr
+from engine import Role, Sampling, Turn
+
+NOTICE = "comparison"  # kind of the notice that an answer has to be kept before going on
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one of two compared answers is written with."""
+
+    adapters: Uses | None = None  # None: the conversation's; (): none
+    sampling: Sampling | None = None  # None: as in the settings
+    thinking: bool | None = None  # None: as in the settings
+
+
+class Comparisons:
+    """Begins, closes and reopens comparisons in the state at once, and in the store afterwards."""
+
+    def __init__(
+        self,
+        state: State,
+        archive: Archive,
+        answers: Answers,
+        number: Callable[[], int],
+        settings: Callable[[], Settings],
+    ) -> None:
+        """`number` returns a fresh temporary id, `settings` those of the model in use."""
+        self._state = state
+        self._archive = archive
+        self._answers = answers
+        self._number = number
+        self._settings = settings
+        state.conversation_changed.connect(lambda: state.set_notice(NOTICE, None))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shown branch ends with an answer whose comparison is open."""
+        last = self._last()
+        return last is not None and last.id in self._state.compared
+
+    def refuse_message(self) -> None:
+        """Show why no message can be sent now."""
+        sentence = tr("Keep one of the two answers to go on.")
+        self._state.set_notice(NOTICE, Notice(sentence))
+
+    def begin(self, message_id: int, left: Side, right: Side) -> None:
+        """Answer a question twice anew; the branch ends with the left answer.
+
+        `message_id` is an answer of the shown branch, or the question that ends it.
+        """
+        state = self._state
+        place = next((at for at, m in enumerate(state.messages) if m.id == message_id), -1)
+        if place < 0 or state.busy:
+            return
+        asked = state.messages[place]
+        siblings = 0
+        if asked.role is Role.ASSISTANT:
+            siblings = asked.siblings
+            if asked.parent is None:
+                return
+            place -= 1
+            asked = state.messages[place]
+        elif place != len(state.messages) - 1:
+            return
+        state.cut(asked.conversation, place + 1)
+        settings = self._settings()
+        turns = turns_of(state.messages, settings.system_prompt)
+        sides = [self._filled(side, settings) for side in (left, right)]
+        if sides[0] == sides[1] and sides[1][1].seed >= 0:  # else both texts would be the same
+            uses, used, thinks = sides[1]
+            sides[1] = uses, replace(used, seed=used.seed + 1), thinks
+        details = [
+            AnswerDetails(**sampling_details(used, thinks), seed=used.seed)
+            for _, used, thinks in sides
+        ]
+        answers = self._add(asked, siblings, details)
+        self._enqueue(answers, turns, sides, settings.max_tokens)
+
+    def keep(self, message_id: int) -> None:
+        """Make one of two compared answers the answer of the branch; both stay versions."""
+        shown = self._shown(message_id)
+        if shown is None or shown.id not in self._state.compared or self._state.busy:
+            return
+        state, archive = self._state, self._archive
+        other = state.compared[shown.id]
+        kept = replace(shown if shown.id == message_id else other, undecided=False)
+        if kept.id == shown.id:
+            state.set_compared(kept, None)
+        else:
+            state.cut(kept.conversation, len(state.messages) - 1)
+            state.add(kept)
+        state.set_notice(NOTICE, None)
+
+        number = archive.messages.stored
+        archive.write(lambda store: store.keep(number(message_id)))
+
+        def read(store: Store) -> LocalBranch:
+            return archive.local_branch(
+                store, store.branch(archive.conversations.stored(kept.conversation))
+            )
+
+        def shown_now(branch: LocalBranch) -> None:
+            now = [message.id for message in state.branches.get(kept.conversation, ())]
+            longer = [message.id for message in branch.messages]
+            if longer != now and longer[: len(now)] == now and not state.busy:
+                state.set_branch(kept.conversation, *branch)  # it was answered before
+
+        archive.read(read, shown_now, only_if_saved=True)
+
+    def reopen(self, message_id: int) -> None:
+        """Show both answers of a closed comparison again, if one of them ends the shown branch."""
+        shown = self._shown(message_id)
+        if shown is None or shown.undecided or not shown.compared or self._state.busy:
+            return
+        archive = self._archive
+        number = archive.messages.stored
+        archive.write(lambda store: store.reopen_comparison(number(shown.id)))
+
+        def read(store: Store) -> LocalBranch:
+            return archive.local_branch(store, [store.message(number(shown.id))])
+
+        def opened(found: LocalBranch) -> None:
+            last = self._state.branches[shown.conversation][-1:]
+            if found.others and last and last[0].id == shown.id:
+                message = replace(last[0], undecided=True)
+                self._state.set_compared(message, found.others[0])
+
+        archive.read(read, opened, only_if_saved=True)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _last(self) -> Message | None:
+        return self._state.messages[-1] if self._state.messages else None
+
+    def _shown(self, message_id: int) -> Message | None:
+        """The last message of the shown branch, if it is this one or was compared with it."""
+        last = self._last()
+        return last if last is not None and message_id in (last.id, last.compared) else None
+
+    def _filled(self, side: Side, settings: Settings) -> tuple[Uses | None, Sampling, bool | None]:
+        used = sampling(settings) if side.sampling is None else side.sampling
+        thinks = thinking(settings) if side.thinking is None else side.thinking
+        return side.adapters, used, thinks
+
+    def _add(
+        self, asked: Message, siblings: int, details: Sequence[AnswerDetails]
+    ) -> tuple[Message, Message]:
+        """Add both answers to the state and the store."""
+        archive, model = self._archive, self._state.model.name
+        numbers = self._number(), self._number()
+        left, right = (
+            Message(
+                numbers[at],
+                asked.conversation,
+                asked.id,
+                Role.ASSISTANT,
+                (),
+                MessageState.STREAMING,
+                time.time(),
+                model,
+                "",
+                0,
+                0,
+                0.0,
+                siblings + 1 + at,
+                siblings + 2,
+                details=details[at],
+                compared=numbers[1 - at],
+                undecided=True,
+            )
+            for at in range(2)
+        )
+
+        def add(store: Store) -> None:
+            added = store.add_comparison(
+                archive.conversations.stored(asked.conversation),
+                archive.messages.stored(asked.id),
+                model,
+                details,
+            )
+            for number, message in zip(numbers, added, strict=True):
+                archive.messages.pair(number, message.id)
+
+        archive.write(add)
+        self._state.add(left, right)
+        return left, right
+
+    def _enqueue(
+        self,
+        answers: Sequence[Message],
+        turns: tuple[Turn, ...],
+        sides: Sequence[tuple[Uses | None, Sampling, bool | None]],
+        most: int,
+    ) -> None:
+        for message, (uses, used, thinks) in zip(answers, sides, strict=True):
+            self._answers.enqueue(message, turns, used, most, adapters=uses, thinking=thinks)

@@ -1,0 +1,285 @@
+"""Two answers to one question, written at once and compared, with a fake engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chat.comparison import Side
+from app.store.store import Message, MessageState, Store
+from engine import Cancel, FinishReason, Generate, Role, Sampling
+from fakes import MODEL
+from stage import Stage, until
+
+COLD, WARM = Side(sampling=Sampling(temperature=0.2)), Side(sampling=Sampling(temperature=1.0))
+
+
+class Pair:
+    """A conversation whose answer is written again twice, to be compared."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        stage.controller.send("Why?")
+        stage.engine.write("Because.")
+        stage.engine.finish()
+        stage.drain()
+        self.first = stage.state.messages[-1]
+
+    def compare(self, left: Side = COLD, right: Side = WARM) -> tuple[Generate, Generate]:
+        """Compare two new answers; returns their commands."""
+        self.stage.controller.compare(self.first.id, left, right)
+        self.one, self.two = self.stage.engine.unfinished
+        return self.one, self.two
+
+    def write(self, one: str, two: str) -> None:
+        """Stream words of both answers in turn."""
+        self.stage.engine.interleave({self.one.request: one, self.two.request: two})
+        self.stage.drain()
+
+    def finish(self) -> None:
+        for each in (self.one, self.two):
+            self.stage.engine.finish(request=each.request)
+        self.stage.wait_until_idle()
+
+    @property
+    def shown(self) -> Message:
+        return self.stage.state.messages[-1]
+
+    @property
+    def other(self) -> Message:
+        return self.stage.state.compared[self.shown.id]
+
+    def stored(self) -> tuple[list[Message], list[Message]]:
+        """The branch and the other answers, read from the database file."""
+        found: list[tuple[list[Message], list[Message]]] = []
+        archive, shown = self.stage.archive, self.stage.state.current
+        assert shown is not None
+
+        def read(store: Store) -> tuple[list[Message], list[Message]]:
+            branch = store.branch(archive.conversations.stored(shown))
+            return branch, store.others(branch)
+
+        archive.read(read, found.append)
+        until(lambda: bool(found))
+        return found[0]
+
+
+@pytest.fixture
+def pair(stage: Stage) -> Pair:
+    stage.ready(MODEL)
+    return Pair(stage)
+
+
+def test_both_answers_are_siblings_and_stream_at_once(pair: Pair) -> None:
+    one, two = pair.compare()
+    assert (one.sampling.temperature, two.sampling.temperature) == (0.2, 1.0)
+    assert one.turns == two.turns
+    pair.write("It is", "Well, who")
+    assert (pair.shown.text, pair.other.text) == ("It is", "Well, who")
+    assert (pair.shown.sibling, pair.other.sibling, pair.other.siblings) == (2, 3, 3)
+    assert (pair.shown.compared, pair.other.compared) == (pair.other.id, pair.shown.id)
+    assert pair.shown.undecided
+    assert pair.other.undecided
+    pair.finish()
+    branch, (other,) = pair.stored()
+    assert (branch[-1].text, other.text) == ("It is", "Well, who")
+    assert (branch[-1].compared, other.compared) == (other.id, branch[-1].id)
+    assert {branch[-1].state, other.state} == {MessageState.COMPLETE}
+    assert branch[-1].details is not None
+    assert other.details is not None
+    assert (branch[-1].details.temperature, other.details.temperature) == (0.2, 1.0)
+
+
+def test_signals_are_sent_for_both(pair: Pair) -> None:
+    texts: list[tuple[int, str]] = []
+    changed: set[int] = set()
+    pair.stage.state.text_added.connect(lambda number, text: texts.append((number, text)))
+    pair.stage.state.message_changed.connect(lambda message: changed.add(message.id))
+    pair.compare()
+    pair.write("It", "Well")
+    assert texts == [(pair.shown.id, "It"), (pair.other.id, "Well")]
+    pair.finish()
+    assert changed == {pair.shown.id, pair.other.id}
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_kept_answer_ends_the_branch_and_the_chat_goes_on(pair: Pair, left: bool) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.finish()
+    kept = pair.shown if left else pair.other
+    assert not pair.stage.controller.send("And then?")
+    assert "comparison" in pair.stage.state.notices
+    pair.stage.controller.keep(kept.id)
+    assert pair.stage.state.notices == {}
+    assert pair.shown.id == kept.id
+    assert not pair.shown.undecided
+    assert pair.shown.compared
+    assert pair.stage.state.compared == {}
+    pair.stage.wait_until_idle()
+    branch, others = pair.stored()
+    assert (branch[-1].text, branch[-1].undecided, others) == (kept.text, False, [])
+    assert branch[-1].siblings == 3
+    assert pair.stage.controller.send("And then?")
+    assert [turn.text for turn in pair.stage.engine.last_generate.turns][-2:] == [
+        kept.text,
+        "And then?",
+    ]
+
+
+def test_nothing_is_kept_while_an_answer_is_written(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.stage.engine.finish(request=pair.one.request)
+    pair.stage.drain()
+    pair.stage.controller.keep(pair.shown.id)
+    assert pair.shown.undecided
+
+
+@pytest.mark.parametrize("kept_left", [True, False])
+def test_a_closed_comparison_is_opened_again(pair: Pair, kept_left: bool) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.finish()
+    kept, other = (pair.shown, pair.other) if kept_left else (pair.other, pair.shown)
+    pair.stage.controller.keep(kept.id)
+    pair.stage.controller.reopen_comparison(other.id)
+    until(lambda: bool(pair.stage.state.compared))
+    assert (pair.shown.id, pair.other.id) == (kept.id, other.id)
+    assert pair.shown.undecided
+    assert pair.other.text == other.text
+    assert len(pair.stored()[1]) == 1
+    assert not pair.stage.controller.send("And then?")
+
+
+def test_stop_ends_both(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.stage.controller.stop()
+    assert pair.stage.engine.count(Cancel) == 2
+    for each in (pair.one, pair.two):
+        pair.stage.engine.finish(FinishReason.CANCELLED, request=each.request)
+    pair.stage.wait_until_idle()
+    assert {pair.shown.state, pair.other.state} == {MessageState.STOPPED}
+    assert (pair.shown.text, pair.other.text) == ("It is", "Well")
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_one_answer_is_stopped_and_the_other_goes_on(pair: Pair, left: bool) -> None:
+    pair.compare()
+    pair.write("It", "Well")
+    stopped, going = (pair.shown, pair.other) if left else (pair.other, pair.shown)
+    one, two = (pair.one, pair.two) if left else (pair.two, pair.one)
+    pair.stage.controller.stop_answer(stopped.id)
+    assert pair.stage.engine.last(Cancel) == Cancel(one.request)
+    assert pair.stage.engine.count(Cancel) == 1
+    pair.stage.engine.finish(FinishReason.CANCELLED, request=one.request)
+    pair.stage.engine.write(" more", request=two.request)
+    pair.stage.engine.finish(request=two.request)
+    pair.stage.wait_until_idle()
+    found = {message.id: message for message in (pair.shown, pair.other)}
+    assert found[stopped.id].state is MessageState.STOPPED
+    assert found[going.id].text == going.text + " more"
+    assert found[going.id].state is MessageState.COMPLETE
+
+
+def test_failure_of_one_leaves_the_other_untouched(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It", "Well")
+    pair.stage.engine.fail("It failed.", "Try again.", request=pair.two.request)
+    pair.stage.engine.finish(request=pair.one.request)
+    pair.stage.wait_until_idle()
+    assert (pair.shown.state, pair.other.state) == (MessageState.COMPLETE, MessageState.FAILED)
+    branch, (other,) = pair.stored()
+    assert other.state is MessageState.FAILED
+    assert other.details is not None
+    assert other.details.temperature == 1.0
+    assert branch[-1].state is MessageState.COMPLETE
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_deleting_one_ends_the_comparison_and_undo_brings_it_back(pair: Pair, left: bool) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.finish()
+    gone, stays = (pair.shown, pair.other) if left else (pair.other, pair.shown)
+    pair.stage.controller.deletions.delete_message(gone.id)
+    pair.stage.wait_until_idle()
+    assert pair.shown.id == stays.id
+    assert (pair.shown.compared, pair.shown.undecided) == (0, False)
+    assert pair.shown.siblings == 2
+    assert pair.stage.state.compared == {}
+    pair.stage.controller.deletions.undo()
+    pair.stage.wait_until_idle()
+    assert {pair.shown.id, pair.other.id} == {gone.id, stays.id}
+    assert pair.shown.undecided
+
+
+def test_equal_sides_with_a_seed_are_two_samples(pair: Pair) -> None:
+    side = Side(sampling=Sampling(seed=7))
+    one, two = pair.compare(side, side)
+    assert (one.sampling.seed, two.sampling.seed) == (7, 8)
+
+
+def test_sides_that_differ_keep_the_seed(pair: Pair) -> None:
+    used = Sampling(seed=7)
+    one, two = pair.compare(Side(sampling=used), Side(sampling=used, thinking=False))
+    assert (one.sampling.seed, two.sampling.seed) == (7, 7)
+    assert (one.thinking, two.thinking) == (None, False)
+
+
+def test_a_question_without_an_answer_is_answered_twice(pair: Pair) -> None:
+    pair.stage.controller.deletions.delete_message(pair.first.id)
+    pair.stage.wait_until_idle()
+    asked = pair.shown
+    assert asked.role is Role.USER
+    pair.stage.controller.compare(asked.id, COLD, WARM)
+    assert (pair.shown.parent, pair.other.parent) == (asked.id, asked.id)
+    assert (pair.shown.sibling, pair.shown.siblings) == (1, 2)
+
+
+def test_branch_switch_keeps_the_comparison(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    left, right = pair.shown.id, pair.other.id
+    pair.stage.controller.navigation.show_sibling(left, -1)
+    until(lambda: pair.shown.id == pair.first.id)
+    assert pair.stage.state.compared == {}
+    pair.write(" so", " now")  # while another branch is shown
+    pair.stage.controller.navigation.show_sibling(pair.first.id, 2)
+    until(lambda: pair.shown.id == right)
+    assert (pair.shown.text, pair.other.text) == ("Well now", "It is so")
+    assert pair.other.id == left
+    pair.finish()
+    pair.stage.controller.navigation.show_sibling(right, -1)
+    until(lambda: pair.shown.id == left)
+    assert pair.other.id == right
+
+
+def test_crash_leaves_an_interrupted_comparison(qtbot: QtBot, tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.start()
+    stage.ready(MODEL)
+    pair = Pair(stage)
+    pair.compare()
+    pair.write("It is", "Well")
+    stage.controller.save()
+    stage.wait_until_idle()
+    copy = tmp_path / "crashed.sqlite"
+    copy.write_bytes((stage.archive.path).read_bytes())
+    for end in ("-wal",):
+        log = stage.archive.path.with_name(stage.archive.path.name + end)
+        copy.with_name(copy.name + end).write_bytes(log.read_bytes())
+    stage.close()
+    store = Store.open(copy)
+    (listed,) = store.conversations()
+    branch = store.branch(listed.id)
+    (other,) = store.others(branch)
+    assert (branch[-1].text, other.text) == ("It is", "Well")
+    assert {branch[-1].state, other.state} == {MessageState.INTERRUPTED}
+    assert branch[-1].undecided
+    assert branch[-1].details is not None
+    assert branch[-1].details.temperature == 0.2
+    store.close()
