@@ -192,6 +192,7 @@ class LoadSnapshot:
     turns: tuple[Turn, ...]
     conversation: str  # the id given to SaveSnapshot
     policy: ContextPolicy = ContextPolicy.STOP
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,11 +122,9 @@ class ModelHost:
         Yields None when there is no event now: `step` makes the next ones. Closing it cancels them.
         """
         is_abandoned = False
-        stack = self._stack
+        stack = self._stack_of(command.adapters, checkpoint)
         if command.budget_bytes is not None:
             self._disk.set_budget(command.budget_bytes)
-        if command.adapters is not None:
-            stack, _ = self._load_stack(command.adapters, checkpoint)
         build = partial(self._prompts.answer, command.turns, command.policy, command.thinking)
         prompt = yield from _in_background(build, "prompt", checkpoint)
         if len(prompt.ids) < self._scheduler.context:
@@ -192,6 +190,15 @@ class ModelHost:
         infos = tuple(_adapter_info(use, adapter) for use, (adapter, _) in entries)
         return AdaptersSet(request, infos, changed)
 
+    def _stack_of(self, uses: Sequence[AdapterUse] | None, checkpoint: Checkpoint) -> Stack:
+        """The stack of these adapters, which stay in memory for a while; None: the current one."""
+        if uses is None:
+            return self._stack
+        stack, loaded = self._load_stack(uses, checkpoint)
+        current = {use.path: self._adapters[use.path] for use in self._uses}
+        self._cache_adapters(current | loaded)
+        return stack
+
     def _load_stack(
         self, uses: Sequence[AdapterUse], checkpoint: Checkpoint
     ) -> tuple[Stack, dict[Path, _CachedAdapter]]:
@@ -232,7 +239,8 @@ class ModelHost:
         self, command: LoadSnapshot, checkpoint: Checkpoint
     ) -> Generator[SnapshotLoaded | None, None, None]:
         """Restore the longest saved prefix of a conversation and estimate the remaining prefill."""
-        started, stack = time.perf_counter(), self._stack
+        started = time.perf_counter()
+        stack = self._stack_of(command.adapters, checkpoint)
         build = partial(self._prompts.conversation, command.turns, command.policy)
         prompt = yield from _in_background(build, "prompt", checkpoint)
         found = yield from self._disk.restore(stack, prompt.ids, command.conversation, checkpoint)

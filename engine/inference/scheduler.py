@@ -2,7 +2,8 @@
 
 Each step schedules rows, runs one pass and samples. All running answers decode in one pass; beside
 them one prompt is processed in chunks, short enough that the words of the others do not pause.
-Prompts begin with the longest cached prefix. When pages run out, cached ones are evicted, then the
+Prompts begin with the longest cached prefix; one that begins like a prompt in progress waits for
+that part of it. When pages run out, cached ones are evicted, then the
 answer that started last gives its pages back and is processed again later: its bits do not change.
 """
 
@@ -35,6 +36,7 @@ _SHARED_SECONDS = 0.12  # of a prompt's chunk while other answers are being gene
 _SMALLEST_SHARED_CHUNK = 16  # tokens
 _INTERRUPTED = 32  # answers whose sampler state is remembered
 _STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # an answer alone waits for pages being saved
+_WORTH_SHARING = 16  # tokens of a prompt; sharing them costs a copy of a page
 _COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
 _CANCELLED = FinishReason.CANCELLED
 _UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
@@ -189,12 +191,42 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Start waiting requests, foreground first, while there is memory for their prompts."""
-        while self._waiting and not (self._refused and self._running):
-            item = min(self._waiting, key=lambda one: one.request.background)
+        while not (self._refused and self._running):
+            ready = [item for item in self._waiting if not self._is_in_progress(item)]
+            if not ready:
+                return
+            item = min(ready, key=lambda one: one.request.background)
             answers = sum(map(self._answers, self._running)) + self._answers(item)
             if answers > MOST_RUNNING or not self._start(item):
                 return
             self._waiting.remove(item)
+
+    def _is_in_progress(self, item: Ticket | Generation) -> bool:
+        """Whether a prompt is being processed that begins as this one: it is not done twice."""
+        request = item.request
+        if not isinstance(item, Ticket):
+            return False
+        for one in self._running:
+            yields = one.request.background and not request.background
+            if not one.is_prefilling or yields or one.request.stack.key != request.stack.key:
+                continue
+            common = _common([*one.sequence.tokens, *one.pending], request.prompt)
+            if len(one.sequence) >= common or common < _WORTH_SHARING:
+                continue
+            known = self.tree.match(request.stack.key, request.prompt).length
+            if common - known >= _WORTH_SHARING:
+                return True
+        return False
+
+    def _share(self, stack: str, tokens: Sequence[int]) -> None:
+        """Add to the tree what an answer in progress has processed of these tokens."""
+        known = self.tree.match(stack, tokens).length
+        for one in self._running:
+            if one.request.stack.key != stack:
+                continue
+            if _common(one.sequence.tokens, tokens) - known >= _WORTH_SHARING:
+                self.tree.insert(stack, one.sequence)
+                known = self.tree.match(stack, tokens).length
 
     def _answers(self, item: Ticket | Generation) -> int:
         """Number of answers that this one becomes once its prompt is processed."""
@@ -205,6 +237,7 @@ class Scheduler:
         """Find the cached prefix of a request and let it run; False: no memory now."""
         request = item.request
         tokens = request.prompt if isinstance(item, Ticket) else item.pending
+        self._share(request.stack.key, tokens)
         # The last token is always computed: its logits give the first token of the answer.
         match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
         sequence = CachedSequence(self.pool, self.context)
@@ -422,3 +455,15 @@ class Scheduler:
         total = len(request.prompt)
         event = PromptProgress(request.number, done, total, reused)
         self._ticket(generation).events.append(event)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the longest common prefix; compares slices, since both are long."""
+    low, high = 0, min(len(one), len(other)) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -22,6 +22,7 @@ from engine import (
     Sampling,
     SetAdapters,
 )
+from engine.lora import stack as lora
 from engine_bench import (
     GREEDY,
     SEEDED,
@@ -295,3 +296,20 @@ def test_cancelled_set_adapters_keeps_the_stack(bench: Bench, llama: Path, leaf:
     assert isinstance(last, AdaptersSet)
     assert not last.changed
     assert [info.name for info in last.adapters] == ["leaf"]
+
+
+def test_adapters_of_answers_stay_in_memory(
+    bench: Bench, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.load(llama)
+    files = [tiny_lora.write(tmp_path / f"{seed}.gguf", llama, seed=seed) for seed in range(3)]
+    bench.set_adapters(1, (files[0], 1.0))
+    read: list[str] = []
+    real = lora.load_adapter
+    monkeypatch.setattr(
+        lora, "load_adapter", lambda path, *more: read.append(path.name) or real(path, *more)
+    )
+    for request, path in enumerate([*files, *files], 2):
+        bench.generate(request, "hello", max_tokens=1, adapters=(AdapterUse(path),))
+    bench.set_adapters(9, (files[0], 1.0), (files[2], 0.5))
+    assert read == ["1.gguf", "2.gguf"]

@@ -45,6 +45,7 @@ from engine_bench import (
     answer_text,
     computed_prompt_tokens,
     count_tokens,
+    finished,
     run_turns,
     turns_of,
     with_printable_output,
@@ -407,6 +408,25 @@ def test_snapshot_is_restored_with_the_same_adapter_stack_only(
     loaded = bench.load_snapshot(6, *texts)
     assert loaded.restored_tokens > 60
     assert loaded.refused == ""
+
+
+def test_snapshot_is_restored_with_the_adapters_of_the_command(
+    bench: Bench, llama: Path, leaf: Path
+) -> None:
+    bench.load(llama)
+    uses = (AdapterUse(leaf, 0.5),)
+    question = "question " * 60
+    text = answer_text(bench.generate(1, question, max_tokens=9, adapters=uses))
+    bench.save(2)
+    bench.load(llama, request=3)
+    turns = turns_of(question, text)
+    plain = bench.expect(LoadSnapshot(4, turns, "one"), SnapshotLoaded)
+    assert "leaf at 0.5" in plain.refused
+    found = bench.expect(LoadSnapshot(5, turns, "one", adapters=uses), SnapshotLoaded)
+    assert found.refused == ""
+    assert found.restored_tokens > 60
+    assert finished(bench.generate(6, question, adapters=uses, max_tokens=1)).reused_tokens > 60
+    assert finished(bench.generate(7, question, max_tokens=1)).reused_tokens == 0
 
 
 def test_same_tokens_are_saved_again_with_another_adapter_stack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from answers import (
 from engine.inference.generate import Request, SamplerState
 from engine.inference.scheduler import MOST_RUNNING, Scheduler, Ticket
 from engine.loading.loader import LoadedModel, load
-from engine.lora.stack import Stack, load_adapter
+from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling
 
 SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3)
@@ -239,6 +240,104 @@ def test_an_answer_goes_on_while_a_prompt_is_processed(scheduler: Scheduler) -> 
         passes += 1
     assert passes > 1
     assert not second.was_alone
+
+
+def read(ticket: Ticket) -> int:
+    """How many tokens of a prompt were processed for it, and not found in the cache."""
+    progress = [event for event in ticket.events if isinstance(event, PromptProgress)]
+    return progress[-1].done_tokens - progress[0].reused_tokens
+
+
+@pytest.mark.parametrize("length", [20, 255, 256, 257, 700])
+def test_equal_prompts_are_processed_once(
+    model: LoadedModel, scheduler: Scheduler, length: int
+) -> None:
+    scheduler.runner.chunk = 64
+    requests = [
+        Request(prompt(length), replace(SEEDED, seed=at), number=at, max_tokens=12)
+        for at in range(3)
+    ]
+    first, *others = run_all(scheduler, *requests)
+    assert read(first) == length
+    assert [read(ticket) for ticket in others] == [1, 1], "the last token gives the first logits"
+    for request, ticket in zip(requests, (first, *others), strict=True):
+        wanted = alone(model, request)
+        assert (answered(ticket).tokens, answered(ticket).text) == (wanted.tokens, wanted.text)
+    check_nothing_leaked(scheduler)
+
+
+def test_prompts_with_a_common_beginning_share_it(model: LoadedModel, scheduler: Scheduler) -> None:
+    scheduler.runner.chunk = 64
+    begin = prompt(400)
+    requests = [
+        Request([*begin, *prompt(500, 7 + at)], GREEDY, number=at, max_tokens=8) for at in range(2)
+    ]
+    first, second = [scheduler.submit(request) for request in requests]
+    step_until(scheduler, lambda: second.events)
+    assert not texts(first), "it need not wait for more than what they share"
+    step_until(scheduler, lambda: first.done and second.done)
+    assert read(first) == 900
+    assert read(second) == 500
+    for request, ticket in zip(requests, (first, second), strict=True):
+        assert answered(ticket).tokens == alone(model, request).tokens
+    check_nothing_leaked(scheduler)
+
+
+def test_an_equal_prompt_joins_an_answer_in_progress(
+    model: LoadedModel, scheduler: Scheduler
+) -> None:
+    requests = [Request(prompt(100), GREEDY, number=at, max_tokens=40) for at in range(2)]
+    first = scheduler.submit(requests[0])
+    step_until(scheduler, lambda: texts(first) == 9)
+    second = scheduler.submit(requests[1])
+    step_until(scheduler, lambda: first.done and second.done)
+    assert read(second) == 1
+    assert answered(second).tokens == answered(first).tokens == alone(model, requests[0]).tokens
+    check_nothing_leaked(scheduler)
+
+
+def test_an_equal_prompt_is_processed_when_the_first_is_cancelled(
+    model: LoadedModel, scheduler: Scheduler
+) -> None:
+    scheduler.runner.chunk = 64
+    stops: list[int] = []
+    one = Request(prompt(700), GREEDY, max_tokens=8, cancelled=lambda: bool(stops))
+    other = Request(prompt(700), GREEDY, number=1, max_tokens=8)
+    first, second = scheduler.submit(one), scheduler.submit(other)
+    for _ in range(3):
+        scheduler.step()
+    assert not second.events
+    stops.append(1)
+    step_until(scheduler, lambda: second.done)
+    assert first.done
+    assert answered(second).tokens == alone(model, other).tokens
+    check_nothing_leaked(scheduler)
+
+
+def test_equal_prompts_with_other_adapters_share_nothing(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "tiny.gguf", context=600)
+    model = load(path)
+    scheduler = model.new_scheduler()
+    adapter = load_adapter(tiny_lora.write(tmp_path / "a.gguf", path), model.decoder.base)
+    requests = [
+        Request(prompt(100), GREEDY, number=at, max_tokens=8, stack=stack)
+        for at, stack in enumerate((NO_ADAPTERS, Stack([(adapter, 1.0)])))
+    ]
+    tickets = [scheduler.submit(request) for request in requests]
+    step_until(scheduler, lambda: all(ticket.done for ticket in tickets))
+    assert [read(ticket) for ticket in tickets] == [100, 100]
+    scheduler.tree.clear()
+    assert scheduler.pool.used_bytes == 0
+
+
+def test_a_prompt_does_not_wait_for_one_in_the_background(scheduler: Scheduler) -> None:
+    scheduler.runner.chunk = 32
+    slow = scheduler.submit(Request(prompt(600), max_tokens=1, background=True))
+    scheduler.step()
+    quick = scheduler.submit(Request(prompt(600), GREEDY, max_tokens=1))
+    step_until(scheduler, lambda: quick.done)
+    assert not slow.done
+    step_until(scheduler, lambda: slow.done)
 
 
 def test_background_requests_yield(scheduler: Scheduler) -> None:
