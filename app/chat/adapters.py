@@ -1,8 +1,9 @@
 """LoRA adapters of the chats: a stack for every conversation, and applying it in the engine.
 
-The engine has one stack, so an answer starts once the engine has its conversation's stack.
-`set_target` chooses the stack, and `AdapterState.requests_finished` is emitted when the engine has
-answered every request. An adapter it refuses is switched off in its stack, with the error.
+Each answer names its adapters. SetAdapters loads and checks the files of the shown conversation's
+stack, and of any other that is to be used with files not checked yet: such an answer waits for
+`AdapterState.requests_finished`. An adapter that the engine refuses is switched off in its stack,
+with the error.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ class _Request:
 
     conversation: int | None
     uses: Uses
+    given: Uses | None = None  # adapters of one answer, instead of its conversation's
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Adapters that an answer waits for."""
+
+    conversation: int | None
+    given: Uses | None  # None: those of the conversation
 
 
 class Adapters:
@@ -74,7 +84,8 @@ class Adapters:
         self._unsaved: set[int | None] = set()
         self._has_read = False
         self._loaded: ModelLoaded | None = None  # the model that the fields below belong to
-        self._wanted_for: tuple[int | None, bool] = (None, False)  # conversation, without adapters
+        self._check: _Check | None = None  # what is checked before the shown stack is set again
+        self._refused_given: set[Uses] = set()  # their answer fails with the engine's error
         self._applied: Uses = ()
         self._requests: dict[int, _Request] = {}
         self._infos: dict[Path, AdapterInfo] = {}
@@ -210,26 +221,49 @@ class Adapters:
     def apply(self, conversation_id: int | None) -> None:
         """Show the stack of a conversation, and send it to the engine."""
         self._shown.set_stack(self._stacks.get(conversation_id, ()))
-        self._wanted_for = (conversation_id, False)
         self._send()
         self._show_pending()
 
-    def set_target(self, conversation_id: int | None, *, without_adapters: bool = False) -> Uses:
-        """Make this conversation's stack, or none, the target of later requests; returns it.
+    def uses_for(self, conversation_id: int | None, given: Uses | None = None) -> Uses | None:
+        """The adapters of an answer; None: the engine checks them first.
 
-        It stays the target until another conversation is shown.
+        `given` replaces the conversation's. Call again when `requests_finished` is emitted.
         """
-        self._wanted_for = (conversation_id, without_adapters)
-        return self._target()
+        if not self._link.capabilities.adapters:
+            return ()
+        uses = self._acting(conversation_id) if given is None else given
+        if given in self._refused_given:
+            self._refused_given.discard(given)
+            return given
+        asked = (one for one in self._requests.values() if one.given is None)
+        if given is None and any(one.conversation == conversation_id for one in asked):
+            return None
+        if self._are_known(uses):
+            return uses
+        if self._check is None:
+            self._check = _Check(conversation_id, given)
+            self._send()
+        if not self._requests:  # the engine has them already
+            self._check = None
+            return uses
+        return None
 
-    def record_on(self, message_id: int) -> None:
+    def recheck(self, uses: Uses) -> None:
+        """The engine has refused adapters of an answer: their files have changed since the check."""
+        paths = {use.path for use in uses}
+        self._infos = {path: info for path, info in self._infos.items() if path not in paths}
+        self._applied = tuple(use for use in self._applied if use.path not in paths)
+        if not self._requests:
+            self._runner.set_adapters(self._applied, confirmed=True)
+
+    def record_on(self, message_id: int, uses: Uses) -> None:
         """Store with a starting answer which adapters it is generated with."""
         message = self._state.message(message_id)
         if message is None:
             return
         marks = [
             AdapterMark(adapter_name(use.path), use.strength, self._digest(use.path))
-            for use in self._applied
+            for use in uses
         ]
         # A continued answer may have been started with other adapters.
         marks = [*message.adapters, *(mark for mark in marks if mark not in message.adapters)]
@@ -255,17 +289,30 @@ class Adapters:
         if request is None:
             return False
         if self._state.model.phase is ModelPhase.READY:
-            self._switch_off_refused(request, event)
+            if request.given is None:
+                self._switch_off_refused(request, event)
+            else:
+                self._refused_given.add(request.given)
+                self._check = None
         self._start_next()
         return True
 
     # --- steps: the engine ----------------------------------------------------------------------
 
     def _wanted(self) -> Uses:
-        conversation_id, without_adapters = self._wanted_for
-        none = without_adapters or not self._link.capabilities.adapters
-        stack = () if none else self._stacks.get(conversation_id, ())
+        if self._check is None:
+            return self._acting(self._state.current)
+        given = self._check.given
+        return self._acting(self._check.conversation) if given is None else given
+
+    def _acting(self, conversation_id: int | None) -> Uses:
+        """The adapters of a conversation that are switched on."""
+        stack = self._stacks.get(conversation_id, ()) if self._link.capabilities.adapters else ()
         return tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
+
+    def _are_known(self, uses: Uses) -> bool:
+        """Whether the engine has accepted the files of these adapters."""
+        return all(use.path in self._infos for use in uses)
 
     def _target(self) -> Uses:
         """The stack to request next: the wanted one, unless the engine has refused it."""
@@ -278,26 +325,30 @@ class Adapters:
     def _send(self) -> None:
         """Request the target stack, unless the engine has or gets it already."""
         if self._state.model.phase is ModelPhase.READY:
-            self._runner.apply_adapters(self._wanted_for[0], self._target())
+            check = self._check or _Check(self._state.current, None)
+            self._runner.apply_adapters(check.conversation, self._target())
             self._publish()
 
     def _on_sent(self, step: object, _: object) -> None:
         """Track a command that the runner has sent."""
         if isinstance(step, SetAdapters):
-            self._requests[step.request] = _Request(self._wanted_for[0], step.adapters)
+            check = self._check or _Check(self._state.current, None)
+            self._requests[step.request] = _Request(check.conversation, step.adapters, check.given)
             self._publish()
         elif isinstance(step, Generate):
-            self._generating_with[step.request] = self._applied
+            self._generating_with[step.request] = step.adapters or ()
 
     def _start_next(self) -> None:
-        """A request has ended: send the next stack, or emit `requests_finished`."""
+        """A request has ended: send the next stack, and emit `requests_finished`."""
+        if self._check is not None and self._are_known(self._wanted()):
+            self._check = None
         if not self._requests:
             self._runner.set_adapters(self._applied, confirmed=True)
             self._send()
         self._publish()
         if not self._requests:
             self._one_at_a_time = False
-            self._shown.requests_finished.emit()
+        self._shown.requests_finished.emit()
 
     def _switch_off_refused(self, request: _Request, event: Failed) -> None:
         """Switch off the refused adapter; several new files are first tried one at a time."""
@@ -337,6 +388,7 @@ class Adapters:
         self._applied = ()
         self._runner.set_adapters((), confirmed=not self._requests)
         self._infos, self._fault = {}, ("", "")
+        self._check, self._refused_given = None, set()
         self._one_at_a_time, self._refused = False, None
         for conversation_id, stack in self._stacks.items():
             self._stacks[conversation_id] = tuple(_without_error(entry) for entry in stack)
@@ -365,9 +417,10 @@ class Adapters:
         for request in self._generating_with.keys() - self._state.generations.keys():
             if not self._link.is_outstanding(request):
                 del self._generating_with[request]
-        stack = self._stacks.get(self._state.current, ())
-        acting = tuple(AdapterUse(entry.path, entry.strength) for entry in stack if entry.acts)
-        uses = self._generating_with.get(shown.request, ()) if shown else acting
+        acting = self._acting(self._state.current)
+        message = self._state.message(shown.message) if shown else None
+        compared = message is not None and message.compared  # it may have adapters of its own
+        uses = self._generating_with.get(shown.request, ()) if shown and not compared else acting
         self._shown.set_pending(uses != acting)
 
     # --- steps: the stack and the store ---------------------------------------------------------
@@ -386,7 +439,7 @@ class Adapters:
         if tuple(stack) == self._stacks.get(shown, ()):
             return False
         self._stacks[shown] = tuple(stack)
-        self._wanted_for, self._refused, self._fault = (shown, False), None, ("", "")
+        self._refused, self._fault = None, ("", "")
         self._shown.set_stack(stack)
         self._unsaved.add(shown)
         if not later:

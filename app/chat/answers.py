@@ -25,6 +25,7 @@ from app.store.writer import Archive
 from app.system.translation import tr
 from engine import (
     Failed,
+    FaultKind,
     Finished,
     FinishReason,
     Generate,
@@ -50,6 +51,23 @@ _STOPS = {
 }
 
 
+_OF_ADAPTERS = frozenset(
+    (
+        FaultKind.NO_FILE,
+        FaultKind.NOT_A_FILE,
+        FaultKind.UNREADABLE,
+        FaultKind.NOT_A_MODEL,
+        FaultKind.OTHER_TYPE,
+        FaultKind.INCOMPLETE,
+        FaultKind.DAMAGED,
+        FaultKind.FORMAT,
+        FaultKind.UNSUPPORTED,
+        FaultKind.ADAPTER,
+        FaultKind.NO_ADAPTER,
+        FaultKind.OTHER_MODEL,
+    )
+)  # faults of files, of which an answer reads only those of its adapters
+
 FULL_NOTICE = "full"  # kind of the notice that a chat is full and its policy is to stop
 
 
@@ -63,6 +81,8 @@ class _Job:
     parts: Parts  # of the answer so far; not empty when it is continued
     command: Generate
     adapters: Uses | None  # None: the conversation's
+    aside: bool = False  # the other answer of a comparison
+    checked_again: bool = False  # the engine refused its adapters after it had accepted them
 
 
 class Answers:
@@ -83,6 +103,7 @@ class Answers:
         self._runner = runner
         self._jobs: deque[_Job] = deque()
         self._running: dict[int, RunningAnswer] = {}  # by request, the oldest first
+        self._requested: dict[int, tuple[_Job, Uses]] = {}  # of `_running`: with which adapters
         self._abandoned: set[int] = set()  # requests whose answers have ended before them
         self._held = False  # request no answer: another model is loaded first
         self._closed = False  # request no answer: the app quits
@@ -108,14 +129,15 @@ class Answers:
         None leaves the default of its chat template.
         """
         ids = [each.id for each in self._state.branches[message.conversation]]
-        if message.id not in ids:  # the other answer of a comparison
+        aside = message.id not in ids
+        if aside:
             ids[-1] = message.id
         branch = Branch(message.conversation, tuple(ids))
         self._state.set_notice(FULL_NOTICE, None)
         policy = self._state.policy(message.conversation)
         command = Generate(0, turns, sampling, most, thinking=thinking, policy=policy)
         self._jobs.append(
-            _Job(branch, message.conversation, message.id, message.parts, command, adapters)
+            _Job(branch, message.conversation, message.id, message.parts, command, adapters, aside)
         )
         self._state.set_queued(message.id, message.conversation)
         self.start_next()
@@ -124,8 +146,11 @@ class Answers:
         """Request the queued answers that can be, and update the note of each waiting one."""
         ready = self._state.model.phase is ModelPhase.READY
         ready = ready and not (self._held or self._closed)
-        while self._jobs and ready and self._begin(self._jobs[0]):
-            self._jobs.popleft()
+        for job in list(self._jobs) if ready else ():
+            adapters = self._adapters.uses_for(job.conversation, job.adapters)
+            if adapters is not None and job in self._jobs:
+                self._jobs.remove(job)
+                self._begin(job, adapters)
         self._show_notes()
 
     def hold(self, held: bool) -> None:
@@ -251,6 +276,8 @@ class Answers:
             abandoned = event.request in self._abandoned
             self._abandoned.discard(event.request)
             return abandoned
+        if self._check_adapters_again(running, event):
+            return True
         name = self._state.model.name
         error = ErrorPart(event.fault, name, event.message, event.remedy)
         self._end(running, MessageState.FAILED, error=error)
@@ -290,7 +317,7 @@ class Answers:
         match self._state.model.phase:
             case ModelPhase.LOADING:
                 return tr("Waiting for the model to load…")
-            case ModelPhase.READY if self._running:
+            case ModelPhase.READY if self._held:
                 return tr("Queued: another answer is being written")
             case ModelPhase.READY:
                 return tr("Waiting for the adapters…")
@@ -313,12 +340,10 @@ class Answers:
             running.overdue = True
         self._show_notes()
 
-    def _begin(self, job: _Job) -> bool:
-        """Request an answer, unless the engine has to confirm its adapters first."""
-        adapters = self._adapters.set_target(job.conversation, without_adapters=job.adapters == ())
-        request = self._runner.answer(job.branch, adapters, job.command)
-        if not request:
-            return False
+    def _begin(self, job: _Job, adapters: Uses) -> None:
+        """Request an answer, which these adapters are used for."""
+        request = self._runner.answer(job.branch, adapters, job.command, aside=job.aside)
+        self._requested[request] = job, adapters
         self._running[request] = RunningAnswer(
             request,
             job.conversation,
@@ -333,9 +358,22 @@ class Answers:
         )
         self._state.set_queued(job.message, None)
         self._state.set_waiting(job.message, job.conversation, "")
-        self._adapters.record_on(job.message)
+        self._adapters.record_on(job.message, adapters)
         if len(self._running) > 1 and not self._turns.isActive():
             self._turns.start()
+
+    def _check_adapters_again(self, running: RunningAnswer, event: Failed) -> bool:
+        """Queue an answer again whose adapters were refused: the check finds which, and why."""
+        job, uses = self._requested[running.request]
+        current = self._state.generations.get(running.request)
+        started = current is not None and (current.started or current.stopping)
+        if started or job.checked_again or not uses or event.fault.kind not in _OF_ADAPTERS:
+            return False
+        self._jobs.append(replace(job, checked_again=True))
+        self._state.set_queued(job.message, job.conversation)
+        self._forget(running)
+        self._adapters.recheck(uses)
+        self.start_next()
         return True
 
     def _stop(self, running: RunningAnswer) -> None:
@@ -407,7 +445,7 @@ class Answers:
         request = running.request
         current = self._state.generations.get(request)
         first = next(iter(self._running), 0) == request
-        del self._running[request]
+        del self._running[request], self._requested[request]
         self._runner.on_answer_ended(request, started=current is not None and current.started)
         if first and (following := next(iter(self._running.values()), None)):
             following.has_its_turn()

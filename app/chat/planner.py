@@ -1,13 +1,14 @@
 """Planner: the engine commands that lead from the current state to a target, as a pure function.
 
-The engine has the KV cache of one conversation and one stack of adapters. A command that replaces
-them goes after the one that saves the cache, and a saved cache is loaded after the adapters it was
-computed with. `plan` decides that order from its two arguments alone.
+The engine processes several conversations at once, each with the adapters that its commands name;
+SetAdapters only loads and checks the files of a stack. The context that was cached last is saved
+before another one, and a saved context is loaded before the answer that needs it. `plan` decides
+that order from its two arguments alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine import (
     AdapterUse,
@@ -36,8 +37,9 @@ class Branch:
 class EngineState:
     """Adapters and cached context of the engine once it has run all commands sent."""
 
-    adapters: Uses = ()
-    branch: Branch | None = None  # whose context is cached; None: not known
+    adapters: Uses = ()  # of the last SetAdapters
+    branch: Branch | None = None  # whose context was cached last; None: not known
+    cached_with: Uses = ()  # the adapters of `branch`
     unsaved: int | None = None  # conversation whose cached context is longer than its snapshot
     unsaved_name: str = ""  # its snapshot name; empty while the store has given no number
 
@@ -53,6 +55,7 @@ class EngineTarget:
     name: str = ""  # its snapshot name; empty: not saved yet
     answer: Generate | None = None  # to `turns`
     policy: ContextPolicy = ContextPolicy.STOP  # of the conversation
+    aside: bool = False  # the other answer of a comparison: the context of the first one is saved
 
 
 def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
@@ -63,20 +66,21 @@ def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
     replaced = current.unsaved is not None and (moves or (loads and target.answer is None))
     if replaced and current.unsaved_name and target.budget_bytes > 0:
         steps.append(SaveSnapshot(0, current.unsaved_name, target.budget_bytes))
-    if target.adapters != current.adapters:
+    if target.answer is None and target.adapters != current.adapters:
         steps.append(SetAdapters(0, target.adapters))
     if loads:
-        steps.append(LoadSnapshot(0, target.turns, target.name, target.policy))
+        steps.append(LoadSnapshot(0, target.turns, target.name, target.policy, target.adapters))
     if target.answer is not None:
-        steps.append(target.answer)
+        steps.append(replace(target.answer, adapters=target.adapters))
     return tuple(steps)
 
 
 def _needs_context(current: EngineState, target: EngineTarget) -> bool:
     """Whether a snapshot may have more of the branch than the engine has cached."""
     turns = sum(turn.role is not Role.SYSTEM for turn in target.turns)
+    same_adapters = current.cached_with == target.adapters
     if target.answer is None:
-        return turns > 0 and current.branch != target.branch
+        return turns > 0 and not (current.branch == target.branch and same_adapters)
     # An answer reuses the cached prefix of any branch of the same conversation.
     here = current.branch is not None and current.branch.conversation == target.branch.conversation
-    return turns > 1 and not (here and current.adapters == target.adapters)
+    return turns > 1 and not (here and same_adapters)

@@ -39,6 +39,15 @@ class _Save:
     context_request: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """The other answer of a comparison: what is cached with it."""
+
+    request: int
+    target: EngineTarget
+    model: ModelLoaded | None
+
+
 class Runner(QObject):
     """One per engine; lives on the GUI thread."""
 
@@ -65,6 +74,7 @@ class Runner(QObject):
         self._model: ModelLoaded | None = None  # whose KV cache `_engine_state` describes
         self._names: dict[int, str] = {}  # of conversations created in this run
         self._saves: list[_Save] = []  # not finished yet
+        self._aside: _Aside | None = None  # the last one
 
     @property
     def engine_state(self) -> EngineState:
@@ -88,24 +98,25 @@ class Runner(QObject):
 
     # --- commands -------------------------------------------------------------------------------
 
-    def answer(self, branch: Branch, adapters: Uses, command: Generate) -> int:
-        """Send the commands that answer a branch with these adapters; the request, or 0 to wait.
+    def answer(
+        self, branch: Branch, adapters: Uses, command: Generate, *, aside: bool = False
+    ) -> int:
+        """Send the commands that answer a branch with these adapters; returns the answer's request.
 
-        The engine may refuse adapters, which changes the target, so nothing is sent after a
-        SetAdapters until the engine has answered it. Call again then.
+        `aside`: its context is not the one to save, since it is compared with another answer.
         """
         conversation = branch.conversation
         name = "" if conversation is None else self.name(conversation)
         target = EngineTarget(
-            branch, adapters, self.budget_bytes, command.turns, name, command, command.policy
+            branch, adapters, self.budget_bytes, command.turns, name, command, command.policy, aside
         )
         request = self._run(target)
-        if request and conversation is not None:
+        if conversation is not None:
             self.look_up_name(conversation)
         return request
 
     def apply_adapters(self, conversation: int | None, adapters: Uses) -> None:
-        """Set the adapters of a conversation; its snapshot is loaded by `restore`."""
+        """Load and check the adapters of a conversation; its snapshot is loaded by `restore`."""
         self._run(EngineTarget(Branch(conversation), adapters, self.budget_bytes))
 
     def restore(
@@ -114,6 +125,11 @@ class Runner(QObject):
         """Load the snapshot of a branch, unless the engine has the branch cached."""
         adapters = self._engine_state.adapters
         self._run(EngineTarget(branch, adapters, self.budget_bytes, turns, name, policy=policy))
+
+    def has_cached(self, branch: Branch) -> bool:
+        """Whether the engine has this branch cached, with the adapters of the shown conversation."""
+        now = self.engine_state
+        return now.branch == branch and now.cached_with == now.adapters
 
     def save(self) -> None:
         """Save a snapshot of the cached context, if it is longer than the saved one.
@@ -146,8 +162,21 @@ class Runner(QObject):
 
     def on_answer_ended(self, request: int, *, started: bool) -> None:
         """An answer that never started has cached nothing: the cached branch is not known then."""
+        if not started and self._aside is not None and request == self._aside.request:
+            self._aside = None
         if not started and request == self._context_request:
             self._engine_state = replace(self._engine_state, branch=None, unsaved=None)
+
+    def on_kept(self, message: int) -> None:
+        """An answer was kept of two compared ones: its context is the one to save."""
+        aside, now = self._aside, self.engine_state
+        if aside is None or aside.model is not self._model:
+            return
+        branch = aside.target.branch
+        newest = now.branch is not None and now.branch.messages[:-1] == branch.messages[:-1]
+        if branch.messages[-1] == message and newest:
+            self._set_cached(aside.target, branch.conversation, aside.request)
+            self._aside = None
 
     def on_load_lost(self, request: int) -> None:
         """A snapshot load was cancelled or failed: the cached branch is not known any more."""
@@ -192,14 +221,11 @@ class Runner(QObject):
     # --- steps ----------------------------------------------------------------------------------
 
     def _run(self, target: EngineTarget) -> int:
-        """Send those commands of the plan that can be sent; returns the answer's request or 0."""
+        """Send the commands of the plan; returns the request of the last one."""
         request = 0
         for step in plan(self.engine_state, target):
-            waits = target.answer is not None and not self._confirmed
-            if waits and isinstance(step, LoadSnapshot | Generate):
-                return 0
             request = self._send(step, target)
-        return request if target.answer is not None else 0
+        return request
 
     def _send(self, step: Step, target: EngineTarget) -> int:
         match step:
@@ -207,6 +233,8 @@ class Runner(QObject):
                 step = replace(step, answer=self._context_request)
             case Generate():
                 step = replace(step, conversation=target.name, budget_bytes=target.budget_bytes)
+            case LoadSnapshot() if target.answer is None and not self._confirmed:
+                step = replace(step, adapters=None)  # those which the engine accepts
             case _:
                 pass
         request = self._link.send(lambda number: replace(step, request=number))
@@ -221,16 +249,22 @@ class Runner(QObject):
             case SetAdapters():
                 self.set_adapters(step.adapters, confirmed=False)
             case LoadSnapshot():
-                self._engine_state = replace(self._engine_state, branch=target.branch, unsaved=None)
-                self._context_request = request
+                self._set_cached(target, None, request)
+            case Generate() if not target.aside:
+                self._set_cached(target, target.branch.conversation, request)
             case Generate():
-                unsaved = target.branch.conversation
-                self._engine_state = replace(
-                    self._engine_state, branch=target.branch, unsaved=unsaved
-                )
-                self._context_request = request
+                self._aside = _Aside(request, target, self._model)
         self.sent.emit(replace(step, request=request), target)
         return request
+
+    def _set_cached(self, target: EngineTarget, unsaved: int | None, request: int) -> None:
+        self._engine_state = replace(
+            self._engine_state,
+            branch=target.branch,
+            cached_with=target.adapters,
+            unsaved=unsaved,
+        )
+        self._context_request = request
 
     def _cancel_saves(self, which: Callable[[_Save], bool]) -> None:
         for save in self._saves:

@@ -115,7 +115,7 @@ class Sessions:
         if shown is None or not self._can_restore() or self._state.busy_conversations:
             return  # called again when the answers have ended
         branch = self._branch(shown)
-        if branch == self._runner.engine_state.branch:
+        if self._runner.has_cached(branch):
             return
         turns = turns_of(self._state.branches.get(shown, ()), self._settings().system_prompt)
         if not any(turn.role is not Role.SYSTEM for turn in turns):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.chat.adapters import Adapters
-from app.chat.planner import Branch
+from app.chat.planner import Branch, Uses
 from app.chat.runner import Runner
 from app.engines.local import local
 from app.engines.model_ref import Local
@@ -84,6 +84,7 @@ class AdapterStage:
         self._answered = 0  # the newest request that has its reply
         self._closed = False
         self.request = 0  # of the last answer
+        self.uses: Uses = ()  # its adapters
         self.shown.requests_finished.connect(self._count)
         self.adapters.read()
 
@@ -127,7 +128,11 @@ class AdapterStage:
 
     def start_answer(self, conversation: int | None, *, without_adapters: bool = False) -> bool:
         """Start an answer; False while the engine has to set the adapter stack first."""
-        adapters = self.adapters.set_target(conversation, without_adapters=without_adapters)
+        given = () if without_adapters else None
+        adapters = self.adapters.uses_for(conversation, given)
+        if adapters is None:
+            return False
+        self.uses = adapters
         turns = (Turn(Role.USER, "Hello"),)
         self.request = self.runner.answer(Branch(conversation), adapters, Generate(0, turns))
         return self.request > 0

@@ -223,7 +223,7 @@ def test_answer_starts_at_once_when_the_engine_has_its_stack(stage: AdapterStage
     assert [type(each) for each in stage.engine.commands[commands:]] == [Generate]
 
 
-def test_a_background_answer_waits_for_the_stack_of_its_conversation(stage: AdapterStage) -> None:
+def test_a_background_answer_names_the_stack_of_its_conversation(stage: AdapterStage) -> None:
     stage.load()
     one = begin(stage, -1)
     stage.adapters.add(PIRATE)
@@ -231,36 +231,59 @@ def test_a_background_answer_waits_for_the_stack_of_its_conversation(stage: Adap
     stage.state.show(None)
     two = begin(stage, -2)
     stage.answer_requests()
-    assert stage.shown.applied == ()
+    assert stage.start_answer(one)
+    assert stage.engine.last_generate.adapters == stage.uses == uses((PIRATE, 1.0))
+    assert stage.start_answer(two)
+    assert stage.engine.last_generate.adapters == ()
+    assert stage.shown.applied == stage.shown.stack == ()
+
+
+def test_a_background_answer_waits_until_its_files_are_checked(stage: AdapterStage) -> None:
+    one = begin(stage, -1)
+    stage.adapters.add(PIRATE)
+    stage.state.show(None)
+    begin(stage, -2)
+    stage.adapters.add(FORMAL)
+    stage.load()
+    stage.answer_requests()
+    assert stage.shown.applied == uses((FORMAL, 1.0))
     assert not stage.start_answer(one)
     settled = stage.settled
     stage.accept()
     assert stage.settled == settled + 1
-    assert stage.start_answer(one)
-    assert stage.shown.applied == uses((PIRATE, 1.0))
-    assert stage.shown.stack == ()
-    assert not stage.start_answer(two)
+    assert stage.start_answer(one), "need not wait until the shown stack is set again"
+    assert stage.engine.last_generate.adapters == uses((PIRATE, 1.0))
     stage.accept()
-    assert stage.start_answer(two)
+    assert stage.shown.applied == uses((FORMAL, 1.0))
 
 
-def test_stack_of_another_shown_conversation_is_not_used(stage: AdapterStage) -> None:
-    stage.load()
+def test_a_refused_file_of_a_background_answer_is_switched_off(stage: AdapterStage) -> None:
     one = begin(stage, -1)
     stage.adapters.add(PIRATE)
-    stage.answer_requests()
-    stage.state.show(None)
-    two = begin(stage, -2)
     stage.adapters.add(FORMAL)
-    stage.answer_requests()
-    assert not stage.start_answer(one)
     stage.state.show(None)
-    stage.state.show(two)  # while the engine loads the adapter
-    stage.answer_requests()
-    assert stage.shown.applied == uses((FORMAL, 1.0))
+    begin(stage, -2)
+    stage.load()
     assert not stage.start_answer(one)
-    stage.answer_requests()
+    assert stage.answer_requests(bad={FORMAL}) == ()
     assert stage.start_answer(one)
+    assert stage.engine.last_generate.adapters == uses((PIRATE, 1.0))
+    stage.state.show(one)
+    assert [(entry.on, entry.error) for entry in stage.shown.stack] == [(True, ""), (False, WRONG)]
+
+
+def test_adapters_of_one_answer_are_checked_but_not_switched_off(stage: AdapterStage) -> None:
+    stage.load()
+    shown = begin(stage)
+    given = uses((FORMAL, 0.5))
+    assert stage.adapters.uses_for(shown, given) is None
+    stage.refuse()
+    assert stage.adapters.uses_for(shown, given) == given, "its answer fails with the reason"
+    assert stage.shown.stack == ()
+    assert stage.adapters.uses_for(shown, given) is None, "it is checked anew next time"
+    stage.answer_requests()
+    assert stage.adapters.uses_for(shown, given) == given
+    assert stage.shown.applied == ()
 
 
 def test_strength_changed_just_before_an_answer_applies_to_it(stage: AdapterStage) -> None:
@@ -269,10 +292,8 @@ def test_strength_changed_just_before_an_answer_applies_to_it(stage: AdapterStag
     stage.adapters.add(PIRATE)
     stage.answer_requests()
     stage.adapters.set_strength(0, 0.25)
-    assert not stage.start_answer(shown)
-    stage.accept()
     assert stage.start_answer(shown)
-    assert stage.shown.applied == uses((PIRATE, 0.25))
+    assert stage.engine.last_generate.adapters == uses((PIRATE, 0.25))
 
 
 def test_answer_without_adapters_is_followed_by_one_with_them(stage: AdapterStage) -> None:
@@ -280,11 +301,8 @@ def test_answer_without_adapters_is_followed_by_one_with_them(stage: AdapterStag
     shown = begin(stage)
     stage.adapters.add(PIRATE)
     stage.answer_requests()
-    assert not stage.start_answer(shown, without_adapters=True)
-    stage.accept()
     assert stage.start_answer(shown, without_adapters=True)
-    assert stage.shown.applied == ()
+    assert stage.engine.last_generate.adapters == ()
     assert [entry.on for entry in stage.shown.stack] == [True]
-    assert not stage.start_answer(shown)
-    stage.accept()
     assert stage.start_answer(shown)
+    assert stage.engine.last_generate.adapters == uses((PIRATE, 1.0))

@@ -17,6 +17,7 @@ from adapter_stage import (
     answer,
     begin,
     restart,
+    uses,
 )
 from app.state.adapters import AdapterEntry, adapter_name, adapter_path, is_adapter_name
 from app.store.store import AdapterMark, Message
@@ -144,7 +145,7 @@ def test_answer_stores_its_adapters(stage: AdapterStage) -> None:
     stage.answer_requests()
     number = answer(stage, shown)
     assert stage.start_answer(shown)
-    stage.adapters.record_on(number)
+    stage.adapters.record_on(number, stage.uses)
     marks = (AdapterMark("pirate-speech", 0.8, DIGEST[:12]),)
     message = stage.state.message(number)
     assert message is not None
@@ -162,7 +163,7 @@ def test_answer_without_adapters_has_no_mark(stage: AdapterStage) -> None:
     number = answer(stage, shown)
     changed: list[Message] = []
     stage.state.message_changed.connect(changed.append)
-    stage.adapters.record_on(number)
+    stage.adapters.record_on(number, ())
     assert changed == []
 
 
@@ -175,14 +176,15 @@ def test_answer_continued_with_other_adapters_stores_both(stage: AdapterStage) -
         stage.adapters.set_strength(0, strength)
         stage.adapters.flush()
         stage.answer_requests()
-        stage.adapters.record_on(number)
+        assert stage.start_answer(shown)
+        stage.adapters.record_on(number, stage.uses)
     message = stage.state.message(number)
     assert message is not None
     assert [mark.strength for mark in message.adapters] == [1.0, 0.5]
 
 
 def test_mark_for_a_deleted_message_is_dropped(stage: AdapterStage) -> None:
-    stage.adapters.record_on(12345)
+    stage.adapters.record_on(12345, uses((PIRATE, 1.0)))
     stage.wait_until_idle()
 
 

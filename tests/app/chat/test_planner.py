@@ -29,8 +29,9 @@ LATER = (SYSTEM, ASKED, Turn(Role.ASSISTANT, "Because."), Turn(Role.USER, "And t
 
 SAVE = SaveSnapshot(0, "1", BUDGET)
 ADAPT, CLEAR = SetAdapters(0, PIRATE), SetAdapters(0, NONE)
-LOAD = LoadSnapshot(0, LATER, "2")
-ANSWER = Generate(0, LATER)
+LOAD = LoadSnapshot(0, LATER, "2", adapters=NONE)
+ASK, ANSWER = Generate(0, LATER), Generate(0, LATER, adapters=NONE)
+ADAPTED = Generate(0, LATER, adapters=PIRATE)
 
 ONE, TWO = Branch(1, (10, 11)), Branch(2, (20, 21))
 LONGER = Branch(2, (20, 21, 22, 23))
@@ -39,24 +40,29 @@ FRESH = EngineState(branch=ONE, unsaved=1, unsaved_name="1")  # an answer of the
 SAVED = replace(FRESH, unsaved=None, unsaved_name="")
 UNNAMED = replace(FRESH, unsaved=-1, unsaved_name="", branch=Branch(-1, (10, 11)))
 
-ANSWER_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2", ANSWER)
+ANSWER_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2", ASK)
 OPEN_TWO = EngineTarget(TWO, NONE, BUDGET)
 RESTORE_TWO = EngineTarget(TWO, NONE, BUDGET, LATER, "2")
 SAVE_NOW = EngineTarget(Branch(None), NONE, BUDGET)
 
 CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
-    "answer: all four, in this order": (
+    "answer: it names its adapters, and so does the load": (
         FRESH,
         replace(ANSWER_TWO, adapters=PIRATE),
-        [SAVE, ADAPT, LOAD, ANSWER],
+        [SAVE, replace(LOAD, adapters=PIRATE), ADAPTED],
     ),
     "answer: with the adapters that are there": (FRESH, ANSWER_TWO, [SAVE, LOAD, ANSWER]),
     "answer: nothing to save": (SAVED, ANSWER_TWO, [LOAD, ANSWER]),
     "answer: into an empty engine": (EMPTY, ANSWER_TWO, [LOAD, ANSWER]),
-    "answer: adapters are taken away": (
+    "answer: the adapters of the shown conversation do not matter": (
         replace(EMPTY, adapters=PIRATE),
         ANSWER_TWO,
-        [CLEAR, LOAD, ANSWER],
+        [LOAD, ANSWER],
+    ),
+    "answer: the context is there, for the same adapters": (
+        replace(EMPTY, branch=TWO, cached_with=PIRATE),
+        replace(ANSWER_TWO, adapters=PIRATE),
+        [ADAPTED],
     ),
     "answer: the context is there": (replace(EMPTY, branch=TWO), ANSWER_TWO, [ANSWER]),
     "answer: on another branch of what is there": (
@@ -67,12 +73,12 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     "answer: the context is there, but for other adapters": (
         replace(EMPTY, branch=TWO, unsaved=2, unsaved_name="2"),
         replace(ANSWER_TWO, adapters=PIRATE),
-        [ADAPT, LOAD, ANSWER],
+        [replace(LOAD, adapters=PIRATE), ADAPTED],
     ),
     "answer: to a first message": (
         EMPTY,
         replace(ANSWER_TWO, turns=FIRST, answer=Generate(0, FIRST)),
-        [Generate(0, FIRST)],
+        [Generate(0, FIRST, adapters=NONE)],
     ),
     "answer: of a conversation not saved yet": (
         FRESH,
@@ -86,6 +92,7 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
         replace(OPEN_TWO, adapters=PIRATE),
         [SAVE, ADAPT],
     ),
+    "open: adapters are taken away": (replace(SAVED, adapters=PIRATE), OPEN_TWO, [CLEAR]),
     "open: a chat not begun yet": (FRESH, SAVE_NOW, [SAVE]),
     "open: with the same adapters": (SAVED, OPEN_TWO, []),
     "slider: the context goes with the adapters": (
@@ -95,8 +102,13 @@ CASES: dict[str, tuple[EngineState, EngineTarget, list[Step]]] = {
     ),
     "restore: after a save": (FRESH, RESTORE_TWO, [SAVE, LOAD]),
     "restore: it is there": (replace(EMPTY, branch=TWO), RESTORE_TWO, []),
+    "restore: it is there for other adapters": (
+        replace(EMPTY, branch=TWO, cached_with=PIRATE),
+        RESTORE_TWO,
+        [LOAD],
+    ),
     "restore: another branch of the same conversation": (
-        EngineState(NONE, LONGER, 2, "2"),
+        EngineState(NONE, LONGER, NONE, 2, "2"),
         RESTORE_TWO,
         [SaveSnapshot(0, "2", BUDGET), LOAD],
     ),
@@ -121,6 +133,7 @@ STACKS = st.sampled_from([NONE, PIRATE])
         EngineState,
         STACKS,
         st.none() | BRANCHES,
+        STACKS,
         st.sampled_from([None, 1, 2, -1]),
         st.sampled_from(["", "1"]),
     ),
@@ -141,14 +154,14 @@ def test_every_plan_has_the_order_save_adapters_load_answer(
     answers: bool,
 ) -> None:
     answer = Generate(0, turns) if answers else None
-    kinds = [
-        type(step)
-        for step in plan(current, EngineTarget(branch, adapters, budget, turns, name, answer))
-    ]
+    steps = plan(current, EngineTarget(branch, adapters, budget, turns, name, answer))
+    kinds = [type(step) for step in steps]
     order = [SaveSnapshot, SetAdapters, LoadSnapshot, Generate]
     assert kinds == [kind for kind in order if kind in kinds]
     assert (Generate in kinds) == answers
-    assert (SetAdapters in kinds) == (adapters != current.adapters)
+    assert (SetAdapters in kinds) == (not answers and adapters != current.adapters)
+    named = [step.adapters for step in steps if not isinstance(step, SaveSnapshot)]
+    assert all(each == adapters for each in named)
     if SaveSnapshot in kinds:
         assert budget > 0
         assert current.unsaved is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from adapter_stage import PIRATE, accept, refuse, uses
+from adapter_stage import PIRATE, REMEDY, WRONG, accept, refuse, uses
 from app.chat.adapters import Adapters
 from app.chat.answers import Answers
 from app.chat.runner import Runner
@@ -29,6 +29,8 @@ from engine import (
     Command,
     Event,
     Failed,
+    Fault,
+    FaultKind,
     Finished,
     FinishReason,
     Generate,
@@ -99,7 +101,7 @@ class Parts:
                     self.runner.on_adapters_set(event)
                     self.adapters.on_adapters_set(event)
                 case Failed():
-                    assert self.adapters.on_failed(event)
+                    assert self.adapters.on_failed(event) or self.answers.on_failed(event)
                 case Finished():
                     self.answers.on_finished(event)
                 case _:
@@ -172,25 +174,64 @@ def test_another_conversation_is_shown_while_an_answer_is_written(parts: Parts) 
 def test_another_conversation_is_answered(parts: Parts) -> None:
     end_answer(parts)
     parts.ask(1)
-    (save, adapt) = parts.engines[0].commands
+    (save, load, asked) = parts.engines[0].commands
     assert isinstance(save, SaveSnapshot)
-    assert isinstance(adapt, SetAdapters)
+    assert isinstance(load, LoadSnapshot)
+    assert isinstance(asked, Generate)
     assert save.conversation == str(parts.branches[0][0].conversation)
-    assert adapt.adapters == uses((PIRATE, 1.0))
-    parts.kinds()
-    accept(parts.engines[0], adapt)
+    assert load.adapters == asked.adapters == uses((PIRATE, 1.0))
+
+
+def test_two_conversations_with_different_adapters_answer_at_the_same_time(parts: Parts) -> None:
+    parts.ask(1)
+    assert parts.kinds() == [SaveSnapshot, LoadSnapshot, Generate], "the first one goes on"
+    assert len(parts.state.generations) == 2
+
+
+def fail_answer(parts: Parts, kind: FaultKind) -> None:
+    """Fail the newest answer before it has begun."""
+    request = max(parts.state.generations)
+    parts.engines[0].deliver(Failed(request, WRONG, REMEDY, fault=Fault(kind)))
     parts.link.drain()
-    assert parts.kinds() == [LoadSnapshot, Generate]
 
 
-def test_answer_starts_without_refused_adapters(parts: Parts) -> None:
+def test_answer_starts_without_adapters_refused_since_their_check(parts: Parts) -> None:
     end_answer(parts)
     parts.ask(1)
-    refuse(parts.engines[0])
+    two = parts.branches[1][0].conversation
+    parts.kinds()
+    fail_answer(parts, FaultKind.NO_FILE)
+    assert parts.kinds() == [SetAdapters], "which finds the file"
+    refuse(parts.engines[0], SetAdapters(parts.link._last_request, uses((PIRATE, 1.0))))
+    parts.link.drain()
+    (asked,) = (each for each in parts.engines[0].commands if isinstance(each, Generate))
+    assert asked.adapters == ()
+    assert parts.adapter_state.applied == ()
+    parts.state.show(two, parts.branches[1])
+    assert [(entry.on, entry.error) for entry in parts.adapter_state.stack] == [(False, WRONG)]
+
+
+def test_answer_fails_when_its_adapters_are_refused_twice(parts: Parts) -> None:
+    end_answer(parts)
+    parts.ask(1)
+    parts.kinds()
+    fail_answer(parts, FaultKind.NO_FILE)
+    accept(parts.engines[0])
     parts.kinds()
     parts.link.drain()
-    assert parts.kinds() == [LoadSnapshot, Generate]
-    assert parts.adapter_state.applied == ()
+    assert Generate in parts.kinds()
+    fail_answer(parts, FaultKind.NO_FILE)
+    assert not parts.state.generations
+    assert not parts.state.queued
+
+
+def test_answer_that_fails_for_another_reason_is_not_asked_again(parts: Parts) -> None:
+    end_answer(parts)
+    parts.ask(1)
+    parts.kinds()
+    fail_answer(parts, FaultKind.MEMORY)
+    assert parts.kinds() == []
+    assert not parts.state.generations
 
 
 def test_context_of_another_model_is_not_saved(parts: Parts) -> None:

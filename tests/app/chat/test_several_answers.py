@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from adapter_stage import accept
 from app.store.store import Message, MessageState, StopReason
-from engine import AdaptersSet, Cancel, FinishReason, Generate, Role, SaveSnapshot, SetAdapters
+from engine import Cancel, FinishReason, Generate, Role, SaveSnapshot, SetAdapters
 from fakes import MODEL
 from stage import Stage, until
 
@@ -255,7 +256,7 @@ def test_answer_with_other_adapters_waits_for_them_and_can_be_stopped(stage: Sta
     assert plain is not None
     assert adapted is not None
     assert stage.engine.count(Generate) == 1
-    assert stage.state.waiting[waiting] == "Queued: another answer is being written"
+    assert stage.state.waiting[waiting] == "Waiting for the adapters…"
     stage.controller.open_conversation(plain)  # asks for its own adapters again
     stage.engine.finish(request=asked.request)
     stage.drain()
@@ -267,7 +268,7 @@ def test_answer_with_other_adapters_waits_for_them_and_can_be_stopped(stage: Sta
     ]:
         assert len(answered) < 10, "the adapters are asked for without end"
         answered.add(open_[0].request)
-        stage.engine.deliver(AdaptersSet(open_[0].request, (), changed=True, discarded_tokens=0))
+        accept(stage.engine, open_[0])
         stage.drain()
     assert stage.engine.count(Generate) == 2
     assert stage.state.busy_conversations == {adapted}
