@@ -235,11 +235,11 @@ class Adapters:
         if given in self._refused_given:
             self._refused_given.discard(given)
             return given
+        if self._are_known(uses):
+            return uses
         asked = (one for one in self._requests.values() if one.given is None)
         if given is None and any(one.conversation == conversation_id for one in asked):
             return None
-        if self._are_known(uses):
-            return uses
         if self._check is None:
             self._check = _Check(conversation_id, given)
             self._send()
@@ -258,18 +258,18 @@ class Adapters:
 
     def record_on(self, message_id: int, uses: Uses) -> None:
         """Store with a starting answer which adapters it is generated with."""
-        message = self._state.message(message_id)
-        if message is None:
-            return
+        message = self._state.message(message_id)  # None: another branch is shown by now
+        before = () if message is None else message.adapters
         marks = [
             AdapterMark(adapter_name(use.path), use.strength, self._digest(use.path))
             for use in uses
         ]
         # A continued answer may have been started with other adapters.
-        marks = [*message.adapters, *(mark for mark in marks if mark not in message.adapters)]
-        if tuple(marks) == message.adapters:
+        marks = [*before, *(mark for mark in marks if mark not in before)]
+        if tuple(marks) == before:
             return
-        self._state.change(replace(message, adapters=tuple(marks)))
+        if message is not None:
+            self._state.change(replace(message, adapters=tuple(marks)))
         number = self._archive.messages.stored
         self._archive.write(lambda store: store.mark_message(number(message_id), marks))
 

@@ -310,6 +310,7 @@ class Answers:
         if current is None or current.started or request not in self._running:
             return current
         self._state.set_generation(replace(current, started=True))
+        self._adapters.record_on(current.message, self._requested[request][1])
         self._show_notes()
         return self._state.generations.get(request)
 
@@ -358,7 +359,6 @@ class Answers:
         )
         self._state.set_queued(job.message, None)
         self._state.set_waiting(job.message, job.conversation, "")
-        self._adapters.record_on(job.message, adapters)
         if len(self._running) > 1 and not self._turns.isActive():
             self._turns.start()
 

@@ -62,13 +62,13 @@ def write(store: Any) -> None:
     for number, stop in enumerate(STOPS):
         answer = store.add_message(made, again, Role.ASSISTANT, "", MessageState.STREAMING, "Small")
         store.append_text(answer.id, f"<think>Night {number}</think>\n\nBecause")
-        store.finish(answer.id, MessageState.STOPPED, error=stop)
+        finish(store, answer.id, MessageState.STOPPED, stop)
     for error in errors():
         answer = store.add_message(made, again, Role.ASSISTANT, "", MessageState.STREAMING, "Small")
         store.append_text(answer.id, "It")
-        store.finish(answer.id, MessageState.FAILED, error=error)
+        finish(store, answer.id, MessageState.FAILED, error)
     empty = store.add_message(made, again, Role.ASSISTANT, "", MessageState.STREAMING, "Small")
-    store.finish(empty.id, MessageState.FAILED, error="It failed before its first word.")
+    finish(store, empty.id, MessageState.FAILED, "It failed before its first word.")
     store.select_sibling(empty.id, -4)
     store.set_draft(made, "a draft\nof two lines")
     store.set_draft(None, "a draft of the new chat")
@@ -92,7 +92,7 @@ def write(store: Any) -> None:
         kept = store.create_conversation("With a deleted answer").id
         first = store.add_message(kept, None, Role.USER, "First").id
         last = store.add_message(kept, first, Role.ASSISTANT, THOUGHTS[0]).id
-        store.finish(last, MessageState.FAILED, error=errors()[-1])
+        finish(store, last, MessageState.FAILED, errors()[-1])
         store.add_message(kept, last, Role.USER, "Last")
         store.delete_message(last)
     if hasattr(store, "set_policy"):
@@ -101,16 +101,46 @@ def write(store: Any) -> None:
         store.set_policy(made, ContextPolicy.STOP)
 
 
-def errors() -> list[str]:
-    """The errors of failed answers: sentences, and codes once the version had them."""
-    found = ["The memory of this machine ran out. Close other programs."]
+def finish(store: Any, message: int, state: Any, reason: Any) -> None:
+    """End an answer for a reason, which is its `stop` or `error` once the version has both."""
     try:
-        from app.state.faults import stored_text
+        from app.store.parts import ErrorPart
+    except ImportError:
+        store.finish(message, state, error=reason)
+        return
+    if state is MessageState.STOPPED:
+        store.finish(message, state, stop=reason)
+    else:
+        error = ErrorPart(message=reason) if isinstance(reason, str) else reason
+        store.finish(message, state, error=error)
+
+
+def errors() -> list[Any]:
+    """The errors of failed answers: sentences, and codes once the version had them."""
+    found: list[Any] = ["The memory of this machine ran out. Close other programs."]
+    try:
         from engine import Fault, FaultKind
     except ImportError:
         return found
     fault = Fault(FaultKind.CHAT_FULL, most_context=4096)
-    return [*found, stored_text(fault, "Small.gguf", "The prompt has 5,000 tokens.", "Shorten it.")]
+    values = fault, "Small.gguf", "The prompt has 5,000 tokens.", "Shorten it."
+    try:
+        from app.store.parts import ErrorPart
+    except ImportError:
+        from app.state.faults import stored_text  # type: ignore[attr-defined]
+
+        return [*found, stored_text(*values)]
+    return [*found, ErrorPart(*values)]
+
+
+def error_text(message: Any) -> str:
+    """Why a message ended, as the versions without parts kept it: a sentence, or JSON."""
+    if not hasattr(message, "stop"):
+        return message.error
+    if message.error is None:
+        return message.stop
+    code = message.error.fault.kind.value != "other"
+    return json.dumps(asdict(message.error)) if code else message.error.message
 
 
 def write_adapters(store: Any, conversation: int, answer: int) -> None:
@@ -139,6 +169,8 @@ def read(store: Any) -> dict[str, Any]:
             messages[str(message.id)] = asdict(message) | {
                 "role": message.role.value,
                 "state": message.state.value,
+                "text": message.text,
+                "error": error_text(message),
             }
             for place in range(1, message.siblings + 1):
                 if place != message.sibling:

@@ -25,7 +25,8 @@ from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
 OLD = Path(__file__).parent / "old"
-NAMES = ("schema-2", "schema-4", "schema-6")
+NAMES = ("schema-2", "schema-4", "schema-6", "schema-7")
+WITH_PARTS = NAMES[3:]
 SAME = (
     "id", "conversation", "parent", "created", "model", "prompt_tokens", "generated_tokens",
     "seconds", "sibling", "siblings",
@@ -162,13 +163,19 @@ def test_a_message_deleted_before_is_restored(name: str, tmp_path: Path) -> None
     with closing(sqlite3.connect(path)) as database:
         number, content = database.execute("SELECT id, content FROM deleted_message").fetchone()
     before = json.loads(content)
+    error = before.get("error", "")
+    if name in WITH_PARTS:
+        kept = [from_row(*row) for row in before["parts"]]
+        before["text"] = written(kept)
+        error = "{" if any(isinstance(part, ErrorPart) for part in kept) else ""
     with opened(path) as store:
         store.restore_message(number)
         now = all_messages(store)[number]
         assert now.text == before["text"]
+        assert (now.compared, now.undecided) == (0, False)
         assert isinstance(now.parts[0], ThoughtPart)
         assert now.error is not None
-        assert before["error"].startswith("{") == (now.error.fault.kind is FaultKind.CHAT_FULL)
+        assert error.startswith("{") == (now.error.fault.kind is FaultKind.CHAT_FULL)
         assert [c.title for c in store.conversations("scatters")] == [
             "With a deleted answer",
             "Why is the sky blue?",
@@ -188,18 +195,25 @@ def test_new_messages_get_ids_that_were_never_used(name: str, tmp_path: Path) ->
 
 def test_a_migration_that_fails_can_be_repeated(name: str, tmp_path: Path) -> None:
     path, held = unpacked(name, tmp_path)
+    begin, end = (
+        ("ALTER TABLE message ADD COLUMN undecided", "ALTER TABLE message DROP COLUMN undecided")
+        if name in WITH_PARTS
+        else ("CREATE TABLE part(in_the_way)", "DROP TABLE part")
+    )
     with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE part(in_the_way)")
+        database.execute(begin)
     with pytest.raises(StoreError):
         Store.open(path)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE part")
+        database.execute(end)
     with opened(path) as store:
         compare(store, held)
 
 
 @pytest.mark.slow
 def test_a_migration_that_is_killed_loses_nothing(name: str, tmp_path: Path) -> None:
+    if name in WITH_PARTS:
+        pytest.skip("a later migration only adds columns")
     path, _ = unpacked(name, tmp_path)
     with closing(sqlite3.connect(path)) as database, database:
         database.executemany(
