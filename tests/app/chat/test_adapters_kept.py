@@ -183,9 +183,13 @@ def test_answer_continued_with_other_adapters_stores_both(stage: AdapterStage) -
     assert [mark.strength for mark in message.adapters] == [1.0, 0.5]
 
 
-def test_mark_for_a_deleted_message_is_dropped(stage: AdapterStage) -> None:
+def test_mark_for_a_deleted_message_is_dropped(
+    stage: AdapterStage, caplog: pytest.LogCaptureFixture
+) -> None:
     stage.adapters.record_on(12345, uses((PIRATE, 1.0)))
     stage.wait_until_idle()
+    assert "its row no longer exists" in caplog.text
+    caplog.clear()
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat.comparison import Side
+from app.store.parts import written
 from app.store.store import Message, MessageState, Store
-from engine import Cancel, FinishReason, Generate, Role, Sampling
+from engine import Cancel, FinishReason, Generate, Role, Sampling, SaveSnapshot
 from fakes import MODEL
 from stage import Stage, until
 
@@ -238,6 +239,100 @@ def test_a_question_without_an_answer_is_answered_twice(pair: Pair) -> None:
     pair.stage.controller.compare(asked.id, COLD, WARM)
     assert (pair.shown.parent, pair.other.parent) == (asked.id, asked.id)
     assert (pair.shown.sibling, pair.shown.siblings) == (1, 2)
+
+
+@pytest.mark.parametrize("way", ["answer again", "edit", "compare again"])
+def test_another_answer_leaves_the_comparison_in_its_branch(pair: Pair, way: str) -> None:
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.finish()
+    left, right, asked = pair.shown, pair.other, pair.stage.state.messages[0]
+    controller = pair.stage.controller
+    if way == "answer again":
+        controller.regenerate(left.id)
+    elif way == "edit":
+        controller.edit(asked.id, "Why not?")
+    else:
+        controller.compare(left.id, WARM, COLD)
+    assert left.id not in pair.stage.state.compared
+    for each in pair.stage.engine.unfinished:
+        pair.stage.engine.write("New", request=each.request)
+        pair.stage.engine.finish(request=each.request)
+    pair.stage.wait_until_idle()
+    if way == "edit":
+        controller.navigation.show_sibling(pair.stage.state.messages[0].id, -1)
+    else:
+        controller.navigation.show_sibling(pair.shown.id, 1 - pair.shown.sibling + 1)
+    until(lambda: pair.shown.id == left.id)
+    assert (pair.shown.text, pair.other.text) == (left.text, right.text)
+    assert pair.shown.undecided
+
+
+def test_an_open_comparison_cannot_be_continued(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It", "Well")
+    pair.stage.controller.stop()
+    for each in (pair.one, pair.two):
+        pair.stage.engine.finish(FinishReason.CANCELLED, request=each.request)
+    pair.stage.wait_until_idle()
+    left = pair.shown.id
+    pair.stage.controller.continue_answer(left)
+    assert pair.stage.engine.count(Generate) == 3
+    pair.stage.controller.keep(left)
+    pair.stage.controller.continue_answer(left)
+    assert pair.stage.engine.count(Generate) == 4
+
+
+def test_refused_message_stays_a_draft(pair: Pair) -> None:
+    pair.compare()
+    pair.write("It", "Well")
+    pair.finish()
+    composer = pair.stage.window.composer
+    composer.set_text("And then?")
+    composer.submitted.emit("And then?")
+    assert "comparison" in pair.stage.state.notices
+    assert pair.stage.state.notices["comparison"].sentence == (
+        "Keep one of the two answers to go on."
+    )
+    assert len(pair.stage.state.messages) == 2
+    assert written(composer.parts()) == "And then?"
+    pair.stage.controller.new_conversation()
+    assert "comparison" not in pair.stage.state.notices
+
+
+def test_comparison_while_another_chat_is_shown(pair: Pair) -> None:
+    pair.compare()
+    chat, left, right = pair.stage.state.current, pair.shown.id, pair.other.id
+    assert chat is not None
+    pair.stage.controller.new_conversation()
+    pair.write("It is", "Well")
+    pair.finish()
+    pair.stage.controller.open_conversation(chat)
+    assert (pair.shown.id, pair.other.id) == (left, right)
+    assert (pair.shown.text, pair.other.text) == ("It is", "Well")
+    assert {pair.shown.state, pair.other.state} == {MessageState.COMPLETE}
+
+
+def test_context_of_the_left_answer_is_saved(pair: Pair) -> None:
+    pair.stage.controller.sessions.save()
+    pair.compare()
+    pair.write("It", "Well")
+    pair.finish()
+    pair.stage.controller.sessions.save()
+    assert pair.stage.engine.last(SaveSnapshot).answer == pair.one.request
+
+
+def test_comparison_waits_for_a_model(stage: Stage) -> None:
+    stage.controller.send("Why?")
+    stage.controller.stop()
+    asked = stage.state.messages[0].id
+    stage.controller.deletions.delete_message(stage.state.messages[1].id)
+    stage.wait_until_idle()
+    stage.controller.compare(asked, COLD, WARM)
+    assert len(stage.state.queued) == 2
+    assert len(stage.state.waiting) == 2
+    stage.ready(MODEL)
+    assert len(stage.engine.unfinished) == 2
 
 
 def test_branch_switch_keeps_the_comparison(pair: Pair) -> None:
