@@ -43,13 +43,18 @@ class Comparisons:
         answers: Answers,
         number: Callable[[], int],
         settings: Callable[[], Settings],
+        kept: Callable[[int], None],
     ) -> None:
-        """`number` returns a fresh temporary id, `settings` those of the model in use."""
+        """`number` returns a fresh temporary id, `settings` those of the model in use.
+
+        `kept` is called with the message that is kept.
+        """
         self._state = state
         self._archive = archive
         self._answers = answers
         self._number = number
         self._settings = settings
+        self._on_kept = kept
         state.conversation_changed.connect(lambda: state.set_notice(NOTICE, None))
 
     @property
@@ -110,7 +115,7 @@ class Comparisons:
             state.cut(kept.conversation, len(state.messages) - 1)
             state.add(kept)
         state.set_notice(NOTICE, None)
-
+        self._on_kept(kept.id)
         number = archive.messages.stored
         archive.write(lambda store: store.keep(number(message_id)))
 

@@ -116,7 +116,12 @@ class Controller(QObject):
         self.conversations = Conversations(state, archive, self._number)
         self.navigation = Navigation(state, archive, self._answers)
         self.comparisons = Comparisons(
-            state, archive, self._answers, self._number, self._model_settings
+            state,
+            archive,
+            self._answers,
+            self._number,
+            self._model_settings,
+            runner.on_kept,
         )
         self.deletions = Deletions(
             state,

@@ -313,13 +313,22 @@ def test_comparison_while_another_chat_is_shown(pair: Pair) -> None:
     assert {pair.shown.state, pair.other.state} == {MessageState.COMPLETE}
 
 
-def test_context_of_the_left_answer_is_saved(pair: Pair) -> None:
-    pair.stage.controller.sessions.save()
+@pytest.mark.parametrize("kept", ["left", "right", "neither"])
+def test_context_of_the_kept_answer_is_saved(pair: Pair, kept: str) -> None:
     pair.compare()
     pair.write("It", "Well")
     pair.finish()
     pair.stage.controller.sessions.save()
-    assert pair.stage.engine.last(SaveSnapshot).answer == pair.one.request
+    left = pair.stage.engine.last(SaveSnapshot)
+    assert isinstance(left, SaveSnapshot)
+    assert left.answer == pair.one.request
+    if kept != "neither":
+        pair.stage.controller.keep(pair.shown.id if kept == "left" else pair.other.id)
+    pair.stage.controller.sessions.save()
+    last = pair.stage.engine.last(SaveSnapshot)
+    assert isinstance(last, SaveSnapshot)
+    assert last.answer == (pair.two if kept == "right" else pair.one).request
+    assert pair.stage.engine.count(SaveSnapshot) == 1 + (kept == "right")
 
 
 def test_comparison_waits_for_a_model(stage: Stage) -> None:
