@@ -225,7 +225,7 @@ class Scheduler:
             if one.request.stack.key != stack:
                 continue
             if _common(one.sequence.tokens, tokens) - known >= _WORTH_SHARING:
-                self.tree.insert(stack, one.sequence)
+                self.tree.insert(stack, one.sequence, checkpoint=False)
                 known = self.tree.match(stack, tokens).length
 
     def _answers(self, item: Ticket | Generation) -> int:

@@ -12,7 +12,6 @@ import tiny
 import tiny_lora
 from app.chat.comparison import Side
 from app.settings.table import Settings
-from app.state.chat import Generation
 from app.store.store import Message, MessageState
 from engine import AdapterUse, Engine, Event, Sampling
 from fakes import FakeEngine
@@ -114,14 +113,13 @@ def test_the_prompt_is_processed_once_for_two_samples(stage: RealStage) -> None:
     stage.controller.stop()
     ended(stage)
     side = Side(sampling=Sampling(temperature=1.0, seed=3))
-    seen: dict[int, Generation] = {}
-    stage.state.generations_changed.connect(lambda: seen.update(stage.state.generations))
     left, right = compare(stage, side, side)
     assert left.text != right.text
     assert left.details is not None
     assert right.details is not None
     assert (left.details.seed, right.details.seed) == (3, 4)
-    assert right.details.reused_tokens == right.prompt_tokens - 1
+    read = [m.prompt_tokens - m.details.reused_tokens for m in (left, right) if m.details]
+    assert min(read) < 10 < max(read), "the last tokens give the first logits"
     stage.controller.keep(left.id)
     alone, other = compare(stage, Side(sampling=Sampling(temperature=1.0, seed=4)), side)
     assert (alone.text, other.text) == (right.text, left.text)
