@@ -343,7 +343,9 @@ class Controller(QObject):
         self.state.set_notice(FULL_NOTICE, None)
         self.conversations.set_policy(conversation, ContextPolicy.DROP_OLDEST)
         if self.state.current == conversation:
-            self.regenerate(message)
+            compared = self.state.compared.items()
+            shown = next((mine for mine, other in compared if other.id == message), message)
+            self.regenerate(shown)
 
     # --- the model ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from app.chat.comparison import Side
 from app.store.parts import written
 from app.store.store import Message, MessageState, Store
-from engine import Cancel, FinishReason, Generate, Role, Sampling, SaveSnapshot
+from engine import Cancel, ContextPolicy, FinishReason, Generate, Role, Sampling, SaveSnapshot
 from fakes import MODEL
 from stage import Stage, until
 
@@ -331,6 +331,18 @@ def test_context_of_the_kept_answer_is_saved(pair: Pair, kept: str) -> None:
     assert pair.stage.engine.count(SaveSnapshot) == 1 + (kept == "right")
 
 
+def test_a_full_chat_goes_on_without_its_oldest_messages(pair: Pair) -> None:
+    pair.compare()
+    for each in (pair.one, pair.two):
+        pair.stage.engine.fail("It is full.", "Shorten it.", full=True, request=each.request)
+    pair.stage.drain()
+    pair.stage.controller.act_on_notice("full")
+    (asked,) = pair.stage.engine.unfinished
+    assert asked.policy is ContextPolicy.DROP_OLDEST
+    assert pair.shown.siblings == 4
+    assert pair.stage.state.compared == {}
+
+
 def test_comparison_waits_for_a_model(stage: Stage) -> None:
     stage.controller.send("Why?")
     stage.controller.stop()
@@ -360,6 +372,35 @@ def test_branch_switch_keeps_the_comparison(pair: Pair) -> None:
     pair.stage.controller.navigation.show_sibling(right, -1)
     until(lambda: pair.shown.id == left)
     assert pair.other.id == right
+
+
+def test_comparison_is_written_again_after_a_repair(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = pair.stage
+    pair.compare()
+    pair.write("It is", "Well")
+    pair.finish()
+
+    def damage(store: Store) -> None:
+        store.close()
+        stage.archive._store = None
+        stage.archive.path.write_bytes(b"no database " * 4000)
+
+    stage.archive.write(damage)
+    stage.wait_until_idle()
+    stage.controller.conversations.rename(stage.state.conversations[0].id, "Sky")
+    until(lambda: "store" in stage.state.notices)
+    stage.controller.act_on_notice("store")
+    until(lambda: "repair" in stage.state.notices)
+    stage.wait_until_idle()
+    branch, (other,) = pair.stored()
+    assert (branch[-1].text, other.text) == ("It is", "Well")
+    assert (branch[-1].compared, other.compared) == (other.id, branch[-1].id)
+    stage.controller.keep(pair.other.id)
+    stage.wait_until_idle()
+    assert pair.stored()[0][-1].text == "Well"
+    caplog.clear()
 
 
 def test_crash_leaves_an_interrupted_comparison(qtbot: QtBot, tmp_path: Path) -> None:
