@@ -364,6 +364,8 @@ def _fit(value: object, default: object, setting: Setting) -> object | None:
         return None if setting.check and setting.check(value) else value
     if not isinstance(value, int | float) or not setting.low <= value <= setting.high:
         return None  # also for NaN
+    if abs(value) == math.inf:
+        return None
     if isinstance(default, float):
         return float(value)
     return int(value) if value == int(value) else None

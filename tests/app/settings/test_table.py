@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from dataclasses import asdict, fields, replace
 
 import pytest
@@ -218,6 +219,18 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, -(10**400)])
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_numbers_without_end_are_not_settings(tmp_path, caplog, name, value):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({name: value}))
+    kept, default = getattr(load(path), name), getattr(Settings(), name)
+    assert type(kept) is type(default)
+    assert kept in (default, value)
+    assert kept not in (math.inf, -math.inf)
+    caplog.clear()
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
