@@ -29,8 +29,8 @@ from app.ui.blocks.code import CodeView
 from app.ui.transcript import memory_line
 from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.message_part import Part
 from app.ui.transcript.message_tools import adapters_in_words
-from app.ui.transcript.message_view import Part
 from app.ui.transcript.sections import Row
 from app.ui.transcript.tools import Tools
 from app.ui.widgets.accessibility import NO_INTERFACE

@@ -15,7 +15,7 @@ from PySide6.QtGui import QPainter, QPen
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import CODE_PADDING, ReadingStyle
 from app.ui.transcript.find import Match
-from app.ui.transcript.message_view import Part
+from app.ui.transcript.message_part import Part
 
 
 def paint_matches(

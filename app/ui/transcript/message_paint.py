@@ -22,8 +22,9 @@ from app.ui.transcript import message_tools
 from app.ui.transcript.find import Match
 from app.ui.transcript.find_paint import paint_matches
 from app.ui.transcript.keys import NOTHING
+from app.ui.transcript.message_part import ROW_INDENT, Part
 from app.ui.transcript.message_tools import Tool
-from app.ui.transcript.message_view import ROW_INDENT, ROW_TEXT, MessageView, Part
+from app.ui.transcript.message_view import ROW_TEXT, MessageView
 from app.ui.transcript.sections import Kind, Row
 
 DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer

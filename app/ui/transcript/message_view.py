@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
-from PySide6.QtCore import QPointF, QRectF, QSizeF
+from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
 from app.markdown.blocks import (
@@ -20,9 +20,7 @@ from app.markdown.blocks import (
     Code,
     Formula,
     Heading,
-    Level,
     Paragraph,
-    Place,
     Rule,
     Run,
     Table,
@@ -33,11 +31,12 @@ from app.store.store import Message, MessageState
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
-from app.ui.blocks.style import CODE_HEADER, DEEPEST_INDENT, INDENT, QUOTE_INDENT, ReadingStyle
+from app.ui.blocks.style import CODE_HEADER, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.endings import ending
+from app.ui.transcript.message_part import ROW_INDENT, Part, gap, indent
 from app.ui.transcript.message_tools import ROW
 from app.ui.transcript.sections import (
     Kind,
@@ -54,29 +53,10 @@ from engine import Role
 CARD_SHARE = 0.85  # maximum width of a user message's card, as a share of the column
 CARD_PADDING_X, CARD_PADDING_Y = 16.0, 11.0  # pixels: horizontal and vertical padding of that card
 ROW_LINE = 28.0  # height of the row of a section
-ROW_INDENT = 18.0  # of the blocks below a row
 ROW_TEXT = 16.0  # x of the words of a row, after its icon
 _ROW_TRIM = 5.0  # by which a row at the edge of a card extends into its padding
 _ROW_GAP = 8.0  # between a row and other blocks
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
-
-
-@dataclass(slots=True)
-class Part:
-    """A block view with its position; coordinates are relative to the message."""
-
-    view: BlockView
-    path: tuple[Level, ...]
-    section: int
-    below_row: bool  # indented below the row of its section
-    x: float = 0.0
-    y: float = 0.0
-    width: float = 0.0
-
-    @property
-    def view_size(self) -> QSizeF:
-        """The size of the block."""
-        return QSizeF(self.width, self.view.height)
 
 
 class MessageView:
@@ -430,7 +410,7 @@ class MessageView:
             if above_row:
                 y += 0.0 if part.below_row else _ROW_GAP
             elif before:
-                y += _gap(before, part)
+                y += gap(before, part)
             inset = indent(part.path) + (ROW_INDENT if part.below_row else 0.0)
             part.width = max(width - inset, 60.0)
             part.x = left + (0.0 if part.view.right_to_left else inset)
@@ -471,30 +451,3 @@ class MessageView:
             part = self.parts[-1]
             return part.view.end_point() + QPointF(part.x, part.y)
         return QPointF(0.0, self._end + self._style.line / 2)
-
-
-def indent(path: tuple[Level, ...]) -> float:
-    """The indentation of a block inside these containers, in pixels."""
-    return float(sum(QUOTE_INDENT if level.quote else INDENT for level in path[:DEEPEST_INDENT]))
-
-
-def _gap(before: Part, part: Part) -> float:
-    """The vertical space between two parts, in pixels."""
-    one, two = before.view.block, part.view.block
-    place: Place = two.place
-    if before.section != part.section:
-        return 16.0
-    if place.joined:
-        return 0.0
-    if place.tight and not isinstance(one, Formula) and not isinstance(two, Formula):
-        return 4.0
-    if isinstance(two, Heading):
-        return 28.0 if two.level <= 2 else 22.0
-    if isinstance(one, Heading):
-        return 8.0
-    if isinstance(one, Formula) or isinstance(two, Formula):
-        return 10.0
-    if isinstance(one, Code | Table | Rule) or isinstance(two, Code | Table | Rule):
-        return 14.0
-    in_list = [any(not level.quote for level in part.path) for part in (before, part)]
-    return 8.0 if all(in_list) else 12.0

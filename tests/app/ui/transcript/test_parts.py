@@ -25,8 +25,8 @@ from app.store.parts import (
 from app.store.store import Message, MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.message_editor import MessageEditor
+from app.ui.transcript.message_part import Part as Shown
 from app.ui.transcript.message_view import MessageView
-from app.ui.transcript.message_view import Part as Shown
 from app.ui.transcript.sections import Kind
 from app.ui.transcript.view import Transcript
 from stage import flush
