@@ -30,19 +30,20 @@ from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
-from app.ui.transcript import context_menu, memory_line, message_paint
+from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.idle import IdleLayout
-from app.ui.transcript.keys import NOTHING, Keys
+from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageStack
 from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.tools import Tools
 from app.ui.transcript.updates import Updates
+from app.ui.transcript.view_paint import ViewPainter
 from app.ui.widgets import accessibility
 from engine import Role
 
@@ -97,6 +98,7 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self.finder = Finder(self.places)
+        self._painter = ViewPainter(self.places, self.tools, self.keys, self.pointer, self.finder)
         self._updates = Updates(self, self._show_text)
         self.formulas = FormulaUpdates(self, self.stack, self.scroller, self._repaint_below)
         self._idle = IdleLayout(self.scroller, self.stack, self.formulas, self)
@@ -373,38 +375,11 @@ class Transcript(QAbstractScrollArea):
         began = time.perf_counter()
         painter = QPainter(self.viewport())
         try:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            clip = QRectF(arg__1.rect())
-            painter.setClipRect(clip)
-            painter.fillRect(clip, self.places.style.paper)
-            top = clip.top() + self.places.offset()
-            for index in self.stack.between(top, top + clip.height()):
-                self._paint_message(painter, index, clip)
-            if (line := self.places.memory_line()).intersects(clip):
-                memory_line.paint(painter, self.places.style, line)
+            self._painter.paint(painter, QRectF(arg__1.rect()), has_focus=self.hasFocus())
         finally:
             painter.end()
         self._updates.record_paint(time.perf_counter() - began)
         self.formulas.check()
-
-    def _paint_message(self, painter: QPainter, index: int, clip: QRectF) -> None:
-        view = self.stack.views[index]
-        if not view.built:
-            return
-        tools, areas = self.tools.shown(index)
-        mouse = self.pointer.point
-        focused = self.hasFocus() and index == self.places.focused
-        shown = message_paint.Shown(
-            tools,
-            areas,
-            self.selection.in_message(index, view),
-            self.places.local(index, mouse) if mouse is not None else None,
-            self.keys.tool if focused else NOTHING,
-            *self.finder.in_message(view.message.id),
-            done=self.tools.done(view.message.id),
-        )
-        at = QPointF(self.places.column_left(), self.places.message_top(index))
-        message_paint.paint(painter, view, self.places.style, at, clip, shown)
 
     # --- events -----------------------------------------------------------------------------
 
