@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.settings.table import Setting
 from app.system.translation import tr
+from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import label, set_property
 from app.ui.widgets.long_lines import folded, unfolded
@@ -256,6 +257,32 @@ class TextField(QFrame):
     def hideEvent(self, event: QHideEvent) -> None:
         self.finish()
         super().hideEvent(event)
+
+
+def segments_style(p: Palette) -> str:
+    """The style sheet of segmented controls, for one palette."""
+    line = 2 if p.hairline == p.text else 1
+    rules = f"""
+QFrame#segments {{
+    background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 8px;
+}}
+QRadioButton {{
+    color: {p.secondary}; background: transparent; border: 2px solid transparent;
+    border-radius: 6px; padding: 3px 10px; min-height: 22px; spacing: 0;
+}}
+QRadioButton::indicator {{ width: 0; height: 0; border: none; }}
+QRadioButton:hover {{ color: {p.text}; }}
+QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
+QRadioButton:focus {{ border-color: {p.accent}; }}
+"""
+    if line == 1:
+        return rules
+    # High contrast: the checked choice is filled, focus is dashed.
+    return f"""{rules}
+QRadioButton:checked {{ color: {p.on_accent}; background: {p.accent}; }}
+QRadioButton:focus {{ border: 2px dashed {p.text}; }}
+QRadioButton:checked:focus {{ border: 2px dashed {p.on_accent}; }}
+"""
 
 
 Field = Segments | LineField | TextField

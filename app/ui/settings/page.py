@@ -22,6 +22,7 @@ from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
+from app.ui.settings.fields import segments_style
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
@@ -278,20 +279,10 @@ def _heading(title: str) -> QLabel:
 def _page_style(p: Palette) -> str:
     """The style sheet of the page, for one palette."""
     line = 2 if p.hairline == p.text else 1
+    selected = p.text if line == 2 else "transparent"
     return f"""
 QScrollArea, QWidget#rows {{ background: {p.background}; border: none; }}
-QFrame#segments {{
-    background: {p.sunken}; border: {line}px solid {p.hairline}; border-radius: 8px;
-}}
-QRadioButton {{
-    color: {p.secondary}; background: transparent; border: 2px solid transparent;
-    border-radius: 6px; padding: 3px 10px; min-height: 22px; spacing: 0;
-}}
-QRadioButton::indicator {{ width: 0; height: 0; border: none; }}
-QRadioButton:hover {{ color: {p.text}; }}
-QRadioButton:checked {{ color: {p.text}; background: {p.surface}; border-color: {p.hairline}; }}
-QRadioButton:focus {{ border-color: {p.accent}; }}
-{_high_contrast_rules(p) if line == 2 else ""}
+{segments_style(p)}
 QFrame#area {{
     background: {p.surface}; border: {line}px solid {p.hairline}; border-radius: 6px;
 }}
@@ -306,14 +297,5 @@ QListWidget::item {{ padding: 5px 8px; border: 2px solid transparent; border-rad
 QListWidget::item:hover {{ background: {p.accent_soft}; }}
 QListWidget::item:selected {{ background: {p.accent_soft}; color: {p.text}; }}
 QListWidget:focus::item:selected {{ border-color: {p.accent}; }}
-"""
-
-
-def _high_contrast_rules(p: Palette) -> str:
-    """Extra rules for high contrast: the checked choice is filled, focus is dashed."""
-    return f"""
-QRadioButton:checked {{ color: {p.on_accent}; background: {p.accent}; }}
-QRadioButton:focus {{ border: 2px dashed {p.text}; }}
-QRadioButton:checked:focus {{ border: 2px dashed {p.on_accent}; }}
-QListWidget::item:selected {{ border-color: {p.text}; }}
+QListWidget::item:selected {{ border-color: {selected}; }}
 """

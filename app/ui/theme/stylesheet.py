@@ -72,6 +72,9 @@ QAbstractButton[look="outlined"] {{
     min-height: 22px; text-align: left;
 }}
 QAbstractButton[look="outlined"]:hover {{ background: {p.accent_soft}; }}
+QAbstractButton[look="primary"] {{
+    color: {p.on_accent}; background: {p.accent}; padding: 4px 14px; min-height: 22px;
+}}
 QAbstractButton[look="suggestion"] {{
     background: {p.background}; border: {line}px solid {p.hairline}; border-radius: 17px;
     padding: 6px 16px; min-height: 20px;
@@ -89,6 +92,8 @@ QPushButton#jump:focus {{ border: 2px solid {p.accent}; }}
 QAbstractButton[look]:pressed {{ background: {p.hairline}; }}
 QAbstractButton[look]:disabled {{ color: {p.faint}; }}
 QAbstractButton[look]:focus {{ border-color: {p.accent}; }}
+QAbstractButton[look="primary"]:pressed {{ background: {p.secondary}; }}
+QAbstractButton[look="primary"]:focus {{ border-color: {p.text}; }}
 """
 
 

@@ -49,10 +49,16 @@ class Popover(QWidget):
 
     def open_centred(self) -> None:
         """Show the card in the centre of the window."""
+        self._open(self._centred())
+
+    def centre(self) -> None:
+        """Move the card, which is shown, to the centre of the window, at its new size."""
+        self._corner = self._centred()
+        self.fit()
+
+    def _centred(self) -> QPoint:
         size, window = self._card_size(), self._over.size()
-        self._open(
-            QPoint((window.width() - size.width()) // 2, (window.height() - size.height()) // 2)
-        )
+        return QPoint((window.width() - size.width()) // 2, (window.height() - size.height()) // 2)
 
     def fit(self) -> None:
         """Recompute the card's geometry after its content or the window changed size."""
