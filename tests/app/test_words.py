@@ -42,6 +42,8 @@ NO_TEXTS = {
 }
 # Modules that pass texts of a table to tr: no literals can stand there.
 FROM_TABLES = {
+    "app/ui/comparison/card.py",
+    "app/ui/comparison/column.py",
     "app/ui/chat/empty_view.py",
     "app/ui/library/model_settings_card.py",
     "app/ui/library/rows.py",

@@ -1,0 +1,233 @@
+"""Card that asks with what two answers to one question are written: a table of two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from app.settings.table import SETTINGS
+from app.system.translation import tr
+from app.ui.comparison.column import ChoiceColumn
+from app.ui.comparison.values import Choice
+from app.ui.settings.fields import segments_style
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.theme import BODY, READING, SMALL, font
+from app.ui.transcript.differences import differences
+from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label
+
+CARD_WIDTH = 560
+_COLUMN_WIDTH = 150
+_NARROW = 500  # pixels: in a narrower card the names are above the values
+_MORE = ("top_k", "top_p", "min_p", "repeat_penalty")  # shown on request
+
+
+class _TableArea(QScrollArea):
+    """Scroll area that wants to be as high as its content."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def sizeHint(self) -> QSize:
+        content = self.widget()
+        return super().sizeHint() if content is None else content.sizeHint()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the table: its name, and what each of the two columns has."""
+
+    name: ElidedLabel
+    values: tuple[QWidget, ...]
+    more: bool  # shown on request
+
+    def set_visible(self, shown: bool) -> None:
+        for widget in (self.name, *self.values):
+            widget.setVisible(shown)
+
+
+class ComparisonCard(QWidget):
+    """Shows two choices side by side; emits them when the user asks for the comparison."""
+
+    accepted = Signal(int, object, object)  # message, Choice, Choice
+    closed = Signal()
+    resized = Signal()  # the size hint has changed
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._palette = LIGHT
+        self._message = 0
+        self._narrow = False
+        self._rows: list[_Row] = []
+        self.columns: tuple[ChoiceColumn, ...] = ()
+        self.headings: tuple[ElidedLabel, ...] = ()
+        self.title = label(tr("Compare two answers"), "", READING)
+        self.title.setFont(font(READING, QFont.Weight.Medium))
+        self.close_button = IconButton("close", tr("Close"))
+        self.close_button.clicked.connect(self.closed)
+        self.more_button = TextButton(tr("More values"), "link")
+        self.more_button.clicked.connect(self._toggle_more)
+        self.more_button.setStyleSheet("margin-left: -5px;")  # aligns its text with the names
+        self.note = label(tr("You keep one; the other stays as a version."), "secondary", SMALL)
+        self.note.setWordWrap(True)
+        self.compare_button = TextButton(tr("Compare"), "primary")
+        self.compare_button.clicked.connect(self._accept)
+        self._area = _TableArea()
+        self._table = QWidget()
+        self._grid = QGridLayout(self._table)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        head, foot = QHBoxLayout(), QHBoxLayout()
+        head.addWidget(self.title, 1)
+        head.addWidget(self.close_button)
+        foot.setSpacing(16)
+        foot.setContentsMargins(0, 4, 8, 0)
+        foot.addWidget(self.note, 1)
+        foot.addWidget(self.compare_button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(24, 16, 16, 20)
+        layout.setSpacing(12)
+        layout.addLayout(head)
+        layout.addWidget(self._area, 1)
+        layout.addLayout(foot)
+
+    # --- called by the window -------------------------------------------------------------------
+
+    def show_choices(self, message: int, choices: Sequence[Choice]) -> None:
+        """Show what the two answers to a message's question would be written with."""
+        self._message = message
+        names = (tr("First answer"), tr("Second answer"))
+        self.columns = tuple(
+            ChoiceColumn(choice, name) for choice, name in zip(choices, names, strict=True)
+        )
+        self._make_table()
+        for column in self.columns:
+            column.changed.connect(self._show_words)
+        self._show_words()
+        self._show_more(shown=False)
+        self.apply_palette(self._palette)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        self.setStyleSheet(_style(palette))
+        self.close_button.apply_palette(palette)
+        for column in self.columns:
+            column.apply_palette(palette)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _make_table(self) -> None:
+        """Create the rows of the table; the widgets of an earlier one are deleted with it."""
+        self.more_button.setParent(self)
+        self._table = QWidget()
+        self._table.setObjectName("comparison_table")
+        self._grid = QGridLayout(self._table)
+        self._grid.setContentsMargins(0, 0, 8, 0)
+        self._grid.setHorizontalSpacing(12)
+        self._grid.setVerticalSpacing(6)
+        self.headings = tuple(
+            ElidedLabel("", font(BODY, QFont.Weight.Medium)) for _ in self.columns
+        )
+        for heading in self.headings:
+            heading.setFixedWidth(_COLUMN_WIDTH)
+        first = self.columns[0]
+        self._rows = [
+            self._row(
+                each.entry().name,
+                str(each.entry().path),
+                [column.adapters[number] for column in self.columns],
+            )
+            for number, each in enumerate(first.adapters)
+        ]
+        self._rows.append(self._setting("temperature"))
+        setting = SETTINGS["thinking"]
+        thinking = [column.thinking for column in self.columns]
+        self._rows.append(self._row(tr(setting.label), tr(setting.help), thinking))
+        self._rows += [self._setting(name, more=True) for name in _MORE]
+        self._place_rows()
+        self._area.setWidget(self._table)
+
+    def _setting(self, name: str, *, more: bool = False) -> _Row:
+        values = [column.numbers[name] for column in self.columns]
+        return self._row(tr(SETTINGS[name].label), tr(SETTINGS[name].help), values, more=more)
+
+    def _row(self, words: str, tip: str, values: Sequence[QWidget], *, more: bool = False) -> _Row:
+        name = ElidedLabel("secondary", font(BODY), Qt.TextElideMode.ElideMiddle)
+        name.setText(words)
+        name.setToolTip(tip)
+        return _Row(name, tuple(values), more)
+
+    def _place_rows(self) -> None:
+        """Place the names beside the values or, in a narrow card, above them."""
+        grid, left = self._grid, Qt.AlignmentFlag.AlignLeft
+        while grid.takeAt(0) is not None:
+            pass
+        before = 0 if self._narrow else 1
+        for place, heading in enumerate(self.headings, before):
+            grid.addWidget(heading, 0, place)
+        line = 1
+        for row in self._rows:
+            if self._narrow:
+                grid.addWidget(row.name, line, 0, 1, 2)
+                line += 1
+            else:
+                grid.addWidget(row.name, line, 0)
+            for place, value in enumerate(row.values, before):
+                grid.addWidget(value, line, place, left)
+            line += 1
+        grid.addWidget(self.more_button, line, 0, 1, before + 2, left)
+        grid.setRowStretch(line + 1, 1)
+        grid.setColumnStretch(0, 0 if self._narrow else 1)
+        grid.setColumnStretch(2, 1 if self._narrow else 0)
+
+    def _toggle_more(self) -> None:
+        self._show_more(shown=self._rows[-1].name.isHidden())
+
+    def _show_more(self, *, shown: bool) -> None:
+        for row in self._rows:
+            row.set_visible(shown or not row.more)
+        self.more_button.setText(tr("Fewer values") if shown else tr("More values"))
+        self._fit()
+
+    def _fit(self) -> None:
+        self._grid.activate()
+        self._area.updateGeometry()
+        self.resized.emit()
+
+    def _show_words(self) -> None:
+        """Say above each column in what the two differ, as above the answers later."""
+        first, second = (column.choice() for column in self.columns)
+        words = differences(first.manner, second.manner)
+        for heading, each in zip(self.headings, words, strict=True):
+            heading.show_words(each)
+
+    def _accept(self) -> None:
+        first, second = (column.choice() for column in self.columns)
+        self.accepted.emit(self._message, first, second)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW
+        if narrow != self._narrow:
+            self._narrow = narrow
+            if self._rows:
+                self._place_rows()
+                self._fit()
+
+
+def _style(p: Palette) -> str:
+    """The style sheet of the card, for one palette."""
+    return f"""
+QScrollArea, QWidget#comparison_table {{ background: {p.surface}; border: none; }}
+QLineEdit[wrong="true"], QLineEdit[wrong="true"]:focus {{ border-color: {p.danger}; }}
+{segments_style(p)}
+"""

@@ -1,0 +1,117 @@
+"""The controls of one of two answers: adapters, numbers of the sampler, and thinking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.settings.table import SETTINGS
+from app.state.adapters import AdapterEntry
+from app.system.translation import tr
+from app.ui.adapters.strength_slider import StrengthField
+from app.ui.comparison.values import Choice
+from app.ui.settings.fields import NumberField, Segments
+from app.ui.theme.palette import Palette
+from app.ui.widgets.switch import Switch
+
+_NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
+_THINKING = {"auto": None, "on": True, "off": False}
+_FIELD_WIDTH = 92
+
+
+class AdapterChoice(QWidget):
+    """Switch and strength of one adapter."""
+
+    changed = Signal()
+
+    def __init__(self, entry: AdapterEntry, column: str) -> None:
+        super().__init__()
+        self._entry = entry
+        self.switch = Switch()
+        self.switch.setChecked(entry.on)
+        self.field = StrengthField()
+        self.field.setValue(entry.strength)
+        self.switch.setAccessibleName(tr("{column}: {name}", column=column, name=entry.name))
+        strength = tr("Strength of {name}", name=entry.name)
+        self.field.setAccessibleName(tr("{column}: {name}", column=column, name=strength))
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.switch)
+        layout.addWidget(self.field)
+        self.switch.toggled.connect(self._on_switch)
+        self.field.valueChanged.connect(self.changed)
+        self.field.setEnabled(entry.on)
+
+    def entry(self) -> AdapterEntry:
+        """The adapter as it is chosen now."""
+        return replace(self._entry, on=self.switch.isChecked(), strength=self.field.value())
+
+    def _on_switch(self, on: bool) -> None:
+        self.field.setEnabled(on)
+        self.changed.emit()
+
+
+class ChoiceColumn(QObject):
+    """Creates the controls of one answer; the card places them."""
+
+    changed = Signal()
+
+    def __init__(self, choice: Choice, name: str) -> None:
+        """`name` tells the two columns apart for a screen reader."""
+        super().__init__()
+        self._choice = choice
+        self.adapters = [AdapterChoice(entry, name) for entry in choice.adapters]
+        for each in self.adapters:
+            each.changed.connect(self.changed)
+        self.numbers: dict[str, NumberField] = {key: self._number(key, name) for key in _NUMBERS}
+        self.thinking = self._segments(name)
+
+    def choice(self) -> Choice:
+        """What is chosen now."""
+        entries = tuple(each.entry() for each in self.adapters)
+        return replace(self._choice, adapters=entries)
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        for each in self.adapters:
+            each.switch.apply_palette(palette)
+            each.field.apply_palette(palette)
+
+    def _segments(self, column: str) -> Segments:
+        # What the settings demand is not left to the template here: an answer cannot undo it.
+        thinking, setting = self._choice.thinking, SETTINGS["thinking"]
+        words = {"auto": tr("Auto"), "on": tr("On"), "off": tr("Off")}
+        offered = [key for key, value in _THINKING.items() if value is not None or thinking is None]
+        made = Segments(
+            replace(setting, choices=tuple(offered), words=tuple(words[key] for key in offered))
+        )
+        for key, button in made.buttons.items():
+            name = tr("{column}: {name}", column=column, name=tr(setting.label))
+            button.setAccessibleName(f"{name}: {words[key]}")
+        made.show_value(next(key for key, value in _THINKING.items() if value is thinking))
+        made.picked.connect(self._pick_thinking)
+        return made
+
+    def _number(self, key: str, column: str) -> NumberField:
+        value = getattr(self._choice.sampling, key)
+        setting = SETTINGS[key]
+        field = NumberField(setting, whole=isinstance(value, int))
+        words = tr("{column}: {name}", column=column, name=tr(setting.label))
+        field.line.setAccessibleName(words)
+        field.line.setFixedWidth(_FIELD_WIDTH)
+        field.show_value(value)
+
+        def pick(picked: object) -> None:
+            sampling = replace(self._choice.sampling, **{key: picked})
+            self._choice = replace(self._choice, sampling=sampling)
+            self.changed.emit()
+
+        field.picked.connect(pick)
+        return field
+
+    def _pick_thinking(self, value: object) -> None:
+        self._choice = replace(self._choice, thinking=_THINKING[str(value)])
+        self.changed.emit()

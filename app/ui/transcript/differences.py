@@ -1,0 +1,90 @@
+"""What two compared answers were written with, in the few words in which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.store.store import AdapterMark, Message
+from app.system.translation import tr
+from engine import Sampling
+
+_THINKING = {"on": True, "off": False}  # as in the details of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What an answer is written with; None: not known, or as usual."""
+
+    adapters: tuple[tuple[str, float], ...] = ()  # name and strength of each that acts
+    sampling: Sampling | None = None
+    thinking: bool | None = None
+
+
+def manner_of(message: Message) -> Manner:
+    """What an answer was written with."""
+    made = message.details
+    known = None
+    if made is not None:
+        known = Sampling(
+            temperature=made.temperature,
+            top_k=made.top_k,
+            top_p=made.top_p,
+            min_p=made.min_p,
+            repeat_penalty=made.repeat_penalty,
+        )
+    return Manner(_named(message.adapters), known, _THINKING.get(made.thinking) if made else None)
+
+
+def differences(first: Manner, second: Manner) -> tuple[str, str]:
+    """A few words for each of two answers; their place if nothing known is different."""
+    ones: list[str] = []
+    others: list[str] = []
+    if first.adapters != second.adapters:
+        ones.append(_adapters(first.adapters))
+        others.append(_adapters(second.adapters))
+    if first.sampling is not None and second.sampling is not None:
+        before, after = _sampling(first.sampling), _sampling(second.sampling)
+        for one, other in zip(before, after, strict=True):
+            if one != other:
+                ones.append(one)
+                others.append(other)
+    if first.thinking is not second.thinking:
+        ones.append(_thinking(first.thinking))
+        others.append(_thinking(second.thinking))
+    if not ones:
+        return tr("First answer"), tr("Second answer")
+    return " · ".join(ones), " · ".join(others)
+
+
+def _named(marks: Sequence[AdapterMark]) -> tuple[tuple[str, float], ...]:
+    return tuple((mark.name, mark.strength) for mark in marks)
+
+
+def _adapters(adapters: Sequence[tuple[str, float]]) -> str:
+    if not adapters:
+        return tr("Without adapters")
+    return " + ".join(
+        name if strength == 1 else tr("{name} at {strength}", name=name, strength=f"{strength:.2f}")
+        for name, strength in adapters
+    )
+
+
+def _sampling(sampling: Sampling) -> tuple[str, ...]:
+    return (
+        tr("Temperature {value}", value=_short(sampling.temperature)),
+        tr("Top-k {value}", value=sampling.top_k) if sampling.top_k else tr("Top-k off"),
+        tr("Top-p {value}", value=_short(sampling.top_p)),
+        tr("Min-p {value}", value=_short(sampling.min_p)),
+        tr("Repeat penalty {value}", value=_short(sampling.repeat_penalty)),
+    )
+
+
+def _thinking(thinking: bool | None) -> str:
+    if thinking is None:
+        return tr("Thinking as usual")
+    return tr("With thinking") if thinking else tr("Without thinking")
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,147 @@
+"""The card that asks with what two answers are written: defaults, values, narrow windows, access."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from app.state.adapters import AdapterEntry
+from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
+from app.ui.comparison.values import Choice, default_choices
+from app.ui.theme.palette import PALETTES
+from app.ui.theme.theme import load_fonts
+from engine import Sampling
+
+PIRATE = AdapterEntry(Path("/a/pirate-speech.gguf"), strength=0.8)
+FORMAL = AdapterEntry(Path("/a/formal.gguf"), on=False)
+SAMPLING = Sampling(temperature=0.7, top_k=40)
+
+
+@pytest.fixture
+def card(qtbot: QtBot) -> ComparisonCard:
+    load_fonts()
+    made = ComparisonCard()
+    qtbot.addWidget(made)
+    made.resize(CARD_WIDTH, 400)
+    made.show()
+    return made
+
+
+def accepted(card: ComparisonCard, qtbot: QtBot) -> tuple[int, Choice, Choice]:
+    with qtbot.waitSignal(card.accepted) as done:
+        qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
+    message, first, second = done.args
+    return message, first, second
+
+
+def test_the_default_is_with_and_without_adapters() -> None:
+    first, second = default_choices([PIRATE, FORMAL], SAMPLING, None)
+    assert first == Choice((PIRATE, FORMAL), SAMPLING, None)
+    assert [entry.acts for entry in second.adapters] == [False, False]
+    assert second.sampling == SAMPLING
+
+
+@pytest.mark.parametrize(("temperature", "other"), [(0.7, 0.2), (0.5, 0.2), (0.3, 1.0), (0.0, 1.0)])
+def test_without_acting_adapters_it_is_two_temperatures(temperature: float, other: float) -> None:
+    sampling = Sampling(temperature=temperature)
+    first, second = default_choices([FORMAL], sampling, True)
+    assert (first.sampling.temperature, second.sampling.temperature) == (temperature, other)
+    assert second.adapters == (FORMAL,)
+    assert second.thinking is True
+
+
+def test_what_is_shown_is_what_is_accepted(card: ComparisonCard, qtbot: QtBot) -> None:
+    choices = default_choices([PIRATE, FORMAL], SAMPLING, None)
+    card.show_choices(7, choices)
+    assert accepted(card, qtbot) == (7, *choices)
+    assert [heading.text() for heading in card.headings] == [
+        "pirate-speech at 0.80",
+        "Without adapters",
+    ]
+
+
+def test_every_value_can_be_changed_on_either_side(card: ComparisonCard, qtbot: QtBot) -> None:
+    card.show_choices(7, default_choices([PIRATE, FORMAL], SAMPLING, None))
+    one, other = card.columns
+    qtbot.mouseClick(one.adapters[0].switch, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(other.adapters[1].switch, Qt.MouseButton.LeftButton)
+    other.adapters[1].field.setValue(-0.5)
+    qtbot.mouseClick(card.more_button, Qt.MouseButton.LeftButton)
+    for key, typed in (("temperature", "1.25"), ("top_k", "0"), ("repeat_penalty", "1.3")):
+        line = other.numbers[key].line
+        line.selectAll()
+        qtbot.keyClicks(line, typed)
+        qtbot.keyClick(line, Qt.Key.Key_Return)
+    one.thinking.buttons["on"].click()
+    _, first, second = accepted(card, qtbot)
+    assert [entry.acts for entry in first.adapters] == [False, False]
+    assert [(entry.on, entry.strength) for entry in second.adapters] == [(False, 0.8), (True, -0.5)]
+    assert first.sampling == SAMPLING
+    used = second.sampling
+    assert (used.temperature, used.top_k, used.repeat_penalty) == (1.25, 0, 1.3)
+    assert (first.thinking, second.thinking) == (True, None)
+    assert card.headings[1].text().startswith("formal at -0.50")
+
+
+def test_a_wrong_number_is_not_taken(card: ComparisonCard, qtbot: QtBot) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None))
+    line = card.columns[0].numbers["temperature"].line
+    line.selectAll()
+    qtbot.keyClicks(line, "99")
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    assert line.property("wrong")
+    assert accepted(card, qtbot)[1].sampling == SAMPLING
+
+
+def test_the_settings_are_the_only_default_of_thinking(card: ComparisonCard) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None))
+    assert list(card.columns[0].thinking.buttons) == ["auto", "on", "off"]
+    card.show_choices(7, default_choices([], SAMPLING, False))
+    assert list(card.columns[0].thinking.buttons) == ["on", "off"]
+    assert card.columns[1].thinking.buttons["off"].isChecked()
+
+
+def test_less_usual_values_are_shown_on_request(card: ComparisonCard, qtbot: QtBot) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None))
+    field = card.columns[0].numbers["top_p"]
+    assert not field.isVisible()
+    with qtbot.waitSignal(card.resized):
+        qtbot.mouseClick(card.more_button, Qt.MouseButton.LeftButton)
+    assert field.isVisible()
+    assert card.more_button.text() == "Fewer values"
+    qtbot.mouseClick(card.more_button, Qt.MouseButton.LeftButton)
+    assert not field.isVisible()
+
+
+def test_a_narrow_card_has_the_names_above_the_values(card: ComparisonCard) -> None:
+    card.show_choices(7, default_choices([PIRATE], SAMPLING, None))
+    high = card.sizeHint().height()
+    card.resize(404, 400)
+    assert card.sizeHint().height() > high
+    for column in card.columns:
+        field = column.numbers["temperature"]
+        right = field.mapTo(card, field.rect().topRight()).x()
+        assert 0 < right < 404
+    card.resize(CARD_WIDTH, 400)
+    assert card.sizeHint().height() == high
+
+
+def test_every_control_has_a_name_that_tells_the_columns_apart(card: ComparisonCard) -> None:
+    card.show_choices(7, default_choices([PIRATE], SAMPLING, None))
+    for palette in PALETTES.values():
+        card.apply_palette(palette)
+    tab = Qt.FocusPolicy.TabFocus
+    stops = [
+        each
+        for each in card.findChildren(QWidget)
+        if each.focusPolicy() & tab == tab and each.objectName() != "qt_spinbox_lineedit"
+    ]
+    names = [each.accessibleName() or each.property("text") for each in stops]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert "First answer: pirate-speech" in names
+    assert "Second answer: Temperature" in names
