@@ -9,18 +9,22 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
 from app.chat.adapters import Adapters
+from app.chat.comparison import Side
 from app.chat.controller import Controller
 from app.library.service import Library
+from app.settings.table import sampling, thinking
 from app.state.chat import ModelPhase, Notice
 from app.store.parts import Content, written
 from app.system.translation import tr
 from app.ui.adapters.panel import AdapterPanel
+from app.ui.comparison.values import Choice, default_choices
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.theme.palette import CHOICES
 from app.ui.theme.theme import Theme
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.window import Window
+from engine import AdapterUse
 
 ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
 
@@ -68,8 +72,24 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     def keep_sidebar(wanted: bool) -> None:
         controller.change_settings(sidebar_open=wanted)
 
-    def compare(message_id: int) -> None:
-        controller.regenerate(message_id, without_adapters=True)
+    def ask_comparison(message_id: int) -> None:
+        settings = controller.library.defaults.settings_for(controller.state.model.path)
+        stack = window.adapters.stack if controller.state.capabilities.adapters else ()
+        choices = default_choices(stack, sampling(settings), thinking(settings))
+        window.cards.open_comparison(message_id, choices)
+
+    def compare_last() -> None:
+        messages = controller.state.messages
+        if messages and not controller.state.busy:
+            ask_comparison(messages[-1].id)
+
+    def compare(message_id: int, first: Choice, second: Choice) -> None:
+        controller.compare(message_id, side_of(first), side_of(second))
+        shown = controller.state.messages[-1].id
+        other = controller.state.compared.get(shown)
+        if other is not None:
+            transcript.expect({shown: first.manner, other.id: second.manner})
+        transcript.jump_to_end()
 
     def wire_preferences(page: Preferences) -> None:
         connect_preferences(page, controller, window, theme)
@@ -111,7 +131,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     sidebar.searched.connect(controller.conversations.search)
 
     transcript.regenerate_requested.connect(controller.regenerate)
-    transcript.compare_requested.connect(compare)
+    transcript.compare_requested.connect(ask_comparison)
+    window.adapters.compare_requested.connect(compare_last)
+    window.cards.comparison_requested.connect(compare)
+    transcript.keep_requested.connect(controller.keep)
+    transcript.stop_requested.connect(controller.stop_answer)
+    transcript.reopen_requested.connect(controller.reopen_comparison)
     transcript.delete_requested.connect(controller.deletions.delete_message)
     transcript.adapters_requested.connect(window.open_adapters)
     transcript.edit_submitted.connect(controller.edit)
@@ -145,6 +170,12 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     )
     window.restore_geometry(controller.settings.window_geometry)
     window.set_sidebar(controller.settings.sidebar_open)
+
+
+def side_of(choice: Choice) -> Side:
+    """What the controller needs to know of a choice made for one of two answers."""
+    uses = tuple(AdapterUse(each.path, each.strength) for each in choice.adapters if each.acts)
+    return Side(uses, choice.sampling, choice.thinking)
 
 
 def connect_library(

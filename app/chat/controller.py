@@ -27,7 +27,6 @@ from app.chat.model_loader import Models, first_model
 from app.chat.model_switch import NOTICE as SWITCH_NOTICE
 from app.chat.model_switch import ModelSwitch
 from app.chat.navigation import Navigation
-from app.chat.planner import Uses
 from app.chat.prompts import turns_of
 from app.chat.quitting import Quitting, RejectedNotices
 from app.chat.runner import Runner
@@ -283,14 +282,14 @@ class Controller(QObject):
         """Stop the answer of any conversation; its partial text stays."""
         self._answers.stop(conversation_id)
 
-    def regenerate(self, message_id: int, *, without_adapters: bool = False) -> None:
-        """Generate another answer as a sibling of this one, optionally without adapters."""
+    def regenerate(self, message_id: int) -> None:
+        """Generate another answer as a sibling of this one."""
         place, old = self._find(message_id)
         if old is None or old.role is not Role.ASSISTANT or self.state.busy:
             return
         self.state.cut(old.conversation, place)
         again = self._add(old.conversation, old.parent, Role.ASSISTANT, (), old.siblings + 1)
-        self._answer(again, adapters=() if without_adapters else None)
+        self._answer(again)
 
     def compare(self, message_id: int, left: Side, right: Side) -> None:
         """Answer the question of an answer, or the last question, twice at once."""
@@ -400,7 +399,7 @@ class Controller(QObject):
         self.state.add(message)
         return message
 
-    def _answer(self, message: Message, *, adapters: Uses | None = None) -> None:
+    def _answer(self, message: Message) -> None:
         settings = self._model_settings()
         turns = turns_of(self.state.branches[message.conversation], settings.system_prompt)
         self._answers.enqueue(
@@ -408,7 +407,6 @@ class Controller(QObject):
             turns,
             sampling(settings),
             settings.max_tokens,
-            adapters=adapters,
             thinking=thinking(settings),
         )
 

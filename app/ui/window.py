@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
@@ -34,6 +34,7 @@ from app.ui.chat.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
 from app.ui.chat.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
+from app.ui.comparison.cards import AnswerCards
 from app.ui.library.page import LibraryPage
 from app.ui.settings.page import Preferences
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
@@ -112,7 +113,7 @@ class Window(QWidget):
         self.picker_card = Popover(self, self.picker, PICKER_WIDTH, tr("Models"))
         self.shortcuts_card = Popover(self, Shortcuts(), SHORTCUTS_WIDTH, tr("Keyboard shortcuts"))
         self.drop_area = DropArea(self)
-        self.answer_card: Popover | None = None  # created on demand
+        self.cards = AnswerCards(self, state)
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
@@ -138,7 +139,7 @@ class Window(QWidget):
         state.capabilities_changed.connect(self._show_capabilities)
         self.transcript.link_activated.connect(open_link)
         self.transcript.zoom_requested.connect(self.zoom_requested)
-        self.transcript.details_requested.connect(self.open_answer_details)
+        self.transcript.details_requested.connect(self.cards.open_details)
         top.model_button.clicked.connect(self.open_picker)
         top.library_button.clicked.connect(self.toggle_library)
         top.adapters_button.clicked.connect(self.toggle_adapters)
@@ -204,6 +205,7 @@ class Window(QWidget):
             self.picker,
             self.picker_card,
             self.shortcuts_card,
+            self.cards,
             self.drop_area,
         ):
             part.apply_palette(palette)
@@ -247,20 +249,6 @@ class Window(QWidget):
     def open_picker(self) -> None:
         """Open the model picker."""
         self.picker_card.open_below(self.top_bar.model_button)
-
-    def open_answer_details(self, message_id: int) -> None:
-        """Open the card about one answer; creates it on first use."""
-        message = self._state.message(message_id)
-        if message is None:
-            return
-        from app.ui.transcript.answer_card import CARD_WIDTH, AnswerCard
-
-        if self.answer_card is None:
-            name = tr("About this answer")
-            self.answer_card = Popover(self, AnswerCard(), CARD_WIDTH, name)
-        self.answer_card.apply_palette(self._palette)
-        cast("AnswerCard", self.answer_card.content).show_message(message)
-        self.answer_card.open_centred()
 
     def open_library(self) -> None:
         """Show the model library instead of the conversation."""
@@ -446,8 +434,8 @@ class Window(QWidget):
         self.composer.set_limit(self.height() // 3)
         if event.oldSize().width() != self.width():
             self._update_sidebar()
-        for card in (self.picker_card, self.shortcuts_card, self.answer_card):
-            if card is not None and not card.isHidden():
+        for card in (self.picker_card, self.shortcuts_card, *self.cards.popovers):
+            if not card.isHidden():
                 card.fit()
 
     def moveEvent(self, event: QMoveEvent) -> None:

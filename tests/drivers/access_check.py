@@ -46,7 +46,7 @@ TOOLS = [  # buttons of the question, of the stopped answer, and of the answer b
     "Written with pirate-speech at 0.80",
     "Continue this answer",
     "Answer again",
-    "Answer again without adapters",
+    "Compare two answers…",
     "Copy code",
     "Thought",
 ]

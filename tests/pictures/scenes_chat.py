@@ -232,7 +232,7 @@ def memory_line(stage: Stage) -> None:
 
 def answer_details(stage: Stage) -> None:
     long_answer(stage)
-    stage.window.open_answer_details(stage.state.messages[-1].id)
+    stage.window.cards.open_details(stage.state.messages[-1].id)
     flush()
 
 

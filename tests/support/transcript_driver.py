@@ -60,13 +60,13 @@ def stream_text(view: Transcript, qtbot: QtBot, number: int, text: str) -> None:
 def part_point(view: Transcript, index: int, part: int, x: float, y: float) -> QPoint:
     place = view.stack.views[index].parts[part]
     top = view.places.message_top(index)
-    return QPoint(round(view.places.column_left() + place.x + x), round(top + place.y + y))
+    return QPoint(round(view.places.left_of(index) + place.x + x), round(top + place.y + y))
 
 
 def tool_point(view: Transcript, index: int, name: str) -> QPoint:
     tools, areas = view.tools.shown(index)
     area = next(area for tool, area in zip(tools, areas, strict=True) if tool.name == name)
-    left, top = view.places.column_left(), view.places.message_top(index)
+    left, top = view.places.left_of(index), view.places.message_top(index)
     return (area.center() + QPointF(left, top)).toPoint()
 
 

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.state.adapters import AdapterState
+from app.state.adapters import AdapterEntry, AdapterState
 from app.state.chat import ModelPhase, State
 from app.system.translation import tr
 from app.ui.adapters.list import AdapterList
@@ -52,6 +52,7 @@ class AdapterPanel(QWidget):
     strength_changed = Signal(int, float)  # also while a slider is dragged
     strength_settled = Signal()
     moved = Signal(int, int)
+    compare_requested = Signal()  # of the last answer's question
     mix_saved = Signal(str)
     mix_chosen = Signal(str)
     mix_deleted = Signal(str)
@@ -90,6 +91,7 @@ class AdapterPanel(QWidget):
         self.sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.add_button = TextButton(tr("Add adapter"), "outlined", "plus")
         self.clear_button = TextButton(tr("Remove all"), "link")
+        self.compare_button = TextButton(tr("Compare two answers…"), "link")
         self.mixes = Mixes(self._adapters)
         self.note = label("", "secondary", SMALL)
         self.note.setWordWrap(True)
@@ -115,6 +117,11 @@ class AdapterPanel(QWidget):
         inner.addWidget(self.sentence)
         inner.addWidget(self.list)
         inner.addLayout(buttons)
+        compare = QHBoxLayout()
+        compare.setContentsMargins(5, 6, 8, 0)
+        compare.addWidget(self.compare_button)
+        compare.addStretch(1)
+        inner.addLayout(compare)
         inner.addSpacing(20)
         inner.addWidget(self.mixes)
         inner.addStretch(2)
@@ -141,6 +148,7 @@ class AdapterPanel(QWidget):
         self.sheet.escaped.connect(self.close_panel)
         self.add_button.clicked.connect(self.open_menu)
         self.clear_button.clicked.connect(self.cleared)
+        self.compare_button.clicked.connect(self.compare_requested)
         rows.switched.connect(self.switched)
         rows.strength_changed.connect(self.strength_changed)
         rows.strength_settled.connect(self.strength_settled)
@@ -155,9 +163,23 @@ class AdapterPanel(QWidget):
         adapters.stack_changed.connect(self.refresh)
         adapters.applied_changed.connect(self.refresh)
         adapters.mixes_changed.connect(self.refresh)
-        self._state.model_changed.connect(self._show_note)
+        state = self._state
+        state.model_changed.connect(self._show_note)
+        for signal in (
+            state.conversation_changed,
+            state.message_added,
+            state.message_changed,
+            state.message_removed,
+            state.generations_changed,
+        ):
+            signal.connect(self._show_compare)
 
     # --- called by the window -------------------------------------------------------------------
+
+    @property
+    def stack(self) -> tuple[AdapterEntry, ...]:
+        """The adapters of the shown conversation."""
+        return self._adapters.stack
 
     def open(self) -> None:
         """Slide in and take the keyboard focus."""
@@ -207,7 +229,13 @@ class AdapterPanel(QWidget):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         self._palette = palette
-        for part in (self.close_button, self.add_button, self.clear_button, self.list, self.mixes):
+        for part in (
+            self.close_button,
+            self.add_button,
+            self.clear_button,
+            self.list,
+            self.mixes,
+        ):
             part.apply_palette(palette)
         ratio = self.devicePixelRatioF()
         self.picture.setPixmap(icons.pixmap("leaf", palette.accent, 36, ratio))
@@ -225,6 +253,7 @@ class AdapterPanel(QWidget):
         self.mixes.refresh()
         self.mixes.setVisible(bool(stack or mixes))
         self._inner.setStretch(0, 0 if stack else 1)
+        self._show_compare()
         self._show_note()
 
     def open_menu(self) -> None:
@@ -286,12 +315,26 @@ class AdapterPanel(QWidget):
         self.note.setText(words)
         self.note.setVisible(bool(words))
 
+    def _show_compare(self) -> None:
+        """Offer the comparison where there is something to compare, and an answer to do it with."""
+        messages = self._state.messages
+        open_now = bool(messages) and messages[-1].undecided
+        self.compare_button.setVisible(bool(self._adapters.stack and messages) and not open_now)
+        self.compare_button.setEnabled(not self._state.busy)
+
     def _reveal(self, row: QWidget) -> None:
         self.area.ensureWidgetVisible(row, 0, 24)
 
     def _order_tabs(self) -> None:
         rows = [stop for row in self.list.rows for stop in row.stops()]
-        stops = [self.close_button, *rows, self.add_button, self.clear_button, *self.mixes.stops()]
+        stops = [
+            self.close_button,
+            *rows,
+            self.add_button,
+            self.clear_button,
+            self.compare_button,
+            *self.mixes.stops(),
+        ]
         for before, after in pairwise(stops):
             QWidget.setTabOrder(before, after)
 

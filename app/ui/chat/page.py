@@ -91,6 +91,8 @@ class ChatPage(QWidget):
         state.message_added.connect(self._show_page)
         state.message_changed.connect(self.transcript.update_message)
         state.message_removed.connect(self.transcript.remove_message)
+        for signal in (state.message_added, state.message_changed, state.message_removed):
+            signal.connect(self._show_compared)
         state.text_added.connect(self.transcript.append_text)
         state.memory_changed.connect(self._show_memory)
         state.waiting_changed.connect(self.transcript.set_waiting)
@@ -174,13 +176,15 @@ class ChatPage(QWidget):
             self.composer.set_text(state.drafts.get(state.current, ""))
             if not self._typing_elsewhere():
                 self.composer.setFocus()
-        self.transcript.set_messages(state.messages)
+        self.transcript.set_messages(state.messages, state.compared)
         self._show_memory()
-        for message in state.messages:
-            if note := state.waiting.get(message.id):
-                self.transcript.set_waiting(message.id, note)
+        for number, note in state.waiting.items():  # those of other chats are not shown
+            self.transcript.set_waiting(number, note)
         self._show_page()
         self._show_busy(announce=not switched)
+
+    def _show_compared(self) -> None:
+        self.transcript.set_compared(self._state.compared)
 
     def _show_found(self, query: str, message: int) -> None:
         self._find_row.show()
@@ -210,7 +214,10 @@ class ChatPage(QWidget):
         self.composer.set_busy(busy)
         self.transcript.set_busy(busy)
         if announce and not busy:
-            accessibility.announce(self, tr("The answer has ended"))
+            messages, compared = self._state.messages, self._state.compared
+            two = bool(messages) and messages[-1].id in compared
+            words = tr("Both answers have ended") if two else tr("The answer has ended")
+            accessibility.announce(self, words)
 
     def _show_model(self) -> None:
         model = self._state.model

@@ -206,7 +206,7 @@ class _PaintedItem(QAccessibleInterface):
     def _on_screen(self, index: int, area: QRectF) -> QRect:
         """A rectangle of a message in screen coordinates."""
         layout = self._layout
-        inside = area.translated(layout.column_left(), layout.message_top(index)).toAlignedRect()
+        inside = area.translated(layout.left_of(index), layout.message_top(index)).toAlignedRect()
         return QRect(self._view.viewport().mapToGlobal(inside.topLeft()), inside.size())
 
 
@@ -245,7 +245,10 @@ class AccessibleMessage(_PaintedItem):
         view = self._layout.stack.views[self.index]
         message = view.message
         if t is QAccessible.Text.Name:
-            return tr("{writer}: {text}", writer=_writer(message), text=view.spoken)
+            writer = _writer(message)
+            if words := self._layout.header_words(self.index):
+                writer = tr("{writer}, {manner}", writer=writer, manner=words)
+            return tr("{writer}: {text}", writer=writer, text=view.spoken)
         if t is QAccessible.Text.Description:
             begins = memory_line.words() if self._layout.stack.memory_line == self.index else ""
             parts = (begins, adapters_in_words(message.adapters), ending(message))
@@ -257,7 +260,7 @@ class AccessibleMessage(_PaintedItem):
             return QRect()
         stack = self._layout.stack
         height = stack.views[self.index].height
-        return self._on_screen(self.index, QRectF(0.0, 0.0, stack.column, height))
+        return self._on_screen(self.index, QRectF(0.0, 0.0, stack.width(self.index), height))
 
     def parent(self) -> QAccessibleInterface:
         return QAccessible.queryAccessibleInterface(self._view)

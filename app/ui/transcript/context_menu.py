@@ -19,10 +19,11 @@ def make(
     link: str,
     formula: str,
     message: str | None,
+    compare: Callable[[], None] | None = None,
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
-    The menu deletes itself when it is closed.
+    `compare` answers the question of the message twice; None: not here, or not now. The menu deletes itself when it is closed.
     """
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -36,6 +37,8 @@ def make(
             menu.addAction(words, lambda text=text: copy(text))
     if message is not None:
         menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
+    if compare is not None:
+        menu.addAction(tr("Compare two answers…"), compare)
     menu.addSeparator()
     menu.addAction(tr("Select all"), select_all)
     return menu

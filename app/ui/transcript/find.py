@@ -317,7 +317,7 @@ class Finder(QObject):
             match = self._current_match()
         if match is None or match.row >= 0:
             return
-        if stack.views[-1].streaming:
+        if any(view.streaming for view in stack.views[-2:]):  # perhaps two compared answers
             layout.scroller.follow = False  # new text must not scroll the match away
         for _ in range(4):  # messages around it are laid out on the way, which moves it
             area = self._area(index, match)

@@ -1,7 +1,7 @@
 """Keyboard navigation of the transcript: between messages, and between the tools of one.
 
 With a focused message Up and Down move to its neighbours; Left, Right and Tab move between its
-tools; Enter activates one. Tab after the last tool leaves the transcript, however long it is.
+tools, and Left and Right between two compared answers; Enter activates a tool. Tab after the last tool leaves the transcript, however long it is.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Keys(QObject):
         elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             self._up_or_down(1 if key == Qt.Key.Key_Down else -1)
         elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
-            return self.step(forward=key == Qt.Key.Key_Right)
+            forward = key == Qt.Key.Key_Right
+            return self.step(forward=forward) or self._across(forward=forward)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             return self._use()
         elif key == Qt.Key.Key_Home:
@@ -101,6 +102,15 @@ class Keys(QObject):
             layout.scroll_to(layout.offset() + 72 * step)
         elif 0 <= self._layout.focused + step < len(layout.stack):
             self._focus_message(self._layout.focused + step)
+
+    def _across(self, *, forward: bool) -> bool:
+        """Focus the other of two compared answers; False if there is none on that side."""
+        index = self._layout.focused
+        wanted = 1 if forward else 2
+        if index < 0 or self._layout.stack.place_in_pair(index) != wanted:
+            return False
+        self._focus_message(index + 1 if forward else index - 1)
+        return True
 
     def _focus_message(self, index: int) -> None:
         layout = self._layout

@@ -6,10 +6,15 @@ testing and emit its signals to request repaints, which the `Transcript` widget 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 
+from app.store.store import MessageState
 from app.ui.blocks.style import ReadingStyle
-from app.ui.transcript import memory_line
+from app.ui.transcript import column_header, memory_line
+from app.ui.transcript.differences import Manner, differences, manner_of
 from app.ui.transcript.message_stack import MessageStack
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
@@ -33,10 +38,19 @@ class TranscriptLayout(QObject):
         self.width = 0  # of the whole view, in which the column is centred
         self.hovered = -1  # the message under the mouse; -1: none
         self.focused = -1  # the message with the keyboard focus; -1: none
+        self.expected: Mapping[int, Manner] = {}  # of answers that have not begun, by message
 
     def column_left(self) -> int:
         """The left edge of the text column."""
         return (self.width - round(self.stack.column)) // 2
+
+    def left_of(self, index: int) -> float:
+        """The left edge of a message's own column, in viewport coordinates."""
+        return self.column_left() + self.stack.left(index)
+
+    def message_at(self, point: QPointF) -> int:
+        """The message nearest to a viewport point; -1 without messages."""
+        return self.stack.at(point.y() + self.offset(), point.x() - self.column_left())
 
     def offset(self) -> int:
         """The vertical scroll offset, in pixels."""
@@ -56,15 +70,49 @@ class TranscriptLayout(QObject):
         if index is None:
             return QRectF()
         top = self.message_top(index) - memory_line.HEIGHT
+        if self.stack.place_in_pair(index):
+            top -= column_header.height(self.style)
         return QRectF(self.column_left(), top, self.stack.column, memory_line.HEIGHT)
+
+    def headers(self) -> list[tuple[QRectF, str]]:
+        """The headers of compared answers: area in viewport coordinates, and words."""
+        stack, height = self.stack, column_header.height(self.style)
+        found: list[tuple[QRectF, str]] = []
+        for first in stack.compared:
+            at = stack.index_of(first)
+            if at is None:
+                continue
+            for index, words in enumerate(self.pair_words(at), at):
+                top = self.message_top(index) - height
+                area = QRectF(self.left_of(index), top, stack.width(index), height)
+                found.append((area, words))
+        return found
+
+    def header_words(self, index: int) -> str:
+        """What a compared answer is written with, where the other differs; else nothing."""
+        place = self.stack.place_in_pair(index)
+        return self.pair_words(index - place + 1)[place - 1] if place else ""
+
+    def pair_words(self, first: int) -> tuple[str, str]:
+        """The words of the headers of two compared answers."""
+        one, other = (self._manner(index) for index in (first, first + 1))
+        return differences(one, other)
+
+    def _manner(self, index: int) -> Manner:
+        """What an answer is written with; its adapters are stored only when it begins."""
+        message = self.stack.views[index].message
+        made, expected = manner_of(message), self.expected.get(message.id)
+        if expected is None or message.parts or message.state is not MessageState.STREAMING:
+            return made
+        return replace(made, adapters=expected.adapters)
 
     def local(self, index: int, point: QPointF) -> QPointF:
         """Map a viewport point to message coordinates."""
-        return point - QPointF(self.column_left(), self.message_top(index))
+        return point - QPointF(self.left_of(index), self.message_top(index))
 
     def spot_at(self, point: QPointF) -> Spot | None:
         """The text position nearest to a viewport point; None without messages."""
-        index = self.stack.at(point.y() + self.offset())
+        index = self.message_at(point)
         if index < 0:
             return None
         view = self.stack.views[index]

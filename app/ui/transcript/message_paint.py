@@ -257,8 +257,10 @@ def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QP
     if view.note:
         painter.setFont(style.note)
         painter.setPen(style.secondary)
-        place = QRectF(point.x() + 18, point.y() - style.line / 2, 600, style.line)
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, view.note)
+        place = QRectF(point.x() + 18, point.y() - style.line / 2, view.column - 18, style.line)
+        metrics = painter.fontMetrics()
+        words = metrics.elidedText(view.note, Qt.TextElideMode.ElideRight, round(place.width()))
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, words)
 
 
 def _dot(painter: QPainter, style: ReadingStyle, center: QPointF) -> None:

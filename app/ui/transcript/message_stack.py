@@ -2,21 +2,28 @@
 
 Messages outside the viewport have estimated heights, so that opening a long conversation lays out
 one screen only; the others are laid out in time slices when the event loop is idle.
+
+Two compared answers follow one another in the order of the messages, and are drawn side by side;
+where the columns would be too narrow, one is below the other.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from app.store.store import Message
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
-from app.ui.transcript import memory_line
+from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.message_view import MessageView
 
 TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
+COLUMN_GAP = 40.0  # pixels between two compared answers
+NARROWEST = 320.0  # pixels: narrower columns are placed one below the other
+WIDEST = 560.0  # pixels: maximum width of each of two columns
+_WORTHWHILE = 80.0  # pixels by which two columns together are wider than the text column, or not
 
 
 class MessageStack:
@@ -25,6 +32,7 @@ class MessageStack:
     def __init__(self, style: ReadingStyle, highlight_later: Callable[[CodeView], None]) -> None:
         self.views: list[MessageView] = []
         self.column = 600.0
+        self.room: float = 600.0  # width that two columns may take, at least `column`
         self.height = TOP + FOOT
         self._memory_start: int | None = None
         self._style = style
@@ -33,14 +41,32 @@ class MessageStack:
         self._index: dict[int, int] = {}
         self._stale_from: int | None = None  # positions from this message on are out of date
         self._unbuilt = 0  # lower indices may not be laid out at this column width
+        self._compared: dict[int, int] = {}  # first and second of two compared answers
+        self._seconds: frozenset[int] = frozenset()  # the second ones
 
     def __len__(self) -> int:
         return len(self.views)
 
     # --- content ----------------------------------------------------------------------------
 
-    def set(self, messages: Sequence[Message]) -> int:
-        """Replace the messages, reusing views; returns the number of unchanged leading messages."""
+    def set(
+        self, messages: Sequence[Message], compared: Mapping[int, Message] | None = None
+    ) -> int:
+        """Replace the messages, reusing views; returns the number of unchanged leading messages.
+
+        `compared` has the second answer of each comparison, by the id of the first.
+        """
+        found = compared or {}
+        pairs = {each.id: found[each.id] for each in messages if each.id in found}
+        if pairs:
+            messages = [
+                each
+                for message in messages
+                for each in (message, pairs.get(message.id))
+                if each is not None
+            ]
+        self._compared = {first: second.id for first, second in pairs.items()}
+        self._seconds = frozenset(self._compared.values())
         before = {view.message.id: view for view in self.views}
         kept = 0
         for view, message in zip(self.views, messages, strict=False):
@@ -54,7 +80,7 @@ class MessageStack:
     def _view(self, message: Message, view: MessageView | None) -> MessageView:
         if view is None:
             view = MessageView(message, self._style, self._highlight_later)
-            view.height = view.guess(self.column)
+            view.height = view.guess(self._width(message.id))
         elif view.message != message:
             view.update(message)
         return view
@@ -67,10 +93,14 @@ class MessageStack:
         self.height += self.views[-1].height
 
     def remove(self, message_id: int) -> int | None:
-        """Remove a message; returns its index, or None."""
+        """Remove a message, with the second answer of its comparison; returns its index, or None."""
         index = self._index.get(message_id)
         if index is not None:
-            del self.views[index]
+            gone = {message_id, self._compared.get(message_id, message_id)}
+            self.views = [view for view in self.views if view.message.id not in gone]
+            left = [each for each in self._compared.items() if message_id not in each]
+            self._compared = dict(left)
+            self._seconds = frozenset(self._compared.values())
             self._renumber()
         return index
 
@@ -85,6 +115,8 @@ class MessageStack:
             new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)
+        if self._compared:
+            self.refresh(0)  # the height of their headers
 
     def _renumber(self) -> None:
         self._index = {view.message.id: index for index, view in enumerate(self.views)}
@@ -95,20 +127,70 @@ class MessageStack:
         """The index of a message, or None."""
         return self._index.get(message_id)
 
+    # --- columns ----------------------------------------------------------------------------
+
+    @property
+    def compared(self) -> Mapping[int, int]:
+        """The id of the second of two compared answers, by that of the first."""
+        return self._compared
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether two compared answers are beside one another."""
+        return (self.room - COLUMN_GAP) / 2 >= NARROWEST
+
+    def place_in_pair(self, index: int) -> int:
+        """1 or 2 for the first or second of two compared answers; 0 for any other message."""
+        number = self.views[index].message.id
+        return 2 if number in self._seconds else int(number in self._compared)
+
+    def width(self, index: int) -> float:
+        """The width of a message's column."""
+        return self._width(self.views[index].message.id)
+
+    def left(self, index: int) -> float:
+        """The left edge of a message's column, relative to that of the text column."""
+        place = self.place_in_pair(index)
+        if not place or not self.side_by_side:
+            return 0.0
+        width = self.width(index)
+        first = (self.column - 2 * width - COLUMN_GAP) // 2
+        return first if place == 1 else first + width + COLUMN_GAP
+
+    def _width(self, message_id: int) -> float:
+        paired = message_id in self._seconds or message_id in self._compared
+        if not paired or not self.side_by_side:
+            return self.column
+        return min((self.room - COLUMN_GAP) // 2, WIDEST)
+
     # --- positions --------------------------------------------------------------------------
 
     def refresh(self, first: int) -> None:
         """Recompute the positions of the messages from `first` on."""
         first = first if self._stale_from is None else min(first, self._stale_from)
         self._stale_from = None
-        y = self._tops[first - 1] + self.views[first - 1].height if first else TOP
+        if first < len(self.views) and self.place_in_pair(first) == 2:
+            first -= 1
+        y = self._end(first - 1) if first else TOP
         del self._tops[first:]
-        for view in self.views[first:]:
+        for index in range(first, len(self.views)):
+            view, place = self.views[index], self.place_in_pair(index)
             if view.message.id == self._memory_start:
                 y += memory_line.HEIGHT
+            if place:
+                y += column_header.height(self._style)
+            if place == 2 and self.side_by_side:
+                y = self._tops[index - 1]
             self._tops.append(y)
-            y += view.height
+            y = self._end(index)
         self.height = y + FOOT
+
+    def _end(self, index: int) -> float:
+        """The y coordinate where the message after this one can begin."""
+        end = self._tops[index] + self.views[index].height
+        if self.place_in_pair(index) == 2:
+            end = max(end, self._tops[index - 1] + self.views[index - 1].height)
+        return end
 
     def set_memory_start(self, message_id: int | None) -> bool:
         """Set the message with the memory line above it; returns whether that changed."""
@@ -132,9 +214,15 @@ class MessageStack:
         """The y coordinate of a message's top, in content coordinates."""
         return self._tops[index]
 
-    def at(self, y: float) -> int:
-        """The index of the message nearest to `y`; -1 without messages."""
-        return min(max(bisect_right(self._tops, y) - 1, 0), len(self.views) - 1)
+    def at(self, y: float, x: float = 0.0) -> int:
+        """The index of the message nearest to a point, `x` from the text column's left edge.
+
+        Returns -1 without messages.
+        """
+        index = min(max(bisect_right(self._tops, y) - 1, 0), len(self.views) - 1)
+        if index > 0 and self.side_by_side and self.place_in_pair(index) == 2:
+            return index if x >= self.left(index) - COLUMN_GAP / 2 else index - 1
+        return index
 
     def between(self, top: float, bottom: float) -> range:
         """The indices of the messages between two y coordinates."""
@@ -146,26 +234,33 @@ class MessageStack:
 
     def is_built(self, index: int) -> bool:
         """Whether a message is laid out for the current column width."""
-        return self.views[index].built_for(self.column)
+        return self.views[index].built_for(self.width(index))
 
-    def set_column(self, width: float) -> None:
-        """Set the column width; old heights remain as estimates until the messages are laid out."""
-        if width != self.column:
-            self.column = width
+    def set_column(self, width: float, room: float = 0.0) -> None:
+        """Set the column width; old heights remain as estimates until the messages are laid out.
+
+        `room` is the width that two compared answers may take together.
+        """
+        room = room if room >= width + _WORTHWHILE else width
+        if width != self.column or (room != self.room and self._compared):
+            self.column, self.room = width, room
             self._unbuilt = len(self.views)
+            if self._compared:
+                self.refresh(0)
+        self.room = room
 
     def build_between(self, top: float, bottom: float) -> bool:
         """Lay out the first unbuilt message between two y coordinates; False if there is none."""
         for index in self.between(top, bottom):
             if not self.is_built(index):
-                self.views[index].build(self.column)
+                self.views[index].build(self.width(index))
                 self.refresh(index)
                 return True
         return False
 
     def build(self, index: int) -> None:
         """Lay out one message; the positions after it are not updated until `catch_up`."""
-        self.views[index].build(self.column)
+        self.views[index].build(self.width(index))
         stale = self._stale_from
         self._stale_from = index if stale is None else min(index, stale)
 

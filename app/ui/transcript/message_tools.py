@@ -23,6 +23,7 @@ from engine import Role
 ROW = 32.0  # pixels: height of the tool row
 _BOX = 28.0
 _ICON = 16
+_ICONS = {"delete": "trash", "keep": "check", "compared": "compare"}  # named otherwise
 _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 
 
@@ -30,9 +31,8 @@ _UNFINISHED = (MessageState.STOPPED, MessageState.INTERRUPTED)
 class Tool:
     """One tool button of a message, or a static text between the buttons."""
 
-    name: (
-        str  # leaf, copy, regenerate, leaf_off, info, edit, continue, delete, previous, next, word
-    )
+    name: str  # leaf, copy, regenerate, compare, compared, info, edit, continue, delete, previous,
+    # next, keep, stop, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -65,8 +65,7 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
     if not busy:
         if message.role is Role.ASSISTANT:
             tools.append(Tool("regenerate", tr("Answer again")))
-            if message.adapters:
-                tools.append(Tool("leaf_off", tr("Answer again without adapters")))
+            tools.append(Tool("compare", tr("Compare two answers…")))
             if message.details or message.generated_tokens:
                 tools.append(Tool("info", tr("About this answer")))
         elif message.role is Role.USER:
@@ -74,6 +73,29 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
         tools.append(Tool("delete", tr("Delete message")))
         if message.siblings > 1:
             tools += _switch(message)
+        if message.compared and last:
+            tip = tr("Show both compared answers again")
+            tools.append(Tool("compared", tip, tr("Compared"), lasting=True))
+    return tools
+
+
+def column_tools(message: Message, *, busy: bool) -> list[Tool]:
+    """The tools of one of two compared answers, which are always visible.
+
+    `busy` is whether either of the two is being written: then none can be kept yet.
+    """
+    if message.state is MessageState.STREAMING:
+        return [Tool("stop", tr("Stop this answer"), tr("Stop"), lasting=True)]
+    tip = tr("Keep this answer, and go on from it")
+    if busy:
+        tip = tr("Keep this answer, once the other has ended")
+    tools = [Tool("keep", tip, tr("Keep this answer"), enabled=not busy)]
+    if word := short_ending(message):
+        tools.append(Tool("word", word))
+    if copied(message.parts):
+        tools.append(Tool("copy", tr("Copy as Markdown")))
+    if message.details or message.generated_tokens:
+        tools.append(Tool("info", tr("About this answer")))
     return tools
 
 
@@ -152,7 +174,7 @@ def paint(
         color = style.accent
     painter.setOpacity(1.0 if tool.enabled else 0.35)
     ratio = painter.device().devicePixelRatio()
-    name = "trash" if tool.name == "delete" else tool.name
+    name = _ICONS.get(tool.name, tool.name)
     picture = pixmap("check" if done else name, color.name(), _ICON, ratio)
     inset = (_BOX - _ICON) / 2
     painter.drawPixmap(area.topLeft() + QPointF(inset, inset), picture)

@@ -172,6 +172,11 @@ class MessageView:
         """Whether it is laid out for this column width."""
         return self.built and self._column == column
 
+    @property
+    def column(self) -> float:
+        """The width that it is laid out for, in pixels."""
+        return self._column
+
     def build(self, column: float) -> None:
         """Parse and lay out the message, if not done yet for this column width."""
         if not self.built:

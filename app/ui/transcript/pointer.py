@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import FormulaHolder, ScrollingView
-from app.ui.transcript import memory_line
+from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.selection import Spot
@@ -72,12 +72,14 @@ class Pointer(QObject):
         """Hit test at a viewport point."""
         layout = self._layout
         y = point.y() + layout.offset()
-        index = layout.stack.at(y)
+        index = layout.message_at(point)
         if index < 0 or y < layout.stack.top(0):
             return Target()
         message = layout.stack.views[index]
         inside = layout.local(index, point)
-        if inside.y() > message.height or not -48 <= inside.x() <= layout.stack.column + 48:
+        beside = 16 if layout.stack.place_in_pair(index) else 48
+        right = layout.stack.width(index) + beside
+        if inside.y() > message.height or not -beside <= inside.x() <= right:
             return Target()
         for tool, area in zip(*self._tools.shown(index), strict=True):
             if area.contains(inside):
@@ -132,6 +134,10 @@ class Pointer(QObject):
             return target.tool.text
         if self._layout.memory_line().contains(point):
             return memory_line.tip()
+        for area, words in self._layout.headers():
+            if area.contains(point):
+                cut = column_header.is_cut(self._layout.style, area.width(), words)
+                return words if cut else ""
         return target.link
 
     # --- press, drag, release ---------------------------------------------------------------

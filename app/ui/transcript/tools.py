@@ -23,7 +23,10 @@ class Tools(QObject):
     regenerate_requested = Signal(int)  # message
     edit_requested = Signal(int)  # message
     continue_requested = Signal(int)  # message
-    compare_requested = Signal(int)  # message, to be answered again without adapters
+    compare_requested = Signal(int)  # message, whose question is to be answered twice
+    keep_requested = Signal(int)  # message, one of two compared answers
+    stop_requested = Signal(int)  # message, an answer being written
+    reopen_requested = Signal(int)  # message, whose comparison is shown again
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     delete_requested = Signal(int)  # message
     details_requested = Signal(int)  # message
@@ -46,7 +49,10 @@ class Tools(QObject):
         if message.hidden_for_edit:
             return [], []
         last = index == len(stack) - 1
-        tools = message_tools.tools_for(message.message, busy=self.busy, last=last)
+        if stack.place_in_pair(index):
+            tools = message_tools.column_tools(message.message, busy=self.busy)
+        else:
+            tools = message_tools.tools_for(message.message, busy=self.busy, last=last)
         edge = stack.column if message.own else 0.0
         areas = message_tools.place(
             tools, self._layout.style, edge, message.tools_top, from_right=message.own
@@ -59,7 +65,8 @@ class Tools(QObject):
         message = stack.views[index]
         tools, areas = self.all(index)
         last = index == len(stack) - 1 and not message.own
-        if last or index in (self._layout.hovered, self._layout.focused):
+        column = stack.place_in_pair(index) > 0
+        if last or column or index in (self._layout.hovered, self._layout.focused):
             return tools, areas
         shown = [n for n, tool in enumerate(tools) if tool.lasting]
         return [tools[n] for n in shown], [areas[n] for n in shown]
@@ -83,8 +90,14 @@ class Tools(QObject):
                 self.edit_requested.emit(message.id)
             case "leaf":
                 self.adapters_requested.emit()
-            case "leaf_off":
+            case "compare":
                 self.compare_requested.emit(message.id)
+            case "compared":
+                self.reopen_requested.emit(message.id)
+            case "keep":
+                self.keep_requested.emit(message.id)
+            case "stop":
+                self.stop_requested.emit(message.id)
             case "continue":
                 self.continue_requested.emit(message.id)
             case "info":

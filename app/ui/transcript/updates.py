@@ -1,4 +1,4 @@
-"""Update throttling of a streaming answer: pieces of text are batched into fewer layouts.
+"""Update throttling of streaming answers: pieces of text are batched into fewer layouts.
 
 The interval grows with the cost of the last layout and paint (a long paragraph, a slow machine),
 so that most of the GUI thread's time is left for user input.
@@ -21,8 +21,7 @@ class Updates:
 
     def __init__(self, parent: QObject, show: Callable[[int, str], None]) -> None:
         self._show = show
-        self._pieces: list[str] = []
-        self._message = 0
+        self._pieces: dict[int, list[str]] = {}  # by message
         self._ready_at = 0.0
         self._paint_seconds = 0.0  # seconds that the last paint took
         self._timer = QTimer(parent)
@@ -31,10 +30,7 @@ class Updates:
 
     def add(self, message_id: int, text: str) -> None:
         """Show text now, or after the throttling interval."""
-        if message_id != self._message:
-            self.flush()
-        self._message = message_id
-        self._pieces.append(text)
+        self._pieces.setdefault(message_id, []).append(text)
         wait = self._ready_at - time.perf_counter()
         if wait <= 0:
             self.flush()
@@ -44,10 +40,11 @@ class Updates:
     def flush(self) -> None:
         """Show the batched text."""
         self._timer.stop()
-        text, self._pieces = "".join(self._pieces), []
-        if text:
+        found, self._pieces = self._pieces, {}
+        if found:
             began = time.perf_counter()
-            self._show(self._message, text)
+            for message_id, pieces in found.items():
+                self._show(message_id, "".join(pieces))
             now = time.perf_counter()
             # The paint event follows later; it is assumed to take as long as the last one.
             self._ready_at = now + (INTERVAL_FACTOR - 1) * (now - began + self._paint_seconds)

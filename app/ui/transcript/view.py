@@ -8,7 +8,8 @@ conversation. At the end the view follows new text; elsewhere it keeps a scroll 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -32,6 +33,7 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
+from app.ui.transcript.differences import Manner
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
@@ -59,7 +61,10 @@ class Transcript(QAbstractScrollArea):
     continue_requested = Signal(int)  # message
     delete_requested = Signal(int)  # message
     details_requested = Signal(int)  # message
-    compare_requested = Signal(int)  # message, to be answered again without adapters
+    compare_requested = Signal(int)  # message, whose question is to be answered twice
+    keep_requested = Signal(int)  # message, one of two compared answers
+    stop_requested = Signal(int)  # message, an answer being written
+    reopen_requested = Signal(int)  # message, whose comparison is shown again
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(int, int)  # message, -1 or +1
     link_activated = Signal(str)  # address
@@ -117,6 +122,9 @@ class Transcript(QAbstractScrollArea):
         tools.delete_requested.connect(self.delete_requested)
         tools.details_requested.connect(self.details_requested)
         tools.compare_requested.connect(self.compare_requested)
+        tools.keep_requested.connect(self.keep_requested)
+        tools.stop_requested.connect(self.stop_requested)
+        tools.reopen_requested.connect(self.reopen_requested)
         tools.adapters_requested.connect(self.adapters_requested)
         tools.sibling_requested.connect(self.sibling_requested)
         keys.copy_requested.connect(self.copy)
@@ -148,11 +156,16 @@ class Transcript(QAbstractScrollArea):
         """Whether idle layout or highlighting is scheduled."""
         return self._idle.active
 
-    def set_messages(self, messages: Sequence[Message]) -> None:
-        """Show a conversation at its end; keep the scroll position if it only continues."""
+    def set_messages(
+        self, messages: Sequence[Message], compared: Mapping[int, Message] | None = None
+    ) -> None:
+        """Show a conversation at its end; keep the scroll position if it only continues.
+
+        `compared` has the second answer of each open comparison, by the id of the first.
+        """
         self._updates.flush()
         self.editing.end()
-        kept = self.stack.set(messages)
+        kept = self.stack.set(messages, compared)
         self.selection.forget_from(kept)
         self.keys.forget()
         self.scroller.follow = self.scroller.follow or kept == 0
@@ -160,6 +173,19 @@ class Transcript(QAbstractScrollArea):
         self.access.changed()
         self._idle.start(0)
         self.finder.restart()
+
+    def set_compared(self, compared: Mapping[int, Message]) -> None:
+        """Show the open comparisons as columns, if they are not shown so already."""
+        views, seconds = self.stack.views, set(self.stack.compared.values())
+        messages = [view.message for view in views if view.message.id not in seconds]
+        wanted = {each.id: compared[each.id].id for each in messages if each.id in compared}
+        if wanted != self.stack.compared:
+            self.set_messages(messages, compared)
+
+    def expect(self, manners: Mapping[int, Manner]) -> None:
+        """Say in the headers of answers that have not begun what they will be written with."""
+        self.places.expected = manners
+        self.viewport().update()
 
     def append_message(self, message: Message) -> None:
         """Append a message; a user message scrolls to the end."""
@@ -201,6 +227,8 @@ class Transcript(QAbstractScrollArea):
         view.update(message)
         self.finder.message_changed(message.id)
         self._height_changed(index)
+        if self.stack.place_in_pair(index):
+            self.viewport().update()  # the headers of both may have changed
         self._repaint(index, -30.0)
 
     def remove_message(self, message_id: int) -> None:
@@ -336,7 +364,8 @@ class Transcript(QAbstractScrollArea):
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
         self.places.width = self.width()
-        self.stack.set_column(max(min(COLUMN_WIDTH, self.width() - 2 * MARGIN), 160))
+        room = self.width() - 2 * MARGIN
+        self.stack.set_column(max(min(COLUMN_WIDTH, room), 160), room)
         self.scroller.relayout(anchor)
         self.editing.fit()
         self.viewport().update()
@@ -429,8 +458,10 @@ class Transcript(QAbstractScrollArea):
 
     def contextMenuEvent(self, arg__1: QContextMenuEvent) -> None:
         point = QPointF(arg__1.pos())
-        index = self.stack.at(point.y() + self.places.offset())
+        index = self.places.message_at(point)
         target = self.pointer.target(point)
+        tools = self.tools.all(index)[0] if index >= 0 else []
+        compare = next((tool for tool in tools if tool.name == "compare"), None)
         menu = context_menu.make(
             self,
             copy_selection=None if self.selection.empty else self.copy,
@@ -439,6 +470,7 @@ class Transcript(QAbstractScrollArea):
             link=target.link,
             formula=target.formula,
             message=copied(self.stack.views[index].message.parts) if index >= 0 else None,
+            compare=partial(self.tools.use, index, compare) if compare else None,
         )
         menu.popup(arg__1.globalPos())
 

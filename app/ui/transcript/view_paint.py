@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
 
-from app.ui.transcript import memory_line, message_paint
+from app.ui.transcript import column_header, memory_line, message_paint
 from app.ui.transcript.find import Finder
 from app.ui.transcript.keys import NOTHING, Keys
 from app.ui.transcript.layout import TranscriptLayout
@@ -34,6 +34,9 @@ class ViewPainter:
         top = clip.top() + places.offset()
         for index in places.stack.between(top, top + clip.height()):
             self._paint_message(painter, index, clip, has_focus=has_focus)
+        for area, words in places.headers():
+            if area.intersects(clip):
+                column_header.paint(painter, places.style, area, words)
         if (line := places.memory_line()).intersects(clip):
             memory_line.paint(painter, places.style, line)
 
@@ -56,5 +59,5 @@ class ViewPainter:
             *self._finder.in_message(view.message.id),
             done=self._tools.done(view.message.id),
         )
-        at = QPointF(places.column_left(), places.message_top(index))
+        at = QPointF(places.left_of(index), places.message_top(index))
         message_paint.paint(painter, view, places.style, at, clip, shown)

@@ -125,20 +125,6 @@ def test_each_conversation_answers_with_its_own_adapters(
     assert leaf(stage) == "Written with pirate at 1.00"
 
 
-def test_regenerating_without_adapters_adds_the_base_answer_as_a_sibling(
-    stage: RealStage, model: Path, tmp_path: Path
-) -> None:
-    base = answer(stage)
-    add(stage, tiny_lora.write(tmp_path / "pirate.gguf", model, size=1.5, seed=1))
-    adapted = answer(stage)
-    assert adapted != base
-    stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
-    until(lambda: not stage.state.busy)
-    assert stage.state.messages[-1].text == base
-    assert leaf(stage) == ""
-    assert answer(stage) == adapted  # the stack is unchanged
-
-
 def test_a_click_on_the_leaf_opens_the_panel(stage: RealStage) -> None:
     stage.window.transcript.adapters_requested.emit()
     assert stage.window.adapters.is_open

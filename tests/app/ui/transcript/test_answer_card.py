@@ -96,8 +96,9 @@ def test_details_are_stored_and_shown_by_the_tool(qtbot: QtBot, stage: Stage) ->
     tools, _ = transcript.tools.all(1)
     info = next(tool for tool in tools if tool.name == "info")
     transcript.tools.use(1, info)
-    card = stage.window.answer_card
-    assert card is not None
+    content = stage.window.cards.details
+    assert content is not None
+    card = content.parentWidget()
     assert card.isVisible()
     qtbot.keyClick(card, Qt.Key.Key_Escape)
     assert card.isHidden()

@@ -1,4 +1,4 @@
-"""Adapter icon of an answer: names and strengths, and regenerating without adapters."""
+"""Adapter icon of an answer: names and strengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"), AdapterMark("formal-german",
 def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> None:
     plain = message(1, "Plain.")
     marked = replace(message(2, "Arr."), adapters=MARKS)
-    assert [tool.name for tool in tools_for(plain, busy=False)] == ["copy", "regenerate", "delete"]
+    assert [tool.name for tool in tools_for(plain, busy=False)] == [
+        "copy",
+        "regenerate",
+        "compare",
+        "delete",
+    ]
     leaf = tools_for(marked, busy=True)[0]
     assert (leaf.name, leaf.lasting) == ("leaf", True)
     assert leaf.text == "Written with pirate-speech at 0.80 and formal-german at 1.00"
@@ -35,15 +40,6 @@ def test_adapter_icon_marks_an_answer_and_names_its_adapters(qtbot: QtBot) -> No
         described = reader.child(1).text(QAccessible.Text.Description)
         assert described == leaf.text
         assert reader.child(0).text(QAccessible.Text.Description) == ""
-
-
-def test_answer_with_adapters_can_be_regenerated_without(qtbot: QtBot) -> None:
-    with open_transcript(qtbot) as view:
-        view.set_messages([replace(message(2, "Arr."), adapters=MARKS)])
-        flush()
-        with qtbot.waitSignal(view.compare_requested) as request:
-            click(qtbot, view, tool_point(view, 0, "leaf_off"))
-    assert request.args == [2]
 
 
 @pytest.mark.parametrize(

@@ -136,11 +136,12 @@ def test_only_the_last_answer_can_be_continued(view: Transcript) -> None:
 
 def test_each_state_offers_its_tools() -> None:
     stopped = message(1, "a", state=MessageState.STOPPED)
-    assert names(stopped) == ["word", "continue", "copy", "regenerate", "delete"]
+    assert names(stopped) == ["word", "continue", "copy", "regenerate", "compare", "delete"]
     assert names(stopped, busy=True) == ["word", "copy"]
     assert names(message(1, "a", own=True)) == ["copy", "edit", "delete"]
     assert names(streaming(1)) == []
-    assert names(message(1, "", state=MessageState.FAILED, error="e")) == ["regenerate", "delete"]
+    failed = message(1, "", state=MessageState.FAILED, error="e")
+    assert names(failed) == ["regenerate", "compare", "delete"]
     switch = tools_for(message(1, "a", sibling=1, siblings=3), busy=False)[-3:]
     assert [(tool.name, tool.text, tool.enabled) for tool in switch] == [
         ("previous", "Previous version", False),

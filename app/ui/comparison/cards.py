@@ -1,0 +1,87 @@
+"""The cards about answers, created when they are first opened: its details, and a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.state.chat import State
+from app.system.translation import tr
+from app.ui.theme.palette import LIGHT, Palette
+from app.ui.widgets.popover import Popover
+
+if TYPE_CHECKING:
+    from app.ui.comparison.card import ComparisonCard
+    from app.ui.comparison.values import Choice
+    from app.ui.transcript.answer_card import AnswerCard
+
+
+class AnswerCards(QObject):
+    """Opens the cards over the window."""
+
+    comparison_requested = Signal(int, object, object)  # message, and a Choice for each answer
+
+    def __init__(self, window: QWidget, state: State) -> None:
+        super().__init__(window)
+        self._window = window
+        self._state = state
+        self._palette = LIGHT
+        self.details: AnswerCard | None = None
+        self.comparison: ComparisonCard | None = None
+        self._popovers: dict[str, Popover] = {}
+
+    @property
+    def popovers(self) -> tuple[Popover, ...]:
+        """The cards opened so far."""
+        return tuple(self._popovers.values())
+
+    def apply_palette(self, palette: Palette) -> None:
+        """Apply the colours of a theme."""
+        self._palette = palette
+        for popover in self._popovers.values():
+            popover.apply_palette(palette)
+        if self.comparison is not None:
+            self.comparison.apply_palette(palette)
+
+    def open_details(self, message_id: int) -> None:
+        """Open the card about one answer."""
+        message = self._state.message(message_id)
+        if message is None:
+            return
+        from app.ui.transcript.answer_card import CARD_WIDTH, AnswerCard
+
+        if self.details is None:
+            self.details = AnswerCard()
+            self._add("details", self.details, CARD_WIDTH, tr("About this answer"))
+        self.details.show_message(message)
+        self._popovers["details"].open_centred()
+
+    def open_comparison(self, message_id: int, choices: Sequence[Choice]) -> None:
+        """Open the card that asks how the question of an answer is to be answered twice."""
+        from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
+
+        if self.comparison is None:
+            self.comparison = card = ComparisonCard()
+            self._add("comparison", card, CARD_WIDTH, tr("Compare two answers"))
+            card.accepted.connect(self._accept)
+            card.closed.connect(self._popovers["comparison"].close_card)
+            card.resized.connect(self._centre_comparison)
+        self.comparison.show_choices(message_id, choices)
+        self.comparison.apply_palette(self._palette)
+        self._popovers["comparison"].open_centred()
+
+    def _centre_comparison(self) -> None:
+        popover = self._popovers["comparison"]
+        if not popover.isHidden():
+            popover.centre()
+
+    def _add(self, name: str, content: QWidget, width: int, title: str) -> None:
+        self._popovers[name] = popover = Popover(self._window, content, width, title)
+        popover.apply_palette(self._palette)
+
+    def _accept(self, message_id: int, first: Choice, second: Choice) -> None:
+        self._popovers["comparison"].close_card()
+        self.comparison_requested.emit(message_id, first, second)

@@ -1,0 +1,366 @@
+"""Two compared answers in the transcript: columns, scrolling, tools, keys, find, access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QAccessible, QContextMenuEvent
+from PySide6.QtWidgets import QMenu
+from pytestqt.qtbot import QtBot
+
+from app.store.store import AdapterMark, AnswerDetails, Message, MessageState
+from app.ui.transcript import column_header
+from app.ui.transcript.differences import Manner, differences
+from app.ui.transcript.message_stack import COLUMN_GAP, NARROWEST, WIDEST
+from app.ui.transcript.message_tools import column_tools, tools_for
+from app.ui.transcript.view import MARGIN, Transcript
+from engine import Sampling
+from stage import flush
+from transcript_driver import (
+    LONG,
+    click,
+    drag,
+    message,
+    open_transcript,
+    part_point,
+    tool_point,
+    wait_for_layout,
+)
+
+MARKS = (AdapterMark("pirate-speech", 0.8, "5f3a"),)
+QUESTION = message(1, "Why is the sky blue?", own=True)
+FIRST = replace(message(2, "Arr, the heavens be blue."), adapters=MARKS)
+SECOND = message(3, "Air scatters the short waves.\n\nSo the sky is blue.")
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> Iterator[Transcript]:
+    with open_transcript(qtbot) as transcript:
+        transcript.resize(900, 500)
+        yield transcript
+
+
+def show(view: Transcript, first: Message = FIRST, second: Message = SECOND) -> None:
+    view.set_messages([QUESTION, first], {first.id: second})
+    flush()
+
+
+def names(view: Transcript, index: int) -> list[str]:
+    return [tool.name for tool in view.tools.shown(index)[0]]
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_two_answers_are_side_by_side_and_end_where_the_longer_one_does(view: Transcript) -> None:
+    show(view)
+    stack = view.stack
+    assert [shown.message.id for shown in stack.views] == [1, 2, 3]
+    assert stack.top(1) == stack.top(2)
+    assert stack.left(1) + stack.width(1) + COLUMN_GAP == stack.left(2)
+    assert view.places.left_of(1) >= MARGIN
+    assert view.places.left_of(2) + stack.width(2) <= view.width() - MARGIN
+    assert stack.width(1) == stack.width(2) >= NARROWEST
+    assert stack.views[2].height > stack.views[1].height
+    assert stack.height == pytest.approx(stack.top(2) + stack.views[2].height + 16)
+    view.append_message(message(4, "Next", own=True))
+    assert stack.top(3) == stack.top(2) + stack.views[2].height
+
+
+def test_narrow_columns_are_one_below_the_other(view: Transcript) -> None:
+    show(view)
+    view.resize(int(2 * NARROWEST + COLUMN_GAP) + 2 * MARGIN - 1, 500)
+    flush()
+    stack = view.stack
+    header = column_header.height(view.places.style)
+    assert stack.width(1) == stack.width(2) == stack.column
+    assert stack.left(1) == stack.left(2) == 0
+    assert stack.top(2) == stack.top(1) + stack.views[1].height + header
+    view.resize(view.width() + 1, 500)
+    flush()
+    assert stack.top(1) == stack.top(2)
+    assert stack.width(1) == NARROWEST
+
+
+def test_wide_windows_give_both_more_room_around_the_middle(view: Transcript) -> None:
+    show(view)
+    view.resize(1600, 500)
+    flush()
+    stack, places = view.stack, view.places
+    assert stack.width(1) == WIDEST
+    left, right = places.left_of(1), places.left_of(2) + stack.width(2)
+    assert left == pytest.approx(view.width() - right, abs=2)
+    assert places.left_of(0) == places.column_left()
+
+
+def test_each_has_a_header_with_what_differs(view: Transcript) -> None:
+    show(view)
+    (one, words), (other, others) = view.places.headers()
+    assert (words, others) == ("pirate-speech at 0.80", "Without adapters")
+    assert one.bottom() == view.places.message_top(1)
+    assert (other.left(), other.width()) == (view.places.left_of(2), view.stack.width(2))
+    view.update_message(replace(SECOND, adapters=(AdapterMark("formal", 1.0, ""),)))
+    assert [text for _, text in view.places.headers()] == ["pirate-speech at 0.80", "formal"]
+
+
+def test_long_words_of_a_header_are_cut_and_have_a_tip(view: Transcript) -> None:
+    marks = tuple(AdapterMark(f"a rather long name {n}", 0.5, "") for n in range(4))
+    show(view, replace(FIRST, adapters=marks))
+    (area, words), (other, _) = view.places.headers()
+    assert view.pointer.tip(area.center()) == words
+    assert words.count("+") == 3
+    assert view.pointer.tip(other.center()) == ""
+
+
+def test_opening_and_closing_keep_the_text_and_the_views(view: Transcript) -> None:
+    view.set_messages([QUESTION, FIRST])
+    before = view.stack.views[1]
+    view.set_compared({2: SECOND})
+    assert view.stack.views[1] is before
+    assert len(view.stack) == 3
+    view.set_compared({2: SECOND})
+    view.set_compared({})
+    assert view.stack.views == [view.stack.views[0], before]
+    assert view.stack.width(1) == view.stack.column
+    view.set_compared({99: SECOND})  # of another chat
+    assert len(view.stack) == 2
+
+
+def test_removing_the_first_removes_the_pair(view: Transcript) -> None:
+    show(view)
+    view.remove_message(2)
+    assert [shown.message.id for shown in view.stack.views] == [1]
+    assert not view.stack.compared
+
+
+def test_zoom_and_theme_keep_both_columns(view: Transcript) -> None:
+    show(view)
+    view.set_zoom(2.0)
+    flush()
+    header = column_header.height(view.places.style)
+    assert header > 44
+    assert view.stack.top(1) == view.stack.views[0].height + 24 + header
+    assert view.stack.top(1) == view.stack.top(2)
+
+
+# --- streaming ------------------------------------------------------------------------------------
+
+
+def test_both_grow_at_once_and_what_is_read_does_not_move(view: Transcript, qtbot: QtBot) -> None:
+    both = [replace(each, state=MessageState.STREAMING) for each in (FIRST, SECOND)]
+    show(view, *both)
+    for number in range(40):
+        view.append_text(2, f"Arr, line {number}.\n\n")
+        view.append_text(3, f"Line {number}, which is the longer one of the two.\n\n")
+    qtbot.waitUntil(lambda: view.stack.views[2].message.text.endswith("two.\n\n"), timeout=5000)
+    assert view.stack.views[1].message.text.count("Arr, line") == 40
+    assert view.stack.views[2].message.text.count("longer") == 40
+    assert view.at_end
+    view.scroller.scroll_to(300)
+    before = [view.places.message_top(index) for index in (1, 2)]
+    for number in range(20):
+        view.append_text(2, f"More of it, {number}.\n\n")
+        view.append_text(3, f"And here, {number}.\n\n")
+    qtbot.waitUntil(lambda: "here, 19" in view.stack.views[2].message.text, timeout=5000)
+    assert [view.places.message_top(index) for index in (1, 2)] == before
+    assert view.stack.height == view.stack.top(2) + max(v.height for v in view.stack.views[1:]) + 16
+
+
+def test_one_that_is_written_is_stopped_alone(view: Transcript, qtbot: QtBot) -> None:
+    show(view, replace(FIRST, state=MessageState.STREAMING), SECOND)
+    view.set_busy(True)
+    assert names(view, 1) == ["stop"]
+    assert names(view, 2) == ["keep", "copy"]
+    with qtbot.waitSignal(view.stop_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "stop"))
+    assert asked.args == [2]
+    with qtbot.assertNotEmitted(view.keep_requested):  # the other is still being written
+        click(qtbot, view, tool_point(view, 2, "keep"))
+
+
+def test_a_note_is_cut_off_at_its_column(view: Transcript) -> None:
+    waiting = [replace(each, state=MessageState.STREAMING, parts=()) for each in (FIRST, SECOND)]
+    show(view, *waiting)
+    empty = view.grab().toImage()
+    view.set_waiting(2, "Queued: another answer is being written, " * 4)
+    flush()
+    noted = view.grab().toImage()
+    left = round(view.places.left_of(2))
+    ratio = round(noted.devicePixelRatio())
+    column = (left * ratio, 0, round(view.stack.width(2)) * ratio, noted.height())
+    assert noted.copy(*column) == empty.copy(*column)
+    assert noted != empty
+
+
+# --- tools, mouse and keyboard --------------------------------------------------------------------
+
+
+def test_either_one_is_kept_by_mouse_and_by_keyboard(view: Transcript, qtbot: QtBot) -> None:
+    show(view)
+    for index, number in ((1, 2), (2, 3)):
+        with qtbot.waitSignal(view.keep_requested) as asked:
+            click(qtbot, view, tool_point(view, index, "keep"))
+        assert asked.args == [number]
+    view.setFocus()
+    view.keys.enter(backwards=False)
+    assert view.places.focused == 1
+    keys = Qt.Key
+    for _ in range(5):  # past the tools of the first, to those of the second
+        qtbot.keyClick(view, keys.Key_Right)
+    assert view.places.focused == 2
+    qtbot.keyClick(view, keys.Key_Left)
+    qtbot.keyClick(view, keys.Key_Left)
+    qtbot.keyClick(view, keys.Key_Left)
+    assert view.places.focused == 1
+    qtbot.keyClick(view, keys.Key_Down)
+    assert view.places.focused == 2
+    with qtbot.waitSignal(view.keep_requested) as asked:
+        qtbot.keyClick(view, keys.Key_Return)
+    assert asked.args == [3]
+    qtbot.keyClick(view, keys.Key_Up)
+    qtbot.keyClick(view, keys.Key_Up)
+    assert view.places.focused == 0
+
+
+def test_text_is_selected_in_the_column_under_the_mouse(view: Transcript, qtbot: QtBot) -> None:
+    show(view)
+    drag(qtbot, view, part_point(view, 2, 0, 0, 10), part_point(view, 2, 1, 1000, 10))
+    assert view.selected_text() == SECOND.text
+    drag(qtbot, view, part_point(view, 1, 0, 0, 10), part_point(view, 1, 0, 300, 10))
+    assert view.selected_text() == FIRST.text
+    gap = part_point(view, 2, 0, -10, 10)
+    assert view.places.message_at(QPointF(gap)) == 2
+    assert view.places.message_at(QPointF(gap - QPoint(20, 0))) == 1
+
+
+def test_the_tools_fit_into_the_narrowest_column(view: Transcript) -> None:
+    stopped = replace(SECOND, state=MessageState.STOPPED, stop="user", generated_tokens=9)
+    show(view, FIRST, stopped)
+    view.resize(int(2 * NARROWEST + COLUMN_GAP) + 2 * MARGIN, 500)
+    flush()
+    tools, areas = view.tools.shown(2)
+    assert [tool.name for tool in tools] == ["keep", "word", "copy", "info"]
+    assert areas[-1].right() <= view.stack.width(2)
+
+
+def test_find_counts_both_columns(view: Transcript, qtbot: QtBot) -> None:
+    show(view)
+    view.finder.search("blue")
+    wait_for_layout(view, qtbot)
+    qtbot.waitUntil(lambda: not view.finder.searching)
+    assert view.finder.total == 3
+    view.finder.step(forward=True)
+    view.finder.step(forward=True)
+    spots = view.finder.current_spots()
+    assert spots is not None
+    assert spots[0][0] == 2
+
+
+def test_a_long_pair_is_painted_wherever_it_is_scrolled_to(view: Transcript, qtbot: QtBot) -> None:
+    show(view, FIRST, replace(SECOND, parts=message(3, LONG * 3).parts))
+    wait_for_layout(view, qtbot)
+    view.scroller.scroll_to(view.stack.top(1) + view.stack.views[1].height + 600)
+    assert view.stack.between(view.places.offset(), view.places.offset() + 10) == range(1, 3)
+    picture = view.grab().toImage()
+    paper = view.places.style.paper
+    column = range(round(view.places.left_of(2)), round(view.places.left_of(2)) + 300)
+    painted = [x for x in column for y in (50, 60, 70, 80) if picture.pixelColor(x, y) != paper]
+    assert painted
+
+
+# --- access ---------------------------------------------------------------------------------------
+
+
+def test_a_reader_hears_what_each_was_written_with(view: Transcript) -> None:
+    show(view)
+    reader = QAccessible.queryAccessibleInterface(view)
+    assert reader.childCount() == 3
+    spoken = [reader.child(index).text(QAccessible.Text.Name) for index in (1, 2)]
+    assert spoken[0] == f"Answer, pirate-speech at 0.80: {FIRST.text}"
+    assert spoken[1] == f"Answer, Without adapters: {SECOND.text}"
+    one, other = reader.child(1), reader.child(2)
+    assert one.rect().right() < other.rect().left()
+    keep = next(
+        other.child(n)
+        for n in range(other.childCount())
+        if other.child(n).text(QAccessible.Text.Name).startswith("Keep this answer")
+    )
+    assert other.rect().intersects(keep.rect())
+    assert not one.rect().intersects(keep.rect())
+
+
+# --- words and tools ------------------------------------------------------------------------------
+
+COOL, WARM = Sampling(temperature=0.2), Sampling(temperature=1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (Manner(), Manner(), ("First answer", "Second answer")),
+        (Manner((), COOL), Manner((), WARM), ("Temperature 0.2", "Temperature 1")),
+        (Manner((("a", 1.0),)), Manner(), ("a", "Without adapters")),
+        (Manner((("a", 1.0), ("b", -0.5))), Manner((("a", 0.8),)), ("a + b at -0.50", "a at 0.80")),
+        (Manner(thinking=True), Manner(thinking=False), ("With thinking", "Without thinking")),
+        (Manner(thinking=True), Manner(), ("With thinking", "Thinking as usual")),
+        (
+            Manner((("a", 1.0),), COOL),
+            Manner((), replace(WARM, top_k=0)),
+            ("a · Temperature 0.2 · Top-k 40", "Without adapters · Temperature 1 · Top-k off"),
+        ),
+        (Manner((), COOL), Manner((), None), ("First answer", "Second answer")),
+    ],
+)
+def test_differences_in_words(first: Manner, second: Manner, words: tuple[str, str]) -> None:
+    assert differences(first, second) == words
+
+
+def test_a_kept_answer_offers_its_comparison_again(view: Transcript, qtbot: QtBot) -> None:
+    kept = replace(FIRST, siblings=2, compared=3, details=AnswerDetails("Small"))
+    view.set_messages([QUESTION, kept])
+    flush()
+    with qtbot.waitSignal(view.reopen_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "compared"))
+    assert asked.args == [2]
+    assert "compared" not in [tool.name for tool in tools_for(kept, busy=True)]
+    assert "compared" not in [tool.name for tool in tools_for(kept, busy=False, last=False)]
+    shown = [tool.name for tool in column_tools(replace(kept, undecided=True), busy=False)]
+    assert shown == ["keep", "copy", "info"]
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
+def test_an_answer_is_compared_from_its_tools_and_from_its_menu(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    view.set_messages([QUESTION, FIRST])
+    flush()
+    with qtbot.waitSignal(view.compare_requested) as asked:
+        click(qtbot, view, tool_point(view, 1, "compare"))
+    assert asked.args == [2]
+    assert "compare" not in [tool.name for tool in tools_for(FIRST, busy=True)]
+    assert COMPARE not in [action.text() for action in open_menu(view, 0).actions()]
+    menu = open_menu(view, 1)
+    (action,) = [action for action in menu.actions() if action.text() == COMPARE]
+    with qtbot.waitSignal(view.compare_requested) as asked:
+        action.trigger()
+    assert asked.args == [2]
+    view.set_compared({2: SECOND})
+    assert COMPARE not in [action.text() for action in open_menu(view, 2).actions()]
+
+
+COMPARE = "Compare two answers…"
+
+
+def open_menu(view: Transcript, index: int) -> QMenu:
+    """The context menu over the first part of a message."""
+    for menu in view.findChildren(QMenu):
+        menu.close()
+    flush()
+    place = part_point(view, index, 0, 10, 10)
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, place, view.mapToGlobal(place))
+    view.contextMenuEvent(event)
+    (menu,) = view.findChildren(QMenu)
+    return menu
