@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QApplication
 import scenes_adapters
 import scenes_answers
 import scenes_chat
+import scenes_comparison
 import scenes_composer
 import scenes_library
 import scenes_models
@@ -37,6 +38,7 @@ OUT = Path(__file__).parents[2] / "build" / "shots"
 SCENES: dict[str, Scene] = {
     **scenes_chat.SCENES,
     **scenes_answers.SCENES,
+    **scenes_comparison.SCENES,
     **scenes_composer.SCENES,
     **scenes_library.SCENES,
     **scenes_models.SCENES,
@@ -56,6 +58,10 @@ HIGH_CONTRAST = (
     "loading",
     "adapters_stacked",
     "adapters_failed",
+    "compared",
+    "compared_streaming",
+    "compared_narrow",
+    "comparison_card",
     "trash",
     "find",
     "parts",
