@@ -191,21 +191,25 @@ def build_library(
     *,
     native: Path = NATIVE,
     target: Target | None = None,
+    checked: bool = False,
     jobs: int = 0,
 ) -> Path:
     """Build the library in `folder` and remove those it replaces; returns its path.
 
-    Returns at once when it exists. Raises BuildError with the compiler's output.
+    Returns at once when it exists. `checked` adds the address and undefined-behaviour sanitizers,
+    which abort at the first error: give such a library a folder of its own, and preload the
+    compiler's libasan in the process that loads it. Raises BuildError with the compiler's output.
     """
     target = target or host()
+    extra = _SANITIZER_FLAGS if checked else ()
     path = library_path(compiler, folder, native=native, target=target)
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
             made = Path(work) / path.name
             units = _units(native, target, compiler.zig)
-            objects = _compile(compiler, units, target, native, Path(work), jobs)
-            _link(compiler, [*_shared(target), *map(str, objects)], target, made)
+            objects = _compile(compiler, units, target, native, Path(work), jobs, extra)
+            _link(compiler, [*extra, *_shared(target), *map(str, objects)], target, made)
             _install(made, path)
     _remove_others(path)
     return path
