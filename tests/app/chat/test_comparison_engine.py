@@ -106,12 +106,16 @@ def test_two_mixes_that_the_chat_does_not_use(stage: RealStage, adapter: Path) -
     assert (again.text, other.text) == (right.text, left.text)
 
 
-def test_the_prompt_is_processed_once_for_two_samples(stage: RealStage) -> None:
-    ask(stage, "hello")
-    stage.controller.new_conversation()
-    stage.controller.send(QUESTION)
-    stage.controller.stop()
-    ended(stage)
+def test_the_prompt_is_processed_once_for_two_samples(
+    qtbot: QtBot, model: Path, tmp_path: Path
+) -> None:
+    stage = RealStage(tmp_path, settings=SETTINGS)
+    stage.start()
+    assert stage.controller.send(QUESTION)
+    stage.controller.stop()  # no engine has seen the prompt yet
+    assert ended(stage).state is MessageState.STOPPED
+    stage.controller.load_model(model)
+    until(lambda: stage.state.model.loaded is not None)
     side = Side(sampling=Sampling(temperature=1.0, seed=3))
     left, right = compare(stage, side, side)
     assert left.text != right.text
@@ -123,11 +127,14 @@ def test_the_prompt_is_processed_once_for_two_samples(stage: RealStage) -> None:
     stage.controller.keep(left.id)
     alone, other = compare(stage, Side(sampling=Sampling(temperature=1.0, seed=4)), side)
     assert (alone.text, other.text) == (right.text, left.text)
+    stage.close()
 
 
-def test_both_stream_at_the_same_time(stage: RealStage, adapter: Path) -> None:
-    ask(stage)
-    stage.controller.change_settings(max_tokens=900)
+def test_both_stream_at_the_same_time(stage: RealStage, model: Path, tmp_path: Path) -> None:
+    # Both answers to this question reach the limit, so that neither ends before the other begins.
+    adapter = tiny_lora.write(tmp_path / "talkative.gguf", model, size=1.5, seed=5)
+    ask(stage, "why is the sky blue?")
+    stage.controller.change_settings(max_tokens=600)
     pieces: list[int] = []
     stage.state.text_added.connect(lambda number, _: pieces.append(number))
     left, right = compare(stage, adapted(adapter), BASE)
