@@ -58,6 +58,8 @@ class StatusLine(QWidget):
         state.generations_changed.connect(self.refresh)
         state.typed_changed.connect(self.refresh)
         state.conversation_changed.connect(self.refresh)
+        state.message_added.connect(self.refresh)  # also the other one of two compared answers
+        state.message_removed.connect(self.refresh)
         self.refresh()
 
     def apply_palette(self, palette: Palette) -> None:

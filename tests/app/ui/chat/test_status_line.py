@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app.chat.comparison import Side
 from app.ui.chat.status_line import StatusLine
 from engine import SlowPart, SlowReason
 from fakes import MODEL
@@ -111,6 +112,21 @@ def test_context_use_is_per_conversation(stage: Stage) -> None:
     stage.wait_until_idle()
     stage.controller.new_conversation()
     assert line(stage).context.text() == "0 of 8,192"
+
+
+def test_keeping_the_other_of_two_answers_shows_its_context_use(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.finish(tokens=100)
+    stage.wait_until_idle()
+    stage.controller.compare(stage.state.messages[-1].id, Side(), Side())
+    for tokens, command in zip((20, 700), stage.engine.unfinished, strict=True):
+        stage.engine.finish(request=command.request, tokens=tokens)
+    stage.wait_until_idle()
+    before = line(stage).context.text()
+    stage.controller.keep(stage.state.messages[-1].compared)
+    assert line(stage).context.text() == f"{stage.state.context_used:,} of 8,192"
+    assert line(stage).context.text() != before
 
 
 @pytest.mark.parametrize("reason", list(SlowReason))
