@@ -33,15 +33,15 @@ def shared_prefix(
     tokenizer: Tokenizer, fresh: Sequence[int], cached: Sequence[int]
 ) -> tuple[int, int]:
     """Numbers of tokens of `cached` and of `fresh` that spell their longest common prefix."""
-    at = _first_difference(cached, fresh)
+    at = common_length(cached, fresh)
     shared = (at, at)
     while (further := _next_boundary(tokenizer, fresh, cached, shared)) is not None:
         shared = further
     return shared
 
 
-def _first_difference(one: Sequence[int], other: Sequence[int]) -> int:
-    """Number of equal ids at the beginning; by bisection, which compares slices at C speed."""
+def common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the longest common prefix; by bisection, which compares slices at C speed."""
     low, high = 0, min(len(one), len(other)) + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -20,7 +20,7 @@ from torch import Tensor
 from engine.errors import Cancelled, EngineError, OutOfMemory
 from engine.host.device import memory_error
 from engine.inference.generate import Generation, Request, SamplerState, check
-from engine.inference.prompt import reuse_cached_ids
+from engine.inference.prompt import common_length, reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import Sampler
 from engine.lora.stack import Stack
@@ -210,7 +210,7 @@ class Scheduler:
             yields = one.request.background and not request.background
             if not one.is_prefilling or yields or one.request.stack.key != request.stack.key:
                 continue
-            common = _common([*one.sequence.tokens, *one.pending], request.prompt)
+            common = common_length([*one.sequence.tokens, *one.pending], request.prompt)
             if len(one.sequence) >= common or common < _WORTH_SHARING:
                 continue
             known = self.tree.match(request.stack.key, request.prompt).length
@@ -224,7 +224,7 @@ class Scheduler:
         for one in self._running:
             if one.request.stack.key != stack:
                 continue
-            if _common(one.sequence.tokens, tokens) - known >= _WORTH_SHARING:
+            if common_length(one.sequence.tokens, tokens) - known >= _WORTH_SHARING:
                 self.tree.insert(stack, one.sequence, checkpoint=False)
                 known = self.tree.match(stack, tokens).length
 
@@ -455,15 +455,3 @@ class Scheduler:
         total = len(request.prompt)
         event = PromptProgress(request.number, done, total, reused)
         self._ticket(generation).events.append(event)
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common prefix; compares slices, since both are long."""
-    low, high = 0, min(len(one), len(other)) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
