@@ -1,4 +1,4 @@
-"""Answers are bit-identical however their prompt was read: fresh, reused, forked, beside others.
+"""Answers are bit-identical however a prompt was read: fresh, reused, restored, beside others.
 
 The tests compare every stored key and value and the logits after the last token besides the ids of
 the answer, since two greedy answers may be equal by chance. The starter model attends to all
@@ -7,6 +7,7 @@ tokens, gemma-3 in most of its layers only to the last 512.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,16 +17,23 @@ from torch import Tensor
 
 from answers import GREEDY, answer, answered, cached_rows, next_logits, run_all
 from chosen_backend import ops
+from engine import Event, Failed, snapshots_folder
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
+from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, FinishReason, Sampling
+from engine.lora.stack import NO_ADAPTERS
+from engine.messages import CacheType, FinishReason, Sampling, SaveSnapshot
+from engine.snapshot.disk_tier import DiskTier
+from engine.snapshot.saver import Saver
+from engine.snapshot.store import PageStore
 from kernels.cpu import library
 from kv_writing import equal_rows
 
 pytestmark = pytest.mark.real
 
 ANSWER = 8  # tokens
+AMPLE_BYTES = 1 << 40  # budget of the disk
 LENGTHS = (2, 3, 4, 5, 6, 9, 17, 33, 64, 65, 129, 200, 257, 300, 400, 513, 514, 700)
 SOME = (3, 257, 513)  # the last two are pages and one token; 513 is also a chunk and one
 OTHER = [3, 4, 5]  # tokens after the shared prefix that are not reused
@@ -97,6 +105,69 @@ def check_cuts(path: Path, golden: Path, type: CacheType, length: int) -> None:
         assert made.finished.reused_tokens == min(prefix, length - 1)
         assert made.tokens == wanted.tokens, f"{prefix} of {length} tokens reused"
         assert equal_rows(state(scheduler, text), expected), f"{prefix} of {length} tokens reused"
+
+
+class Disk:
+    """Saved pages of a model in an empty folder."""
+
+    def __init__(self, loaded: LoadedModel, folder: Path) -> None:
+        self.events: list[Event] = []
+        self._loaded, self._saver = loaded, Saver(self.events.append)
+        self._files = ModelFiles([loaded.path], stamps([loaded.path]), folder / "hash.json")
+
+    def _tier(self, scheduler: Scheduler) -> DiskTier:
+        pages = PageStore(snapshots_folder())
+        return DiskTier(pages, self._saver, scheduler, self._files, self._loaded)
+
+    def save(self, scheduler: Scheduler, text: Sequence[int], name: str) -> None:
+        """Save the cached pages of a text."""
+        tier = self._tier(scheduler)
+        tier.note(1, name, NO_ADAPTERS, list(text))
+        tier.save(SaveSnapshot(1, name, AMPLE_BYTES, 1), lambda: None)
+        self._saver.wait()
+        assert not [event for event in self.events if isinstance(event, Failed)]
+
+    def restored(self, tokens: Sequence[int], name: str) -> Scheduler:
+        """A new scheduler with what was saved of these tokens."""
+        scheduler = self._loaded.new_scheduler()
+        for _ in self._tier(scheduler).restore(NO_ADAPTERS, tokens, name, lambda: None):
+            time.sleep(0.001)
+        return scheduler
+
+
+def check_restored(path: Path, golden: Path, type: CacheType, length: int, folder: Path) -> None:
+    """Compare the answer after a prefix restored from disk with that of an empty scheduler."""
+    loaded, tokens = model(path, type), prompt(path, golden, length)
+    fresh, disk = loaded.new_scheduler(), Disk(loaded, folder)
+    wanted = answer(fresh, tokens, max_tokens=ANSWER)
+    text = text_of(tokens, wanted.tokens)
+    expected = state(fresh, text)
+    for prefix in sorted({length, max(length // 2, 1)}):
+        begun, asked = loaded.new_scheduler(), [*tokens[:prefix], *OTHER]
+        made = answer(begun, asked, max_tokens=2).tokens
+        disk.save(begun, text_of(asked, made), str(prefix))
+        scheduler = disk.restored(tokens, str(prefix))
+        again = answer(scheduler, tokens, max_tokens=ANSWER)
+        assert again.finished.reused_tokens == min(prefix, length - 1)
+        assert again.tokens == wanted.tokens, f"{prefix} of {length} tokens restored"
+        assert equal_rows(state(scheduler, text), expected), f"{prefix} of {length} restored"
+
+
+@CACHES
+@pytest.mark.parametrize("length", SOME)
+def test_an_answer_does_not_depend_on_what_was_restored_from_disk(
+    starter_model: Path, golden: Path, tmp_path: Path, type: CacheType, length: int
+) -> None:
+    check_restored(starter_model, golden, type, length, tmp_path)
+
+
+@pytest.mark.slow
+@CACHES
+@pytest.mark.parametrize("length", [length for length in LENGTHS if length not in SOME])
+def test_an_answer_does_not_depend_on_what_was_restored_from_disk_at_any_length(
+    starter_model: Path, golden: Path, tmp_path: Path, type: CacheType, length: int
+) -> None:
+    check_restored(starter_model, golden, type, length, tmp_path)
 
 
 @CACHES
