@@ -44,7 +44,7 @@ from kernels.layer_state import (
 )
 from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
 
-LAYOUT_VERSION = "1"  # change it whenever the order of bytes in a page changes
+LAYOUT_VERSION = "2"  # change it whenever a page gets other bytes for the same rows
 TILE = 16  # positions that attention scores at once; channels that values are padded to
 _QUAD = 4  # channels (keys) or positions (values) whose i8 codes are one 32-bit word
 _ALIGNMENT = 64  # bytes: every part of a page starts on a cache line
@@ -386,8 +386,9 @@ def encoded(rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         return (rows,)
     width = rows.shape[-1]
     blocks = functional.pad(hadamard(rows), (0, -width % BLOCK)).unflatten(-1, (-1, BLOCK))
-    largest = blocks.abs().amax(-1)  # [K, T, B]
-    scales = (largest / 127).clamp(max=_FLOAT16_MAX).to(torch.float16)
+    # The least scale with which codes from -128 to 127 cover a block; NaN without a sign.
+    scales = torch.maximum(blocks.amax(-1) / 127, (-blocks).amax(-1) / 128)  # [K, T, B]
+    scales = scales.clamp(max=_FLOAT16_MAX).abs().to(torch.float16)
     steps = torch.where(scales > 0, 1 / scales.float(), 0.0)[..., None]
-    codes = (blocks * steps).round().clamp(-127, 127)
+    codes = (blocks * steps).round().clamp(-128, 127)
     return codes.flatten(-2)[..., :width], scales
