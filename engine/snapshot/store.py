@@ -20,7 +20,7 @@ from engine.snapshot.atomic import Checkpoint, folder_lock, no_checkpoint
 from engine.snapshot.cleanup import RemovedFiles, Sweep
 from engine.snapshot.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
 from engine.snapshot.sequence_file import SavedSequence
-from kernels.layer_state import AT_END
+from kernels.layer_state import AT_END, needed_pages
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,8 @@ def needed_parts(windows: Sequence[int], tokens: int) -> list[tuple[bool, ...]]:
 
     `windows` of each group in tokens; 0: unlimited; AT_END: only the state after the last token.
     """
-    pages = -(-tokens // PAGE_TOKENS)
-
-    def is_needed(page: int, window: int) -> bool:
-        if window == AT_END:
-            return page == pages - 1
-        return not window or (page + 1) * PAGE_TOKENS > tokens - window
-
-    return [tuple(is_needed(page, window) for window in windows) for page in range(pages)]
+    needed = [needed_pages(window, tokens) for window in windows]
+    return [tuple(page in some for some in needed) for page in range(-(-tokens // PAGE_TOKENS))]
 
 
 @dataclass(frozen=True, slots=True)

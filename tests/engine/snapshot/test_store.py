@@ -182,14 +182,15 @@ def test_conversation_that_grows_leaves_no_old_pages(saves: Saves) -> None:
 
 
 def test_needed_parts_are_those_of_the_definition() -> None:
-    for tokens in (0, 1, 255, 256, 257, 300, 655, 656, 657, 1000):
+    for tokens in (0, 1, 255, 256, 257, 300, 511, 655, 656, 657, 1000):
         for window in (1, 100, 256, 400, 5000):
             needed = needed_parts((0, window, AT_END), tokens)
             assert len(needed) == -(-tokens // PAGE_TOKENS)
             for page, (full, windowed, end) in enumerate(needed):
                 positions = range(page * PAGE_TOKENS, (page + 1) * PAGE_TOKENS)
                 assert full
-                assert windowed == any(tokens - window <= at < tokens for at in positions)
+                # The last position of the window is that of the next token, in the same page.
+                assert windowed == any(tokens - window < at <= tokens for at in positions)
                 assert end == (page == len(needed) - 1)
 
 
@@ -201,9 +202,9 @@ def test_window_group_is_saved_for_its_last_pages_only(store: PageStore) -> None
     assert saved.size_bytes == snapshots_size()
     assert restored(store, saved, WINDOWS) == 1300
     assert store.usable_prefix(saved, WINDOWS, 1299) == 1299
-    # From 1168 tokens on, 400 before begin in page 3.
-    assert store.usable_prefix(saved, WINDOWS, 1168) == 1168
-    assert store.usable_prefix(saved, WINDOWS, 1167) == 0
+    # The window of the token after 1167 others begins with position 768, the first of page 3.
+    assert store.usable_prefix(saved, WINDOWS, 1167) == 1167
+    assert store.usable_prefix(saved, WINDOWS, 1166) == 0
     assert store.usable_prefix(saved, (0, 0)) == 0
 
 

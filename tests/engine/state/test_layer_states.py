@@ -286,6 +286,28 @@ def test_restored_pages_go_on_as_those_in_memory(
         bench.extend(restored, text, LENGTH)
 
 
+@pytest.mark.parametrize("length", [554, 555, 556])
+def test_a_text_is_restored_whose_window_begins_at_a_page(length: int, tmp_path: Path) -> None:
+    """With 555 tokens: memory has dropped the page whose last position is just outside."""
+    bench = bench_of("shared")
+    assert 300 in bench.layout.windows
+    pool = PoisonedPool(bench.layout)
+    tree = PrefixTree(pool)
+    sequence = bench.sequence(pool)
+    bench.extend(sequence, 3, length)
+    tree.insert("", sequence)
+    match = tree.match_to_save("", TEXTS[3][:length])
+    assert match.length == length
+    store = PageStore(tmp_path)
+    key = StateKey("a" * 64, "", CacheType.F32.value, bench.layout.page_bytes)
+    sources = [_Source(pages) for pages in match.pages]
+    store.save("talk", key, {}, TEXTS[3][:length], sources, {}, budget_bytes=1 << 40)
+    (saved,) = store.sequences()
+    assert store.usable_prefix(saved, bench.layout.windows) == length
+    restored = _restored(bench, store, saved.pages, TEXTS[3][:length])
+    bench.extend(restored, 3, LENGTH)
+
+
 def _restored(bench: Bench, store: PageStore, files: Tokens[object], tokens: list[int]) -> Sequence:
     pool = PoisonedPool(bench.layout)
     pages = [
@@ -302,8 +324,8 @@ def _restored(bench: Bench, store: PageStore, files: Tokens[object], tokens: lis
 
 
 def test_the_parts_to_save_are_those_that_are_needed() -> None:
-    for length in (1, 255, 256, 257, 700, 768):
-        for window in (0, AT_END):
+    for length in (1, 255, 256, 257, 511, 655, 656, 700, 768):
+        for window in (0, AT_END, 1, 100, 256, 400, 5000):
             parts = needed_parts((window,), length)
             found = [at for at, (needed,) in enumerate(parts) if needed]
             assert found == list(needed_pages(window, length))
