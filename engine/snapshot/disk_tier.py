@@ -183,7 +183,7 @@ class DiskTier:
         Returns how many of its tokens are cached then, and why not all of them.
         """
         pool, tree = self._scheduler.pool, self._scheduler.tree
-        tokens = list(match.saved.tokens[: min(match.tokens, self._scheduler.context)])
+        tokens = match.saved.tokens[: min(match.tokens, self._scheduler.context)]
         wanted = store.needed_parts(pool.layout.windows, len(tokens))
         held: list[list[Page | None]] = [[None for _ in needed] for needed in wanted]
         reads = _Reads()

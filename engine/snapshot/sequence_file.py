@@ -52,7 +52,7 @@ class SavedSequence:
     fault: SnapshotError | None = None  # why it is unusable; everything above is then empty
 
     @property
-    def tokens(self) -> Sequence[int]:
+    def tokens(self) -> list[int]:
         """The token ids."""
         return decoded_ids(self.token_bytes)
 
@@ -88,11 +88,11 @@ def encoded_ids(tokens: Sequence[int]) -> bytes:
     return _int32(tokens).tobytes()
 
 
-def decoded_ids(token_bytes: bytes) -> Sequence[int]:
-    """The inverse of `encoded_ids`."""
+def decoded_ids(token_bytes: bytes) -> list[int]:
+    """The inverse of `encoded_ids`; a list, since an array never equals a list of the same ids."""
     ids = _int32(())
     ids.frombytes(token_bytes)
-    return ids
+    return ids.tolist()
 
 
 def read_all(folder: Path, known: Mapping[str, SavedSequence] | None = None) -> list[SavedSequence]:

@@ -109,7 +109,7 @@ def _load(
                     reader.read_into(target.view)
                     target.finish()
         reader.check_end()
-        sequence.adopt(list(saved.tokens), pages)
+        sequence.adopt(saved.tokens, pages)
         scheduler.tree.insert(stack.key, sequence)
     finally:
         sequence.release()

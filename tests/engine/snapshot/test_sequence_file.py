@@ -41,7 +41,7 @@ def test_sequence_is_read_as_written(path: Path) -> None:
     saved = read(path)
     assert saved.fault is None
     assert (saved.key, saved.metadata, saved.resume) == (KEY, METADATA, RESUME)
-    assert list(saved.tokens) == list(range(600))
+    assert saved.tokens == list(range(600))
     assert saved.pages == pages_of(KEY, TOKENS)
     assert saved.held == (1, 3, 3)
     pages = sum(file_size(page, 1000) for page in saved.pages)
