@@ -14,6 +14,7 @@ another answer is processed. Other states inside a text are the first to be evic
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Tokens
@@ -163,20 +164,23 @@ class PrefixTree:
             return True
         self._evict_windows(size_bytes)
         self._evict_states(size_bytes, checkpoints=False)
-        while not self._pool.has_room(size_bytes):
-            nodes = (node for root in self._roots.values() for node in _walk(root))
-            idle = [node for node in nodes if not node.children and _is_idle(node)]
-            if not idle:
-                self._evict_states(size_bytes, checkpoints=True)
-                return self._pool.has_room(size_bytes)
-            idle.sort(key=lambda node: node.used)
-            for node in idle:
-                if keep and self.on_evict is not None:
-                    self.on_evict(self._stack_of(node), node)
-                self._remove(node)
-                if self._pool.has_room(size_bytes):
-                    break
-        return True
+        order = itertools.count()  # of nodes used at the same time
+        ends = [
+            (node.used, next(order), stack, node)
+            for stack, root in self._roots.items()
+            for node in _walk(root)
+            if not node.children and _is_idle(node)
+        ]
+        heapq.heapify(ends)
+        while ends and not self._pool.has_room(size_bytes):
+            _, _, stack, node = heapq.heappop(ends)
+            if keep and self.on_evict is not None:
+                self.on_evict(stack, node)
+            parent = self._remove(node)
+            if parent.parent is not None and not parent.children and _is_idle(parent):
+                heapq.heappush(ends, (parent.used, next(order), stack, parent))
+        self._evict_states(size_bytes, checkpoints=True)
+        return self._pool.has_room(size_bytes)
 
     def clear(self, stack: str | None = None) -> None:
         """Forget everything, or everything computed with one adapter stack."""
@@ -250,6 +254,8 @@ class PrefixTree:
     def _evict_states(self, size_bytes: int, *, checkpoints: bool) -> None:
         """Free states of fixed size inside texts; without `checkpoints` not the last of these."""
         for group in self._state_groups():
+            if self._pool.has_room(size_bytes):
+                return
             paths = [leaf.path()[:-1] for leaf in self._texts()]
             kept: set[int] = set()
             if not checkpoints:
@@ -266,13 +272,13 @@ class PrefixTree:
 
     def _evict_windows(self, size_bytes: int) -> None:
         """Free window pages inside cached texts: their ends stay usable."""
-        windows = self._pool.layout.windows
-        for leaf in self._texts():
+        windows = [
+            (group, window) for group, window in enumerate(self._pool.layout.windows) if window > 0
+        ]
+        for leaf in self._texts() if windows else ():
             path = leaf.path()
             length = len(path) * PAGE_TOKENS
-            for group, window in enumerate(windows):
-                if window <= 0:
-                    continue
+            for group, window in windows:
                 for node in path[: needed_pages(window + PAGE_TOKENS, length).start]:
                     page = node.pages[group]
                     if page is not None and page.references == 1 and len(node.children) == 1:
@@ -281,14 +287,12 @@ class PrefixTree:
                         if self._pool.has_room(size_bytes):
                             return
 
-    def _stack_of(self, node: Node) -> str:
-        root = node.path()[0].parent
-        return next(stack for stack, one in self._roots.items() if one is root)
-
-    def _remove(self, node: Node) -> None:
+    def _remove(self, node: Node) -> Node:
+        """Remove an end of a text; returns the node before it."""
         assert node.parent is not None
         del node.parent.children[node.tokens]
         self._release(node)
+        return node.parent
 
     def _release(self, node: Node) -> None:
         for group, page in enumerate(node.pages):

@@ -180,6 +180,20 @@ def test_the_least_recently_used_text_is_evicted_from_its_end() -> None:
     assert pool.used_bytes == 0
 
 
+def test_one_text_is_evicted_whole_before_another_loses_a_page() -> None:
+    pool = PoisonedPool(PLAIN)
+    tree = PrefixTree(pool)
+    texts = [text(600, first) for first in (1, 2, 3)]
+    for tokens in texts:
+        remember(tree, pool, tokens)
+    tree.match("", texts[0])
+    pool.budget_bytes = pool.used_bytes
+    assert tree.evict(3 * SIZE)
+    assert [len(_cached(tree, tokens)) for tokens in texts] == [600, 0, 600]
+    assert tree.evict(7 * SIZE)
+    assert [len(_cached(tree, tokens)) for tokens in texts] == [512, 0, 0]
+
+
 def _cached(tree: PrefixTree, tokens: list[int]) -> list[int]:
     """The cached tokens of a text that shares none with others, without marking it as used."""
     texts = [leaf.all_tokens() for leaf in tree.leaves("")]
@@ -297,7 +311,7 @@ def test_evicted_pages_are_offered_from_the_end_of_a_text() -> None:
     remember(tree, pool, text(300, 7), "b")
     pool.budget_bytes = pool.used_bytes
     assert tree.evict(4 * SIZE)
-    assert offered == [("a", 600), ("b", 300), ("a", 512), ("b", 256)]
+    assert offered == [("a", 600), ("a", 512), ("a", 256), ("b", 300)]
     assert tree.evict(5 * SIZE, keep=False)
     assert len(offered) == 4
     assert pool.used_bytes == 0
