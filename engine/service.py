@@ -158,7 +158,8 @@ class Engine:
         with self._outcome(command):
             job = self._handle(command)
         if job is not None:
-            self._jobs[command.request] = command, job
+            with self._wake:  # `send` looks through the jobs on other threads
+                self._jobs[command.request] = command, job
         else:
             self._mark_done(command)
 
@@ -174,7 +175,6 @@ class Engine:
                     self._deliver(event)
             if finished:
                 job.close()  # if `deliver` raised, the answer is not generated any further
-                del self._jobs[command.request]
                 self._mark_done(command)
         if self._host is not None and self._host.is_busy:
             self._host.step()
@@ -197,13 +197,14 @@ class Engine:
 
     def _unanswered(self) -> list[Command]:
         """Running and queued commands; the caller must hold the lock."""
-        running = [*([] if self._running is None else [self._running])]
+        running = [] if self._running is None else [self._running]
         running += [command for command, _ in self._jobs.values() if command is not self._running]
         return [*running, *self._deferred, *self._commands]
 
     def _mark_done(self, command: Command) -> None:
         with self._wake:
             self._running = None
+            self._jobs.pop(command.request, None)
             self._cancelled.discard(command.request)
 
     def _fail_all(self, fault: BaseException) -> None:

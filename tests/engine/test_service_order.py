@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -173,6 +174,27 @@ def test_cancel_without_a_matching_request_has_no_effect(paths: tuple[Path, ...]
     finished = record.events[ask][-1]
     assert isinstance(finished, Finished)
     assert finished.reason is FinishReason.LENGTH
+
+
+class SlowlyReadJobs(dict[int, Any]):
+    """Jobs that take a while to look through, except for the engine."""
+
+    def values(self) -> Any:
+        for value in super().values():
+            if threading.current_thread().name != "engine":
+                threading.Event().wait(0.02)
+            yield value
+
+
+def test_cancel_is_safe_while_answers_begin_and_end(paths: tuple[Path, ...]) -> None:
+    record = Record()
+    record.engine._jobs = SlowlyReadJobs()
+    record.send(lambda request: LoadModel(request, paths[0]))
+    asked = [record.send(lambda request, at=at: _generate(request, 5 * at)) for at in range(1, 9)]
+    record.engine.start()
+    while not all(any(isinstance(e, Finished) for e in record.events[r]) for r in asked):
+        record.engine.send(Cancel(999))
+    record.stopped()
 
 
 def test_each_of_a_thousand_cancelled_loads_gets_a_final_event(paths: tuple[Path, ...]) -> None:
