@@ -33,7 +33,7 @@ from engine.snapshot.page_memory import HeldPage, PageTarget
 from engine.snapshot.restore import MIN_GAIN, Match
 from engine.snapshot.saver import Capture, Saver
 from engine.snapshot.store import PageRead, PageStore
-from engine.state.pages import OutOfPages, Page, storage_dtype
+from engine.state.pages import Page, storage_dtype
 from engine.state.sequence import Sequence as CachedSequence
 from kernels.kv_pages import PAGE_TOKENS, KVLayout
 
@@ -194,14 +194,18 @@ class DiskTier:
                 for group, page in enumerate(cached):
                     if needed[group] and page is not None:
                         parts[group] = pool.retain(page)
-            for index, (parts, needed) in enumerate(zip(held, wanted, strict=True)):
-                missing = [
-                    group for group, one in enumerate(parts) if needed[group] and one is None
-                ]
-                for group in missing:
-                    parts[group] = self._take(group)
-                if missing:
-                    reads.add(index, match.saved.pages[index], parts, missing)
+            missing = [
+                [group for group, one in enumerate(parts) if needed[group] and one is None]
+                for parts, needed in zip(held, wanted, strict=True)
+            ]
+            sizes = pool.layout.page_bytes
+            if not tree.evict(sum(sizes[group] for groups in missing for group in groups)):
+                return 0, None
+            for index, groups in enumerate(missing):
+                for group in groups:
+                    held[index][group] = pool.take(group)
+                if groups:
+                    reads.add(index, match.saved.pages[index], held[index], groups)
             good, error = yield from _on_thread(
                 lambda: self._store.read_pages(reads.reads, checkpoint), checkpoint
             )
@@ -213,18 +217,11 @@ class DiskTier:
             sequence.adopt(tokens, pages_of_all)
             tree.insert(stack.key, sequence)
             sequence.release()
-        except OutOfPages:
-            return 0, None
         finally:
             for page in (page for parts in held for page in parts):
                 if page is not None:
                     pool.release(page)
         return tree.match(stack.key, tokens).length, error
-
-    def _take(self, group: int) -> Page:
-        pool = self._scheduler.pool
-        self._scheduler.tree.evict(pool.layout.page_bytes[group])
-        return pool.take(group)
 
     def _remember(self, stack: Stack, match: Match) -> None:
         """Let an interrupted answer continue with its random numbers."""
