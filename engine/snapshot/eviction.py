@@ -183,13 +183,11 @@ class EvictedPages:
                 (one for one in self._queue if one.owner is self._queue[0].owner),
                 key=lambda one: len(one.token_bytes),
             )
-            text = first.token_bytes
-            batch = [
-                one
-                for one in self._queue
-                if one.owner is first.owner and _has_page(text, one.token_bytes)
-            ]
-            self._queue = [one for one in self._queue if one not in batch]
+            text, batch, others = first.token_bytes, list[_Evicted](), list[_Evicted]()
+            for one in self._queue:
+                is_part = one.owner is first.owner and _has_page(text, one.token_bytes)
+                (batch if is_part else others).append(one)
+            self._queue = others
             self._writing = batch
         try:
             self._write_pages(first.owner, text, {one.index: one.page for one in batch})

@@ -54,7 +54,7 @@ class Node:
 
     def all_tokens(self) -> list[int]:
         """The tokens of the path."""
-        return [token for node in self.path() for token in node.tokens]
+        return list(itertools.chain.from_iterable(node.tokens for node in self.path()))
 
 
 @dataclass(frozen=True, slots=True)
