@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from engine.state.prefix_tree import common_length
 from engine.tokenizer.tokenizer import Tokenizer
 
 
@@ -38,18 +39,6 @@ def shared_prefix(
     while (further := _next_boundary(tokenizer, fresh, cached, shared)) is not None:
         shared = further
     return shared
-
-
-def common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common prefix; by bisection, which compares slices at C speed."""
-    low, high = 0, min(len(one), len(other)) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _next_boundary(

@@ -3,8 +3,8 @@
 Each step schedules rows, runs one pass and samples. All running answers decode in one pass; beside
 them one prompt is processed in chunks, short enough that the words of the others do not pause.
 Prompts begin with the longest cached prefix; one that begins like a prompt in progress waits for
-that part of it. When pages run out, cached ones are evicted, then the
-answer that started last gives its pages back and is processed again later: its bits do not change.
+that part of it. When pages run out, cached ones are evicted, then the answer that started last
+gives its pages back and is processed again later: its bits do not change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor
 from engine.errors import Cancelled, EngineError, OutOfMemory
 from engine.host.device import memory_error
 from engine.inference.generate import Generation, Request, SamplerState, check
-from engine.inference.prompt import common_length, reuse_cached_ids
+from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import Sampler
 from engine.lora.stack import Stack
 from engine.messages import Finished, FinishReason, PromptProgress, Text
 from engine.state.pages import OutOfPages, PagePool
-from engine.state.prefix_tree import PrefixTree
+from engine.state.prefix_tree import PrefixTree, common_length
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 from kernels.kv_pages import PAGE_TOKENS
