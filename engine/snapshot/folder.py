@@ -29,8 +29,8 @@ def snapshots_size() -> int:
 def delete_snapshots(conversations: Collection[str] | None = None) -> int:
     """Delete the snapshots of these conversations, or all; returns the bytes freed.
 
-    What memory has of them is not written until they continue. Pages that other conversations share stay. A save in progress is waited for, so that its file
-    is deleted too. Raises OSError.
+    What memory has of them is not written until they continue. Pages that other conversations share
+    stay. A save in progress is waited for, so that its file is deleted too. Raises OSError.
     """
     folder = snapshots_folder()
     pages = folder / cleanup.PAGES

@@ -29,7 +29,7 @@ from typing import Protocol
 from engine.snapshot import atomic
 from engine.snapshot.atomic import Checkpoint, Damaged, no_checkpoint, unreadable
 
-PAGE_TOKENS = 256  # as kernels.layer_state, which imports torch
+PAGE_TOKENS = 256  # as in kernels.layer_state: the window imports this module, and no kernels
 SUFFIX = ".page"
 _VERSION = 1
 _MAGIC = b"tokopage"

@@ -103,7 +103,8 @@ class PageStore:
     ) -> int:
         """The most leading tokens, up to `limit`, whose needed parts are on the disk or in memory.
 
-        `windows` as in `needed_parts`. `in_memory` has for each leading page its parts, or None. The parts are found by size; `read_pages` verifies them.
+        `windows` as in `needed_parts`. `in_memory` has for each leading page its parts, or None.
+        Files are found by their size; `read_pages` verifies them.
         """
         tokens = len(saved.token_bytes) // 4
         end = tokens if limit is None else max(min(limit, tokens), 0)
