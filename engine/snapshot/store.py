@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -190,16 +191,19 @@ class PageStore:
         are a prefix of this one are deleted, then the least recently used of all until the total
         is at most `budget_bytes`. Raises OSError and what `checkpoint` raises.
         """
-        try:
-            path, written = self._write(
-                conversation, key, metadata, tokens, pages, resume, checkpoint
-            )
-        except BaseException:
-            self.collect(0.0)
-            raise
-        finally:
-            for source in pages:
-                source.release()
+        with self._saving(pages):
+            token_bytes = sequence_file.encoded_ids(tokens)
+            named = pages_of(key, token_bytes)
+            assert named, "nothing to save"
+            assert len(named) == len(pages), "one source for each page"
+            self._pages.mkdir(parents=True, exist_ok=True)
+            with folder_lock(
+                self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
+            ):  # without it, at worst another process deletes a page that it takes for unreferenced
+                held = [_bits(source.held) for source in pages]
+                written = self._write_pages(key, zip(named, pages, strict=True), checkpoint)
+                path = self._folder / sequence_file.file_name(conversation, named)
+                written += sequence_file.write(path, key, metadata, token_bytes, held, resume)
         self._delete_superseded(conversation, path)
         total, evicted = self._clean(budget_bytes, path, checkpoint)
         return SaveResult(path, written, total, evicted)
@@ -223,24 +227,38 @@ class PageStore:
         `deletion_stamp` is not `stamp` any more, nor for a sequence larger than the budget. All
         sources are released when this returns or raises OSError or what `checkpoint` raises.
         """
-        try:
-            path, written = self._write_evicted(
-                conversation,
-                key,
-                metadata,
-                token_bytes,
-                pages,
-                stamp,
-                windows,
-                budget_bytes,
-                checkpoint,
-            )
-        except BaseException:
-            self.collect(0.0)
-            raise
-        finally:
-            for source in pages.values():
-                source.release()
+        path: Path | None = None
+        with self._saving(pages.values()):
+            named = pages_of(key, token_bytes)
+            needed = needed_parts(windows, len(token_bytes) // 4)
+            if _size(key, named, needed) > budget_bytes:
+                return 0
+            with folder_lock(
+                self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
+            ):
+                if self.deletion_stamp(conversation) != stamp:
+                    return 0
+                own = [saved for saved in self.sequences() if saved.belongs_to(conversation)]
+                last = len(named) - 1
+                # Its last page may be the beginning of one that is on the disk.
+                is_part = AT_END not in windows and any(
+                    saved.key == key
+                    and saved.token_bytes.startswith(token_bytes)
+                    and self._has(saved, last, pages[last].held)
+                    for saved in own
+                )
+                wanted = sorted(set(pages) - ({last} if is_part else set()))
+                pairs = ((named[index], pages[index]) for index in wanted)
+                written = self._write_pages(key, pairs, checkpoint)
+                if not is_part and all(saved.pages[last : last + 1] != named[-1:] for saved in own):
+                    path = self._folder / sequence_file.file_name(conversation, named)
+                    facts = {**metadata, **_EVICTED}
+                    held = [_bits(parts) for parts in needed]
+                    written += sequence_file.write(path, key, facts, token_bytes, held, {})
+            if path is not None and self.deletion_stamp(conversation) != stamp:
+                cleanup.remove(path)  # the deletion did not wait for the lock
+                self.collect(0.0)
+                return 0
         if path is not None:
             self._delete_superseded(conversation, path, evicted_only=True)
         if written:
@@ -280,87 +298,17 @@ class PageStore:
                 return 0
             return Sweep(self._folder, self.sequences()).remove_unreferenced(checkpoint)
 
-    def _write(
-        self,
-        conversation: str,
-        key: StateKey,
-        metadata: Mapping[str, str],
-        tokens: Sequence[int],
-        sources: Sequence[PageSource],
-        resume: Mapping[str, str],
-        checkpoint: Checkpoint,
-    ) -> tuple[Path, int]:
-        """Write missing pages and the sequence file; returns its path and the bytes written."""
-        token_bytes = sequence_file.encoded_ids(tokens)
-        pages = pages_of(key, token_bytes)
-        assert pages, "nothing to save"
-        assert len(pages) == len(sources), "one source for each page"
-        written, held = 0, list[int]()
-        self._pages.mkdir(parents=True, exist_ok=True)
-        with folder_lock(
-            self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
-        ):  # without it, at worst another process deletes a page that it takes for unreferenced
-            for page, source in zip(pages, sources, strict=True):
-                checkpoint()
-                written += self._write_page(key, page, source, checkpoint)
-                held.append(sum(1 << group for group, has in enumerate(source.held) if has))
-                source.release()
-            if written:
-                atomic.sync_folder(self._pages)
-            path = self._folder / sequence_file.file_name(conversation, pages)
-            written += sequence_file.write(path, key, metadata, token_bytes, held, resume)
-        return path, written
-
-    def _write_evicted(
-        self,
-        conversation: str,
-        key: StateKey,
-        metadata: Mapping[str, str],
-        token_bytes: bytes,
-        sources: Mapping[int, PageSource],
-        stamp: str,
-        windows: Sequence[int],
-        budget_bytes: int,
-        checkpoint: Checkpoint,
-    ) -> tuple[Path | None, int]:
-        """Write pages, and a sequence file if no file of the conversation names the last one."""
-        pages = pages_of(key, token_bytes)
-        needed = needed_parts(windows, len(token_bytes) // 4)
-        if _size(key, pages, needed) > budget_bytes:
-            return None, 0
-        written = 0
-        with folder_lock(
-            self._pages, exclusive=False, seconds=_SAVE_SECONDS, checkpoint=checkpoint
-        ):
-            if self.deletion_stamp(conversation) != stamp:
-                return None, 0
-            own = [saved for saved in self.sequences() if saved.belongs_to(conversation)]
-            last = len(pages) - 1
-            # Its last page may be the beginning of one that is on the disk.
-            is_part = AT_END not in windows and any(
-                saved.key == key
-                and saved.token_bytes.startswith(token_bytes)
-                and self._has(saved, last, sources[last].held)
-                for saved in own
-            )
-            for index in sorted(set(sources) - ({last} if is_part else set())):
-                checkpoint()
-                written += self._write_page(key, pages[index], sources[index], checkpoint)
-                sources[index].release()
-            if written:
-                atomic.sync_folder(self._pages)
-            if is_part or any(saved.pages[last : last + 1] == pages[-1:] for saved in own):
-                return None, written
-            path = self._folder / sequence_file.file_name(conversation, pages)
-            held = [sum(1 << group for group, need in enumerate(each) if need) for each in needed]
-            written += sequence_file.write(
-                path, key, {**metadata, **_EVICTED}, token_bytes, held, {}
-            )
-        if self.deletion_stamp(conversation) != stamp:  # it did not wait for the lock
-            cleanup.remove(path)
+    @contextmanager
+    def _saving(self, sources: Collection[PageSource]) -> Iterator[None]:
+        """Release all sources at the end; after an error, free what was written and is not named."""
+        try:
+            yield
+        except BaseException:
             self.collect(0.0)
-            return None, 0
-        return path, written
+            raise
+        finally:
+            for source in sources:
+                source.release()
 
     def _has(self, saved: SavedSequence, page: int, groups: Sequence[bool]) -> bool:
         """Whether these groups' parts of a page of a sequence are on the disk."""
@@ -369,6 +317,19 @@ class PageStore:
             for group, held in enumerate(groups)
             if held
         )
+
+    def _write_pages(
+        self, key: StateKey, pages: Iterable[tuple[Page, PageSource]], checkpoint: Checkpoint
+    ) -> int:
+        """Write what is not on the disk of these pages, and release them; returns the bytes."""
+        written = 0
+        for page, source in pages:
+            checkpoint()
+            written += self._write_page(key, page, source, checkpoint)
+            source.release()
+        if written:
+            atomic.sync_folder(self._pages)
+        return written
 
     def _write_page(
         self, key: StateKey, page: Page, source: PageSource, checkpoint: Checkpoint
@@ -418,6 +379,11 @@ class PageStore:
             sweep.remove_unreferenced(checkpoint)
             evicted = sweep.evict(budget_bytes, keep, checkpoint)
             return sweep.total_bytes, evicted
+
+
+def _bits(groups: Sequence[bool]) -> int:
+    """Groups of layers as the bits of a number."""
+    return sum(1 << group for group, has in enumerate(groups) if has)
 
 
 def _size(key: StateKey, pages: Sequence[Page], needed: Sequence[Sequence[bool]]) -> int:
