@@ -117,6 +117,8 @@ class PagePool:
             self.used_bytes += size
             spare = self._free[group]
             data = spare.pop() if spare else None
+            if data is None:
+                self._drop_spare()
         try:
             # Not an inference tensor: pages are also written outside of inference mode.
             with torch.inference_mode(False):
@@ -125,6 +127,12 @@ class PagePool:
             with self._lock:
                 self.used_bytes -= size
             raise
+
+    def _drop_spare(self) -> None:
+        """Free spare pages of any group while more than the budget is allocated."""
+        for pages in self._free:
+            while pages and self.allocated_bytes > self.budget_bytes + self.most_lent_bytes:
+                pages.pop()
 
     def retain(self, page: Page) -> Page:
         """Add a reference."""

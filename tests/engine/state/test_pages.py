@@ -56,6 +56,17 @@ def test_a_freed_page_is_used_again_before_memory_is_allocated() -> None:
     assert sizes == [LAYOUT.page_bytes[group] for group in (0, 1, 0)]
 
 
+def test_spare_pages_of_another_group_are_freed_before_memory_exceeds_the_budget() -> None:
+    one, other = LAYOUT.page_bytes
+    pool = PagePool(LAYOUT, budget_bytes=6 * max(one, other))
+    for group, size in enumerate((one, other)):
+        pages = [pool.take(group) for _ in range(pool.budget_bytes // size)]
+        assert pool.allocated_bytes <= pool.budget_bytes
+        for page in pages:
+            pool.release(page)
+    assert pool.allocated_bytes > pool.budget_bytes - other, "spare pages within it stay"
+
+
 def test_trimming_returns_spare_memory_only() -> None:
     pool = PagePool(LAYOUT)
     kept, spare = pool.take(0), pool.take(0)
