@@ -325,7 +325,6 @@ class AdaptersSet:
     request: int
     adapters: tuple[AdapterInfo, ...]
     changed: bool  # whether the stack now has another effect on answers
-    discarded_tokens: int = 0  # cached tokens dropped because of the change
 
 
 @dataclass(frozen=True, slots=True)

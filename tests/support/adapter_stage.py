@@ -52,7 +52,7 @@ def accept(engine: FakeEngine, request: SetAdapters | None = None) -> None:
         AdapterInfo(use.path, use.path.stem, DIGEST, "GGUF", 16, 210, 4_882_432, use.strength)
         for use in command.adapters
     )
-    engine.deliver(AdaptersSet(command.request, infos, True, 128))
+    engine.deliver(AdaptersSet(command.request, infos, True))
 
 
 def refuse(

@@ -124,12 +124,7 @@ class FakeEngine:
     def finish_unload(self, freed_bytes: int = 612_000_000) -> None:
         self.deliver(ModelUnloaded(self.last(UnloadModel).request, freed_bytes, 90_000_000))
 
-    def set_adapters(
-        self,
-        *,
-        changed: bool = True,
-        discarded_tokens: int = 0,
-    ) -> None:
+    def set_adapters(self, *, changed: bool = True) -> None:
         """Report that the requested adapter stack is applied."""
         command = self.last(SetAdapters)
         infos = tuple(
@@ -138,7 +133,7 @@ class FakeEngine:
             )
             for use in command.adapters
         )
-        self.deliver(AdaptersSet(command.request, infos, changed, discarded_tokens))
+        self.deliver(AdaptersSet(command.request, infos, changed))
 
     def fail_adapters(self, message: str, remedy: str) -> None:
         self.deliver(Failed(self.last(SetAdapters).request, message, remedy))

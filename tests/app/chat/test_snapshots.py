@@ -329,9 +329,9 @@ def test_changed_adapters_trigger_a_new_load(
 ) -> None:
     opened.answer(opened.ids[0])
     opened.link.drain()
-    opened.engine.deliver(AdaptersSet(1000, (), changed=True, discarded_tokens=4096))
+    opened.engine.deliver(AdaptersSet(1000, (), changed=True))
     opened.link.drain()
-    opened.runner.on_adapters_set(AdaptersSet(1000, (), True, 4096))
+    opened.runner.on_adapters_set(AdaptersSet(1000, (), True))
     opened.settle()
     assert type(opened.commands[-1]) is LoadSnapshot
     assert opened.engine.count(SaveSnapshot) == 0, "there is nothing left to save"
@@ -346,7 +346,7 @@ def test_unchanged_adapters_trigger_no_load(
     opened: SnapshotFixture, request_number: int, changed: bool
 ) -> None:
     asked = opened.engine.count(LoadSnapshot)
-    opened.runner.on_adapters_set(AdaptersSet(request_number, (), changed, 0))
+    opened.runner.on_adapters_set(AdaptersSet(request_number, (), changed))
     opened.settle()
     assert opened.engine.count(LoadSnapshot) == asked
 

@@ -81,7 +81,7 @@ def test_context_lost_before_its_name_is_assigned_is_not_saved(
         case "leave":
             fixture.sessions.shut_down()
         case "adapters":
-            fixture.engine.deliver(AdaptersSet(1000, (), changed=True, discarded_tokens=1))
+            fixture.engine.deliver(AdaptersSet(1000, (), changed=True))
             fixture.link.drain()
         case _:
             fixture.sessions.forget([-1])
