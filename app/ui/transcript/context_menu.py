@@ -23,7 +23,8 @@ def make(
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
-    `compare` answers the question of the message twice; None: not here, or not now. The menu deletes itself when it is closed.
+    `compare` answers the question of the message twice; None: not here, or not now. The menu
+    deletes itself when it is closed.
     """
     menu = QMenu(parent)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -1,7 +1,8 @@
 """Keyboard navigation of the transcript: between messages, and between the tools of one.
 
 With a focused message Up and Down move to its neighbours; Left, Right and Tab move between its
-tools, and Left and Right between two compared answers; Enter activates a tool. Tab after the last tool leaves the transcript, however long it is.
+tools, and Left and Right between two compared answers; Enter activates a tool. Tab after the last
+tool leaves the transcript, however long it is.
 """
 
 from __future__ import annotations
