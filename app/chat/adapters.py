@@ -418,8 +418,9 @@ class Adapters:
             if not self._link.is_outstanding(request):
                 del self._generating_with[request]
         acting = self._acting(self._state.current)
-        message = self._state.message(shown.message) if shown else None
-        compared = message is not None and message.compared  # it may have adapters of its own
+        last = self._state.messages[-1:]
+        # Compared answers may be written with other adapters than those of the conversation.
+        compared = bool(last) and last[0].undecided
         uses = self._generating_with.get(shown.request, ()) if shown and not compared else acting
         self._shown.set_pending(uses != acting)
 
