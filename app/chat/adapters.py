@@ -2,7 +2,7 @@
 
 Each answer names its adapters. SetAdapters loads and checks the files of the shown conversation's
 stack, and of any other that is to be used with files not checked yet: such an answer waits for
-`AdapterState.requests_finished`. An adapter that the engine refuses is switched off in its stack,
+`AdapterState.request_finished`. An adapter that the engine refuses is switched off in its stack,
 with the error.
 """
 
@@ -227,7 +227,7 @@ class Adapters:
     def uses_for(self, conversation_id: int | None, given: Uses | None = None) -> Uses | None:
         """The adapters of an answer; None: the engine checks them first.
 
-        `given` replaces the conversation's. Call again when `requests_finished` is emitted.
+        `given` replaces the conversation's. Call again when `request_finished` is emitted.
         """
         if not self._link.capabilities.adapters:
             return ()
@@ -339,7 +339,7 @@ class Adapters:
             self._generating_with[step.request] = step.adapters or ()
 
     def _start_next(self) -> None:
-        """A request has ended: send the next stack, and emit `requests_finished`."""
+        """A request has ended: send the next stack, and emit `request_finished`."""
         if self._check is not None and self._are_known(self._wanted()):
             self._check = None
         if not self._requests:
@@ -348,7 +348,7 @@ class Adapters:
         self._publish()
         if not self._requests:
             self._one_at_a_time = False
-        self._shown.requests_finished.emit()
+        self._shown.request_finished.emit()
 
     def _switch_off_refused(self, request: _Request, event: Failed) -> None:
         """Switch off the refused adapter; several new files are first tried one at a time."""

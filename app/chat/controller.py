@@ -94,7 +94,7 @@ class Controller(QObject):
         )
         self.adapters = Adapters(state, states.adapters, archive, self._link, runner, user_files)
         self._answers = Answers(state, archive, self._link, self.adapters, runner)
-        states.adapters.requests_finished.connect(self._answers.start_next)
+        states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
         self.drafts = Drafts(state, archive)
         self.models = Models(state, self._link)

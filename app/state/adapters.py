@@ -56,7 +56,7 @@ class AdapterState(QObject):
     known_changed = Signal()
     mixes_changed = Signal()
     applied_changed = Signal()  # any of `applied`, `infos`, `reading`, `pending`, `fault`
-    requests_finished = Signal()  # the engine has answered a SetAdapters
+    request_finished = Signal()  # the engine has answered a SetAdapters
 
     stack = ReadOnly[tuple[AdapterEntry, ...]]()  # the first is applied first
     known = ReadOnly[tuple[KnownAdapter, ...]]()  # the oldest first

@@ -85,7 +85,7 @@ class AdapterStage:
         self._closed = False
         self.request = 0  # of the last answer
         self.uses: Uses = ()  # its adapters
-        self.shown.requests_finished.connect(self._count)
+        self.shown.request_finished.connect(self._count)
         self.adapters.read()
 
     def _engine(self, deliver: Callable[[Event], None]) -> FakeEngine:

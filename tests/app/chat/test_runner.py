@@ -60,7 +60,7 @@ class Parts:
         for make in reversed(makers) if adapters_first else makers:
             make()
         self.answers = Answers(self.state, self.archive, self.link, self.adapters, self.runner)
-        self.adapter_state.requests_finished.connect(self.answers.start_next)
+        self.adapter_state.request_finished.connect(self.answers.start_next)
         self.branches: list[list[Message]] = []
         self.archive.read(self._fill, self.branches.extend)
         until(lambda: len(self.branches) == 2)
