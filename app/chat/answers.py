@@ -334,7 +334,8 @@ class Answers:
         for request, running in list(self._running.items()):
             current = self._state.generations.get(request)
             waits = running.overdue and request != first and not (current and current.started)
-            self._state.set_waiting(running.message, running.conversation, queued * waits)
+            note = queued if waits else ""
+            self._state.set_waiting(running.message, running.conversation, note)
 
     def _on_overdue(self) -> None:
         for running in self._running.values():
