@@ -115,6 +115,7 @@ class State(QObject):
     message_added = Signal(object)  # Message, at the end of the shown branch
     message_changed = Signal(object)  # Message of the shown branch
     message_removed = Signal(int)  # id, from the end of the shown branch
+    compared_changed = Signal()  # a comparison of the shown branch was opened or closed
     text_added = Signal(int, str)  # id and piece, of the shown branch
     waiting_changed = Signal(int, str)  # id and the note on what it waits for; empty: started
     model_changed = Signal()
@@ -313,6 +314,8 @@ class State(QObject):
         self._branches = changed(self._branches, message.conversation, branch)
         if message.conversation == self.current:
             self.message_added.emit(message)
+            if other is not None:
+                self.compared_changed.emit()
 
     def cut(self, conversation_id: int, keep: int) -> None:
         """Truncate a branch to its first `keep` messages; another branch follows."""
@@ -335,6 +338,8 @@ class State(QObject):
         """Replace a message of a branch, and open its comparison with `other`; None closes it."""
         self._compared = changed(self._compared, message.id, other)
         self.change(message)
+        if message.conversation == self.current:
+            self.compared_changed.emit()
 
     def add_text(self, conversation_id: int, message_id: int, text: str) -> None:
         """Append text to a message."""

@@ -91,8 +91,7 @@ class ChatPage(QWidget):
         state.message_added.connect(self._show_page)
         state.message_changed.connect(self.transcript.update_message)
         state.message_removed.connect(self.transcript.remove_message)
-        for signal in (state.message_added, state.message_changed, state.message_removed):
-            signal.connect(self._show_compared)
+        state.compared_changed.connect(self._show_compared)
         state.text_added.connect(self.transcript.append_text)
         state.memory_changed.connect(self._show_memory)
         state.waiting_changed.connect(self.transcript.set_waiting)
