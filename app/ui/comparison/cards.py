@@ -32,6 +32,7 @@ class AnswerCards(QObject):
         self.details: AnswerCard | None = None
         self.comparison: ComparisonCard | None = None
         self._popovers: dict[str, Popover] = {}
+        self._question = 0  # the message whose question the comparison is about
 
     @property
     def popovers(self) -> tuple[Popover, ...]:
@@ -69,9 +70,16 @@ class AnswerCards(QObject):
             card.accepted.connect(self._accept)
             card.closed.connect(self._popovers["comparison"].close_card)
             card.resized.connect(self._centre_comparison)
+            self._state.conversation_changed.connect(self._close_stale)
+        self._question = message_id
         self.comparison.show_choices(message_id, choices)
         self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
+
+    def _close_stale(self) -> None:
+        """Close the comparison's card when its question is not shown any more."""
+        if all(message.id != self._question for message in self._state.messages):
+            self._popovers["comparison"].close_card()
 
     def _centre_comparison(self) -> None:
         popover = self._popovers["comparison"]

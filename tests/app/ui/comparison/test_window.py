@@ -240,3 +240,22 @@ def test_an_engine_without_adapters_compares_temperatures(qtbot: QtBot, tmp_path
             "Temperature 0.7",
             "Temperature 0.2",
         ]
+
+
+def test_the_card_closes_when_its_question_is_not_shown_any_more(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    with closing(Stage(tmp_path)) as made:
+        made.ready(MODEL)
+        made.controller.send(QUESTION)
+        made.engine.write("Yes.")
+        made.engine.finish()
+        made.wait_until_idle()
+        use(made, 1, "compare")
+        card = card_of(made)
+        made.window.actions_by_id["new"].trigger()  # Ctrl+N reaches the window from a card
+        made.wait_until_idle()
+        if card.isVisible():
+            qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
+        assert not card.isVisible()
+        assert not made.state.notices
