@@ -421,7 +421,8 @@ class Adapters:
         last = self._state.messages[-1:]
         # Compared answers may be written with other adapters than those of the conversation.
         compared = bool(last) and last[0].undecided
-        uses = self._generating_with.get(shown.request, ()) if shown and not compared else acting
+        written = shown is not None and not shown.stopping and not compared
+        uses = self._generating_with.get(shown.request, ()) if shown and written else acting
         self._shown.set_pending(uses != acting)
 
     # --- steps: the stack and the store ---------------------------------------------------------

@@ -102,13 +102,21 @@ class Comparisons:
         self._enqueue(answers, turns, sides, settings.max_tokens)
 
     def keep(self, message_id: int) -> None:
-        """Make one of two compared answers the answer of the branch; both stay versions."""
+        """Make one of two compared answers, which has ended, the answer of the branch.
+
+        The other one is stopped if it is still being written. Both stay versions.
+        """
         shown = self._shown(message_id)
-        if shown is None or shown.id not in self._state.compared or self._state.busy:
+        if shown is None or shown.id not in self._state.compared:
             return
         state, archive = self._state, self._archive
         other = state.compared[shown.id]
-        kept = replace(shown if shown.id == message_id else other, undecided=False)
+        kept, left = (shown, other) if shown.id == message_id else (other, shown)
+        if kept.state is MessageState.STREAMING:
+            return
+        if state.busy and left.state is not MessageState.STREAMING:  # with an answer elsewhere
+            return
+        kept = replace(kept, undecided=False)
         if kept.id == shown.id:
             state.set_compared(kept, None)
         else:
@@ -118,6 +126,7 @@ class Comparisons:
         self._on_kept(kept.id)
         number = archive.messages.stored
         archive.write(lambda store: store.keep(number(message_id)))
+        self._answers.stop_answer(left.id)  # after `kept`, which decides whose context is saved
 
         def read(store: Store) -> LocalBranch:
             return archive.local_branch(

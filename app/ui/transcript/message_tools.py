@@ -82,14 +82,18 @@ def tools_for(message: Message, *, busy: bool, last: bool = True) -> list[Tool]:
 def column_tools(message: Message, *, busy: bool) -> list[Tool]:
     """The tools of one of two compared answers, which are always visible.
 
-    `busy` is whether either of the two is being written: then none can be kept yet.
+    `busy` is whether either of the two is being written. One that has ended can be kept then, which
+    stops the other, unless it has no text.
     """
     if message.state is MessageState.STREAMING:
         return [Tool("stop", tr("Stop this answer"), tr("Stop"), lasting=True)]
-    tip = tr("Keep this answer, and go on from it")
-    if busy:
-        tip = tr("Keep this answer, once the other has ended")
-    tools = [Tool("keep", tip, tr("Keep this answer"), enabled=not busy)]
+    tip = (
+        tr("Keep this answer, and stop the other")
+        if busy
+        else tr("Keep this answer, and go on from it")
+    )
+    can_keep = not busy or bool(copied(message.parts))
+    tools = [Tool("keep", tip, tr("Keep this answer"), enabled=can_keep)]
     if word := short_ending(message):
         tools.append(Tool("word", word))
     if copied(message.parts):

@@ -130,13 +130,15 @@ def test_kept_answer_ends_the_branch_and_the_chat_goes_on(pair: Pair, left: bool
     ]
 
 
-def test_nothing_is_kept_while_an_answer_is_written(pair: Pair) -> None:
+@pytest.mark.parametrize("left", [True, False])
+def test_an_answer_that_is_written_is_not_kept(pair: Pair, left: bool) -> None:
     pair.compare()
     pair.write("It is", "Well")
-    pair.stage.engine.finish(request=pair.one.request)
+    pair.stage.engine.finish(request=(pair.two if left else pair.one).request)
     pair.stage.drain()
-    pair.stage.controller.keep(pair.shown.id)
+    pair.stage.controller.keep((pair.shown if left else pair.other).id)
     assert pair.shown.undecided
+    assert pair.stage.engine.count(Cancel) == 0
 
 
 @pytest.mark.parametrize("kept_left", [True, False])

@@ -200,13 +200,12 @@ def test_one_of_both_is_stopped_and_the_other_goes_on(qtbot: QtBot, tmp_path: Pa
         made.drain()
         until(lambda: shown_texts(made)[1:] == ["Because", "Well, who knows"])
         assert made.state.busy
-        use(made, 1, "keep")  # not while the other is being written
-        assert made.state.compared
-        made.engine.finish(request=other.request)
-        made.wait_until_idle()
-        use(made, 1, "keep")
+        use(made, 1, "keep")  # which stops the other
+        assert made.engine.last(Cancel).request == other.request
+        made.engine.finish(FinishReason.CANCELLED, request=other.request)
         made.wait_until_idle()
         assert shown_texts(made) == [QUESTION, "Because"]
+        assert not made.window.composer.busy
 
 
 def test_the_panel_compares_the_last_answer(

@@ -11,6 +11,7 @@ from PySide6.QtGui import QAccessible, QContextMenuEvent
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
+from app.store.parts import ErrorPart
 from app.store.store import AdapterMark, AnswerDetails, Message, MessageState
 from app.ui.transcript import column_header
 from app.ui.transcript.differences import Manner, differences
@@ -177,7 +178,24 @@ def test_one_that_is_written_is_stopped_alone(view: Transcript, qtbot: QtBot) ->
     with qtbot.waitSignal(view.stop_requested) as asked:
         click(qtbot, view, tool_point(view, 1, "stop"))
     assert asked.args == [2]
-    with qtbot.assertNotEmitted(view.keep_requested):  # the other is still being written
+    with qtbot.waitSignal(view.keep_requested) as asked:  # which stops the other
+        click(qtbot, view, tool_point(view, 2, "keep"))
+    assert asked.args == [3]
+
+
+def test_only_an_answer_with_text_is_kept_while_the_other_is_written(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    failed = replace(SECOND, state=MessageState.FAILED, parts=(ErrorPart(message="No memory."),))
+    show(view, replace(FIRST, state=MessageState.STREAMING), failed)
+    view.set_busy(True)
+    assert names(view, 2)[0] == "keep"
+    with qtbot.assertNotEmitted(view.keep_requested):
+        click(qtbot, view, tool_point(view, 2, "keep"))
+    view.update_message(FIRST)
+    view.set_busy(False)
+    flush()
+    with qtbot.waitSignal(view.keep_requested):  # else the chat could not go on
         click(qtbot, view, tool_point(view, 2, "keep"))
 
 
