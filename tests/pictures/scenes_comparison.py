@@ -86,6 +86,16 @@ def one_ended(stage: Stage) -> None:
     stage.drain()
 
 
+def uneven(stage: Stage) -> None:
+    """A short answer beside a long one, where the long one ends."""
+    with_adapter(stage)
+    for command in compare(stage, "Arr, 'tis the air.", "\n".join([PLAIN] * 5)):
+        stage.engine.finish(request=command.request)
+    stage.wait_until_idle()
+    stage.window.transcript.jump_to_end()
+    flush()
+
+
 def refused(stage: Stage) -> None:
     finished(stage)
     stage.window.composer.set_text("And at sunset?")
@@ -131,6 +141,7 @@ def panel(stage: Stage) -> None:
 SCENES: dict[str, Callable[[Stage], None]] = {
     "compared_streaming": streaming,
     "compared": finished,
+    "compared_uneven": uneven,
     "compared_wide": temperatures,
     "compared_narrow": narrow,
     "compared_one_ended": one_ended,

@@ -114,16 +114,18 @@ class Keys(QObject):
         return True
 
     def _focus_message(self, index: int) -> None:
-        layout = self._layout
+        layout, stack = self._layout, self._layout.stack
+        pair = {stack.place_in_pair(n) for n in (layout.focused, index) if n >= 0}
+        beside = stack.side_by_side and pair == {1, 2}  # its tools are in view already
         layout.focused = index
         stops = self._stops()
         self.tool = stops[0] if stops else NOTHING
         top = layout.message_top(index)
-        height, page = layout.stack.views[index].height, layout.page()
-        if top < 0 or height > page:
-            layout.scroll_to(layout.stack.top(index) - 24)
-        elif top + height > page:
-            layout.scroll_to(layout.stack.top(index) + height - page + 16)
+        height, page = stack.views[index].height, layout.page()
+        if not beside and (top < 0 or height > page):
+            layout.scroll_to(stack.top(index) - 24)
+        elif not beside and top + height > page:
+            layout.scroll_to(stack.top(index) + height - page + 16)
         self.moved.emit(index, "")
         layout.changed.emit()
 

@@ -71,7 +71,7 @@ def paint(
     if view.streaming:
         _paint_end(painter, view, style, at)
     if view.error:
-        place = at + QPointF(0.0, view.tools_top - 4 - view.error.height)
+        place = at + QPointF(0.0, view.content_end - view.error.height)
         failed = view.message.state is MessageState.FAILED
         view.error.paint(painter, place, style, style.danger if failed else style.secondary)
     for index, (tool, area) in enumerate(zip(shown.tools, shown.areas, strict=True)):

@@ -175,6 +175,10 @@ class MessageStack:
         del self._tops[first:]
         for index in range(first, len(self.views)):
             view, place = self.views[index], self.place_in_pair(index)
+            if place == 1 and self.side_by_side:
+                self._align_tools(index)
+            elif view.end_beside and not (place and self.side_by_side):
+                view.place_tools()
             if view.message.id == self._memory_start:
                 y += memory_line.HEIGHT
             if place:
@@ -184,6 +188,16 @@ class MessageStack:
             self._tops.append(y)
             y = self._end(index)
         self.height = y + FOOT
+
+    def _align_tools(self, first: int) -> None:
+        """Place the tool rows of two answers side by side at one height, below the longer one.
+
+        Where the pair ends, both answers can be kept, however short one of them is.
+        """
+        one, other = self.views[first : first + 2]
+        built = one.built and other.built
+        one.place_tools(other.content_end if built else 0.0)
+        other.place_tools(one.content_end if built else 0.0)
 
     def _end(self, index: int) -> float:
         """The y coordinate where the message after this one can begin."""

@@ -56,6 +56,7 @@ ROW_LINE = 28.0  # height of the row of a section
 ROW_TEXT = 16.0  # x of the words of a row, after its icon
 _ROW_TRIM = 5.0  # by which a row at the edge of a card extends into its padding
 _ROW_GAP = 8.0  # between a row and other blocks
+_TOOLS_GAP = 4.0  # pixels between the text and the tool row
 _AFTER = {Role.USER: 8.0, Role.ASSISTANT: 20.0, Role.SYSTEM: 12.0}  # pixels to the next message
 
 
@@ -76,6 +77,8 @@ class MessageView:
         self.edit_height = 0.0
         self.error: Flow | None = None
         self.tools_top = 0.0
+        self.natural_height = 0.0  # what `height` is with the tool row directly below the text
+        self.end_beside = 0.0  # y of the end of the text in the other column; 0: there is none
         self.changed_from = 0.0  # y from which the last update needs a repaint
         self._style = style
         self._highlight_later = highlight_later
@@ -87,6 +90,7 @@ class MessageView:
         self._row_x = 0.0
         self._row_width = 0.0
         self._end = 0.0  # y of the end of all sections
+        self.content_end = 0.0  # y of the end of the text, with the error below it
         self._ys: list[float] = []
         self._thinking_since = 0.0
         self._thought_seconds = 0.0
@@ -356,8 +360,17 @@ class MessageView:
             self.error = Flow((Run(below),), style, style.note_face)
             self.error.layout(self._column)
             bottom += self.error.height + (8 if self.parts else 0)
-        self.tools_top = bottom + 4
-        self.height = self.tools_top + ROW + _AFTER[self.message.role]
+        self.content_end = bottom
+        self.place_tools(self.end_beside)
+
+    def place_tools(self, end_beside: float = 0.0) -> None:
+        """Place the tool row below the text, and below the end of a text beside it."""
+        self.end_beside = end_beside
+        if self.built:
+            below = _TOOLS_GAP + ROW + _AFTER[self.message.role]
+            end = max(self.content_end, end_beside)
+            self.tools_top = end + _TOOLS_GAP
+            self.natural_height, self.height = self.content_end + below, end + below
 
     def bottom(self) -> float:
         """The y coordinate of the end of the text, the editor or the waiting note."""

@@ -75,8 +75,8 @@ class Scroller:
         for index in visible:
             view = self._stack.views[index]
             top = self.top_of(index)
-            if not view.built or top + view.height <= 0:
-                continue
+            if not view.built or top + view.natural_height <= 0:
+                continue  # also a short answer whose column is empty here
             part = view.part_at(-top)
             return index, part, top + (view.parts[part].y if part >= 0 else 0.0)
         return (visible[0], -1, self.top_of(visible[0])) if visible else None

@@ -65,7 +65,8 @@ def test_two_answers_are_side_by_side_and_end_where_the_longer_one_does(view: Tr
     assert view.places.left_of(1) >= MARGIN
     assert view.places.left_of(2) + stack.width(2) <= view.width() - MARGIN
     assert stack.width(1) == stack.width(2) >= NARROWEST
-    assert stack.views[2].height > stack.views[1].height
+    assert stack.views[2].natural_height > stack.views[1].natural_height
+    assert stack.views[1].height == stack.views[2].height == stack.views[2].natural_height
     assert stack.height == pytest.approx(stack.top(2) + stack.views[2].height + 16)
     view.append_message(message(4, "Next", own=True))
     assert stack.top(3) == stack.top(2) + stack.views[2].height
@@ -145,6 +146,113 @@ def test_zoom_and_theme_keep_both_columns(view: Transcript) -> None:
     assert header > 44
     assert view.stack.top(1) == view.stack.views[0].height + 24 + header
     assert view.stack.top(1) == view.stack.top(2)
+
+
+# --- a short answer beside a long one -------------------------------------------------------------
+
+SHORT, TALL = replace(FIRST, parts=message(2, "Arr.").parts), message(3, LONG * 3)
+
+
+def keep_places(view: Transcript) -> list[float]:
+    """The y coordinates of both Keep buttons in the viewport."""
+    return [tool_point(view, index, "keep").y() for index in (1, 2)]
+
+
+@pytest.mark.parametrize("short_first", [True, False])
+def test_both_are_kept_where_the_pair_ends(
+    view: Transcript, qtbot: QtBot, short_first: bool
+) -> None:
+    pair = (SHORT, TALL) if short_first else (replace(TALL, id=2), replace(SHORT, id=3))
+    show(view, *pair)
+    wait_for_layout(view, qtbot)
+    view.jump_to_end()
+    flush()
+    first, second = keep_places(view)
+    assert first == second
+    assert 0 < first < view.viewport().height()
+    for index, number in ((1, 2), (2, 3)):
+        with qtbot.waitSignal(view.keep_requested) as asked:
+            click(qtbot, view, tool_point(view, index, "keep"))
+        assert asked.args == [number]
+    view.setFocus()
+    view.keys.enter(backwards=False)
+    view.jump_to_end()
+    flush()
+    before = view.places.offset(), view.places.focused
+    assert before[1] == 1
+    for _ in range(5):  # past the tools of one, to those of the other in the same row
+        qtbot.keyClick(view, Qt.Key.Key_Right)
+    assert (view.places.offset(), view.places.focused) == (before[0], 2)
+    qtbot.keyClick(view, Qt.Key.Key_Left)
+    qtbot.keyClick(view, Qt.Key.Key_Left)
+    qtbot.keyClick(view, Qt.Key.Key_Left)
+    qtbot.keyClick(view, Qt.Key.Key_Down)
+    assert (view.places.offset(), view.places.focused) == (before[0], 2)
+    view.set_compared({})
+    assert view.stack.views[1].height == view.stack.views[1].natural_height
+
+
+def test_the_buttons_stay_at_the_end_while_the_longer_one_is_written(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    show(view, SHORT, replace(TALL, state=MessageState.STREAMING))
+    wait_for_layout(view, qtbot)
+    view.jump_to_end()
+    before = tool_point(view, 1, "keep").y()
+    for number in range(20):
+        view.append_text(3, f"Line {number}.\n\n")
+    qtbot.waitUntil(lambda: "Line 19" in view.stack.views[2].message.text, timeout=5000)
+    assert tool_point(view, 1, "keep").y() == before
+    assert tool_point(view, 2, "stop").y() == before
+    view.append_text(2, "no")  # to the short one: nothing moves
+    assert tool_point(view, 1, "keep").y() == before
+
+
+def test_one_below_the_other_each_has_its_tools_below_its_text(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    show(view, SHORT, TALL)
+    wait_for_layout(view, qtbot)
+    assert view.stack.views[1].height > view.stack.views[1].natural_height
+    view.resize(int(2 * NARROWEST + COLUMN_GAP) + 2 * MARGIN - 1, 500)
+    wait_for_layout(view, qtbot)
+    for shown in view.stack.views:
+        assert shown.height == shown.natural_height
+    view.resize(900, 500)
+    wait_for_layout(view, qtbot)
+    assert view.stack.views[1].height == view.stack.views[2].height
+
+
+def test_the_error_of_a_short_answer_stays_below_its_text(view: Transcript, qtbot: QtBot) -> None:
+    failed = replace(SHORT, state=MessageState.FAILED, parts=(ErrorPart(message="No memory."),))
+    show(view, failed, TALL)
+    wait_for_layout(view, qtbot)
+    shown = view.stack.views[1]
+    assert shown.error is not None
+    assert shown.content_end == pytest.approx(shown.error.height)
+    view.scroller.scroll_to(0)
+    picture = view.grab().toImage()
+    left, top = round(view.places.left_of(1)), round(view.places.message_top(1))
+    paper = view.places.style.paper
+    line = range(top, round(top + shown.error.height))
+    assert any(picture.pixelColor(x, y) != paper for x in range(left, left + 90) for y in line)
+
+
+def test_what_is_read_beside_an_empty_column_stays_when_the_width_changes(
+    view: Transcript, qtbot: QtBot
+) -> None:
+    show(view, SHORT, TALL)
+    wait_for_layout(view, qtbot)
+    view.scroller.scroll_to(view.stack.top(2) + 900)
+    flush()
+    anchor = view.scroller.anchor()
+    assert anchor is not None
+    index, part, y = anchor
+    assert index == 2
+    view.resize(1000, 500)
+    wait_for_layout(view, qtbot)
+    now = view.places.message_top(2) + view.stack.views[2].parts[part].y
+    assert now == pytest.approx(y, abs=1)
 
 
 # --- streaming ------------------------------------------------------------------------------------
