@@ -74,9 +74,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     def ask_comparison(message_id: int) -> None:
         settings = controller.library.defaults.settings_for(controller.state.model.path)
-        stack = window.adapters.stack if controller.state.capabilities.adapters else ()
-        choices = default_choices(stack, sampling(settings), thinking(settings))
-        window.cards.open_comparison(message_id, choices)
+        offered = controller.state.capabilities.adapters
+        stack, mixes = window.adapters.stack, window.adapters.saved_mixes
+        choices = default_choices(stack if offered else (), sampling(settings), thinking(settings))
+        window.cards.open_comparison(message_id, choices, mixes if offered else {})
 
     def compare_last() -> None:
         messages = controller.state.messages

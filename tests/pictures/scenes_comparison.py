@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adapter_stage import PIRATE
+from adapter_stage import FORMAL, PIRATE
 from app.store.store import Message
 from engine import FinishReason, Generate
 from scenes_adapters import add
@@ -120,6 +120,20 @@ def card(stage: Stage) -> None:
     stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
 
 
+def card_mixes(stage: Stage) -> None:
+    """Two saved mixes, of which each answer gets one."""
+    with_adapter(stage)
+    adapters = stage.controller.adapters
+    adapters.save_mix("At sea")
+    add(stage, adapters, FORMAL, 0.65)
+    adapters.save_mix("Letters from the harbour office")
+    stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
+    shown = stage.window.cards.comparison
+    assert shown is not None
+    shown.columns[1].mix.picked.emit("At sea")
+    flush()
+
+
 def card_more(stage: Stage) -> None:
     answered(stage)
     stage.window.transcript.compare_requested.emit(stage.state.messages[-1].id)
@@ -148,6 +162,7 @@ SCENES: dict[str, Callable[[Stage], None]] = {
     "compared_refused": refused,
     "compared_kept": kept,
     "comparison_card": card,
+    "comparison_card_mixes": card_mixes,
     "comparison_card_more": card_more,
     "comparison_card_narrow": card_narrow,
     "comparison_panel": panel,

@@ -6,6 +6,7 @@ child of the window, so that it can overlap the conversation when the window is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -180,6 +181,11 @@ class AdapterPanel(QWidget):
     def stack(self) -> tuple[AdapterEntry, ...]:
         """The adapters of the shown conversation."""
         return self._adapters.stack
+
+    @property
+    def saved_mixes(self) -> Mapping[str, tuple[AdapterEntry, ...]]:
+        """The saved mixes, by name."""
+        return self._adapters.mixes
 
     def open(self) -> None:
         """Slide in and take the keyboard focus."""

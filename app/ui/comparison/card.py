@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent
@@ -11,8 +12,8 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout
 
 from app.settings.table import SETTINGS
 from app.system.translation import tr
-from app.ui.comparison.column import ChoiceColumn
-from app.ui.comparison.values import Choice
+from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
+from app.ui.comparison.values import Choice, Mixes, with_mix
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
@@ -20,7 +21,6 @@ from app.ui.transcript.differences import differences
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label
 
 CARD_WIDTH = 560
-_COLUMN_WIDTH = 150
 _NARROW = 500  # pixels: in a narrower card the names are above the values
 _MORE = ("top_k", "top_p", "min_p", "repeat_penalty")  # shown on request
 
@@ -64,6 +64,7 @@ class ComparisonCard(QWidget):
         super().__init__(parent)
         self._palette = LIGHT
         self._message = 0
+        self._mixes: Mixes = {}
         self._narrow = False
         self._rows: list[_Row] = []
         self.columns: tuple[ChoiceColumn, ...] = ()
@@ -101,19 +102,13 @@ class ComparisonCard(QWidget):
 
     # --- called by the window -------------------------------------------------------------------
 
-    def show_choices(self, message: int, choices: Sequence[Choice]) -> None:
+    def show_choices(
+        self, message: int, choices: Sequence[Choice], mixes: Mixes | None = None
+    ) -> None:
         """Show what the two answers to a message's question would be written with."""
-        self._message = message
-        names = (tr("First answer"), tr("Second answer"))
-        self.columns = tuple(
-            ChoiceColumn(choice, name) for choice, name in zip(choices, names, strict=True)
-        )
-        self._make_table()
-        for column in self.columns:
-            column.changed.connect(self._show_words)
-        self._show_words()
+        self._message, self._mixes = message, mixes or {}
+        self._show_columns(choices)
         self._show_more(shown=False)
-        self.apply_palette(self._palette)
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
@@ -124,6 +119,29 @@ class ComparisonCard(QWidget):
             column.apply_palette(palette)
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _show_columns(self, choices: Sequence[Choice]) -> None:
+        names = (tr("First answer"), tr("Second answer"))
+        self.columns = tuple(
+            ChoiceColumn(choice, name, self._mixes)
+            for choice, name in zip(choices, names, strict=True)
+        )
+        self._make_table()
+        for place, column in enumerate(self.columns):
+            column.changed.connect(self._show_words)
+            if column.mix is not None:
+                column.mix.picked.connect(partial(self._pick_mix, place))
+        self._show_words()
+        self.apply_palette(self._palette)
+
+    def _pick_mix(self, place: int, name: str) -> None:
+        """Switch on the adapters of a mix for one answer, which may add rows to the table."""
+        more = not self._rows[-1].name.isHidden()
+        choices = [column.choice() for column in self.columns]
+        self._show_columns(with_mix(choices, place, self._mixes[name]))
+        self._show_more(shown=more)
+        if (button := self.columns[place].mix) is not None:
+            button.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def _make_table(self) -> None:
         """Create the rows of the table; the widgets of an earlier one are deleted with it."""
@@ -138,9 +156,13 @@ class ComparisonCard(QWidget):
             ElidedLabel("", font(BODY, QFont.Weight.Medium)) for _ in self.columns
         )
         for heading in self.headings:
-            heading.setFixedWidth(_COLUMN_WIDTH)
+            heading.setFixedWidth(COLUMN_WIDTH)
         first = self.columns[0]
-        self._rows = [
+        self._rows = []
+        if mixes := [column.mix for column in self.columns if column.mix is not None]:
+            tip = tr("Adapters and strengths that were saved under a name")
+            self._rows.append(self._row(tr("Mix"), tip, mixes))
+        self._rows += [
             self._row(
                 each.entry().name,
                 str(each.entry().path),

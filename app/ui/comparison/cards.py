@@ -15,7 +15,7 @@ from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
     from app.ui.comparison.card import ComparisonCard
-    from app.ui.comparison.values import Choice
+    from app.ui.comparison.values import Choice, Mixes
     from app.ui.transcript.answer_card import AnswerCard
 
 
@@ -60,8 +60,11 @@ class AnswerCards(QObject):
         self.details.show_message(message)
         self._popovers["details"].open_centred()
 
-    def open_comparison(self, message_id: int, choices: Sequence[Choice]) -> None:
-        """Open the card that asks how the question of an answer is to be answered twice."""
+    def open_comparison(self, message_id: int, choices: Sequence[Choice], mixes: Mixes) -> None:
+        """Open the card that asks how the question of an answer is to be answered twice.
+
+        `mixes` are the saved ones, which it offers.
+        """
         from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 
         if self.comparison is None:
@@ -72,7 +75,7 @@ class AnswerCards(QObject):
             card.resized.connect(self._centre_comparison)
             self._state.conversation_changed.connect(self._close_stale)
         self._question = message_id
-        self.comparison.show_choices(message_id, choices)
+        self.comparison.show_choices(message_id, choices, mixes)
         self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
 

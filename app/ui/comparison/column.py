@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from app.settings.table import SETTINGS
 from app.state.adapters import AdapterEntry
 from app.system.translation import tr
 from app.ui.adapters.strength_slider import StrengthField
-from app.ui.comparison.values import Choice
+from app.ui.comparison.values import Choice, Mixes, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.theme.palette import Palette
+from app.ui.widgets.controls import TextButton
 from app.ui.widgets.switch import Switch
 
 _NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
 _THINKING = {"auto": None, "on": True, "off": False}
 _FIELD_WIDTH = 92
+COLUMN_WIDTH = 150
 
 
 class AdapterChoice(QWidget):
@@ -54,20 +58,60 @@ class AdapterChoice(QWidget):
         self.changed.emit()
 
 
+class MixButton(TextButton):
+    """Opens a menu of the saved mixes; shows the name of the chosen one."""
+
+    picked = Signal(str)
+
+    def __init__(self, mixes: Mixes, column: str) -> None:
+        super().__init__("", "outlined", "chevron_down")
+        self._mixes, self._column = mixes, column
+        self._current = ""
+        self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # the arrow comes after the name
+        self.setFixedWidth(COLUMN_WIDTH)
+        self.clicked.connect(self._open)
+
+    def show_adapters(self, adapters: Sequence[AdapterEntry]) -> None:
+        """Show which mix these adapters are, if any."""
+        self._current = mix_name(adapters, self._mixes)
+        words = self._current or tr("Choose a mix")
+        self.setText(_short(self, words, COLUMN_WIDTH - 52))
+        spoken = tr("{column}: {name}", column=self._column, name=tr("Mix"))
+        self.setAccessibleName(f"{spoken}: {words}")
+        self.setToolTip(self._current)
+
+    def menu_of_mixes(self) -> QMenu:
+        """The menu that a click opens."""
+        menu = QMenu(self.window())
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for name in self._mixes:
+            action = menu.addAction(_short(menu, name, 240), partial(self.picked.emit, name))
+            action.setCheckable(True)
+            action.setChecked(name == self._current)
+        return menu
+
+    def _open(self) -> None:
+        self.menu_of_mixes().popup(self.mapToGlobal(self.rect().bottomLeft()))
+
+
 class ChoiceColumn(QObject):
     """Creates the controls of one answer; the card places them."""
 
     changed = Signal()
 
-    def __init__(self, choice: Choice, name: str) -> None:
+    def __init__(self, choice: Choice, name: str, mixes: Mixes) -> None:
         """`name` tells the two columns apart for a screen reader."""
         super().__init__()
         self._choice = choice
+        self.mix = MixButton(mixes, name) if mixes else None
         self.adapters = [AdapterChoice(entry, name) for entry in choice.adapters]
         for each in self.adapters:
             each.changed.connect(self.changed)
         self.numbers: dict[str, NumberField] = {key: self._number(key, name) for key in _NUMBERS}
         self.thinking = self._segments(name)
+        if self.mix is not None:
+            self._show_mix(self.mix)
+            self.changed.connect(partial(self._show_mix, self.mix))
 
     def choice(self) -> Choice:
         """What is chosen now."""
@@ -76,9 +120,14 @@ class ChoiceColumn(QObject):
 
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
+        if self.mix is not None:
+            self.mix.apply_palette(palette)
         for each in self.adapters:
             each.switch.apply_palette(palette)
             each.field.apply_palette(palette)
+
+    def _show_mix(self, button: MixButton) -> None:
+        button.show_adapters(self.choice().adapters)
 
     def _segments(self, column: str) -> Segments:
         # What the settings demand is not left to the template here: an answer cannot undo it.
@@ -115,3 +164,9 @@ class ChoiceColumn(QObject):
     def _pick_thinking(self, value: object) -> None:
         self._choice = replace(self._choice, thinking=_THINKING[str(value)])
         self.changed.emit()
+
+
+def _short(widget: QWidget, name: str, width: int) -> str:
+    """A name that is cut to a width in pixels, as the text of a button or a menu."""
+    cut = widget.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, width)
+    return cut.replace("&", "&&")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from app.state.adapters import AdapterEntry
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
-from app.ui.comparison.values import Choice, default_choices
+from app.ui.comparison.values import Choice, default_choices, mix_name, with_mix
 from app.ui.theme.palette import PALETTES
 from app.ui.theme.theme import load_fonts
 from engine import Sampling
+from stage import flush
 
 PIRATE = AdapterEntry(Path("/a/pirate-speech.gguf"), strength=0.8)
 FORMAL = AdapterEntry(Path("/a/formal.gguf"), on=False)
@@ -145,3 +147,63 @@ def test_every_control_has_a_name_that_tells_the_columns_apart(card: ComparisonC
     assert len(set(names)) == len(names)
     assert "First answer: pirate-speech" in names
     assert "Second answer: Temperature" in names
+
+
+# --- mixes ----------------------------------------------------------------------------------------
+
+MIXES = {
+    "At sea": (PIRATE,),
+    "Letters & more": (replace(FORMAL, on=True, strength=0.5), replace(PIRATE, strength=-0.2)),
+}
+
+
+def test_a_mix_is_exactly_what_is_switched_on() -> None:
+    choices = default_choices([PIRATE], SAMPLING, None)
+    first, second = with_mix(choices, 1, MIXES["Letters & more"])
+    assert first.adapters == (PIRATE, replace(FORMAL, on=False, strength=0.5))
+    assert second.adapters == MIXES["Letters & more"][::-1]
+    assert mix_name(second.adapters, MIXES) == "Letters & more"
+    back = with_mix((first, second), 1, MIXES["At sea"])[1]
+    assert [entry.acts for entry in back.adapters] == [True, False]
+    assert mix_name(back.adapters, MIXES) == "At sea"
+    assert mix_name([FORMAL], MIXES) == ""
+    assert mix_name([], {"Empty": ()}) == ""
+
+
+def test_a_mix_is_chosen_for_one_answer(card: ComparisonCard, qtbot: QtBot) -> None:
+    card.show_choices(7, default_choices([PIRATE], SAMPLING, None), MIXES)
+    buttons = [column.mix for column in card.columns]
+    assert [button.text() for button in buttons] == ["At sea", "Choose a mix"]
+    assert buttons[1].accessibleName() == "Second answer: Mix: Choose a mix"
+    qtbot.mouseClick(card.more_button, Qt.MouseButton.LeftButton)
+    card.columns[1].numbers["temperature"].picked.emit(0.1)
+    menu = buttons[1].menu_of_mixes()
+    sea, letters = menu.actions()
+    assert letters.text() == "Letters && more"
+    assert not sea.isChecked()
+    letters.trigger()
+    menu.close()
+    flush()
+    assert [column.mix.text() for column in card.columns] == ["At sea", "Letters && more"]
+    assert card.columns[0].numbers["top_k"].isVisible()
+    assert card.columns[1].mix.hasFocus()
+    _, first, second = accepted(card, qtbot)
+    assert [(entry.name, entry.on) for entry in first.adapters] == [
+        ("pirate-speech", True),
+        ("formal", False),
+    ]
+    assert [(entry.name, entry.strength) for entry in second.adapters if entry.acts] == [
+        ("pirate-speech", -0.2),
+        ("formal", 0.5),
+    ]
+    assert (first.sampling.temperature, second.sampling.temperature) == (0.7, 0.1)
+    assert card.columns[1].mix.menu_of_mixes().actions()[1].isChecked()
+    qtbot.mouseClick(card.columns[1].adapters[0].switch, Qt.MouseButton.LeftButton)
+    assert card.columns[1].mix.text() == "Choose a mix"
+
+
+def test_without_saved_mixes_there_is_no_row_for_them(card: ComparisonCard) -> None:
+    card.show_choices(7, default_choices([PIRATE], SAMPLING, None), MIXES)
+    assert all(column.mix and column.mix.isVisible() for column in card.columns)
+    card.show_choices(7, default_choices([PIRATE], SAMPLING, None))
+    assert [column.mix for column in card.columns] == [None, None]

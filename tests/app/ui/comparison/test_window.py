@@ -13,12 +13,14 @@ from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_lora
+from adapter_stage import FORMAL, PIRATE, accept
 from app.engines.client import Capabilities
 from app.settings.table import Settings
 from app.store.store import Message
 from app.ui.comparison.card import ComparisonCard
-from engine import Cancel, Engine, Event, FinishReason
+from engine import AdapterUse, Cancel, Engine, Event, FinishReason
 from fakes import MODEL, FakeEngine
+from scenes_adapters import add
 from stage import Stage, flush, until
 
 QUESTION = "why is the sky blue?"
@@ -258,3 +260,35 @@ def test_the_card_closes_when_its_question_is_not_shown_any_more(
             qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
         assert not card.isVisible()
         assert not made.state.notices
+
+
+def test_a_saved_mix_is_offered_and_writes_one_answer(qtbot: QtBot, tmp_path: Path) -> None:
+    with closing(Stage(tmp_path)) as made:
+        made.ready(MODEL)
+        adapters = made.controller.adapters
+        add(made, adapters, PIRATE, 0.8)
+        adapters.save_mix("At sea")
+        adapters.remove(0)
+        accept(made.engine)
+        made.wait_until_idle()
+        add(made, adapters, FORMAL)
+        made.controller.send(QUESTION)
+        made.engine.write("Yes.")
+        made.engine.finish()
+        made.wait_until_idle()
+        use(made, 1, "compare")
+        card = card_of(made)
+        button = card.columns[1].mix
+        assert button is not None
+        (sea,) = button.menu_of_mixes().actions()
+        sea.trigger()
+        flush()
+        assert [heading.text() for heading in card.headings] == [
+            "formal-german",
+            "pirate-speech at 0.80",
+        ]
+        qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
+        one, other = made.engine.unfinished
+        assert one.adapters == (AdapterUse(FORMAL, 1.0),)
+        assert other.adapters == (AdapterUse(PIRATE, 0.8),)
+        assert [entry.path for entry in made.states.adapters.stack] == [FORMAL]
