@@ -77,7 +77,9 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         offered = controller.state.capabilities.adapters
         stack, mixes = window.adapters.stack, window.adapters.saved_mixes
         choices = default_choices(stack if offered else (), sampling(settings), thinking(settings))
-        window.cards.open_comparison(message_id, choices, mixes if offered else {})
+        loaded = controller.state.model.loaded
+        thinks = loaded is not None and loaded.has_thinking_switch
+        window.cards.open_comparison(message_id, choices, mixes if offered else {}, thinks=thinks)
 
     def compare_last() -> None:
         messages = controller.state.messages

@@ -268,6 +268,7 @@ class ModelLoaded:
     vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
     format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     base: bool = False  # continues text; it was not trained to chat
+    has_thinking_switch: bool = False  # `Generate.thinking` has an effect
 
 
 @dataclass(frozen=True, slots=True)

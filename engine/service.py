@@ -434,6 +434,7 @@ def _loaded(request: int, host: ModelHost) -> ModelLoaded:
         vocabulary=model.vocabulary,
         format=model.format,
         base=model.base,
+        has_thinking_switch=model.template.has_thinking_switch,
         seconds=model.seconds,
         resident_bytes=resident_memory(),
         held_bytes=host.memory_bytes,

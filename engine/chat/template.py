@@ -136,6 +136,16 @@ class ChatTemplate:
             return False
         return _MARK not in prompt
 
+    @cached_property
+    def has_thinking_switch(self) -> bool:
+        """Whether `enable_thinking` changes the prompt."""
+        question = (Turn(Role.USER, "well"),)
+        try:
+            on, off = (self.render(question, enable_thinking=value) for value in (True, False))
+        except TemplateError:
+            return False
+        return on != off
+
     def _render_with_system(self, turns: Sequence[Turn], options: Mapping[str, object]) -> str:
         folded = _fold_system(turns)
         if folded is None:

@@ -65,6 +65,7 @@ class ComparisonCard(QWidget):
         self._palette = LIGHT
         self._message = 0
         self._mixes: Mixes = {}
+        self._thinks = True
         self._narrow = False
         self._rows: list[_Row] = []
         self.columns: tuple[ChoiceColumn, ...] = ()
@@ -103,10 +104,18 @@ class ComparisonCard(QWidget):
     # --- called by the window -------------------------------------------------------------------
 
     def show_choices(
-        self, message: int, choices: Sequence[Choice], mixes: Mixes | None = None
+        self,
+        message: int,
+        choices: Sequence[Choice],
+        mixes: Mixes | None = None,
+        *,
+        thinks: bool = True,
     ) -> None:
-        """Show what the two answers to a message's question would be written with."""
-        self._message, self._mixes = message, mixes or {}
+        """Show what the two answers to a message's question would be written with.
+
+        Thinking is only offered for a model that can be told to think first.
+        """
+        self._message, self._mixes, self._thinks = message, mixes or {}, thinks
         self._show_columns(choices)
         self._show_more(shown=False)
 
@@ -123,7 +132,7 @@ class ComparisonCard(QWidget):
     def _show_columns(self, choices: Sequence[Choice]) -> None:
         names = (tr("First answer"), tr("Second answer"))
         self.columns = tuple(
-            ChoiceColumn(choice, name, self._mixes)
+            ChoiceColumn(choice, name, self._mixes, thinks=self._thinks)
             for choice, name in zip(choices, names, strict=True)
         )
         self._make_table()
@@ -171,9 +180,9 @@ class ComparisonCard(QWidget):
             for number, each in enumerate(first.adapters)
         ]
         self._rows.append(self._setting("temperature"))
-        setting = SETTINGS["thinking"]
-        thinking = [column.thinking for column in self.columns]
-        self._rows.append(self._row(tr(setting.label), tr(setting.help), thinking))
+        if thinking := [one.thinking for one in self.columns if one.thinking is not None]:
+            setting = SETTINGS["thinking"]
+            self._rows.append(self._row(tr(setting.label), tr(setting.help), thinking))
         self._rows += [self._setting(name, more=True) for name in _MORE]
         self._place_rows()
         self._area.setWidget(self._table)

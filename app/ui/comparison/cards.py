@@ -60,10 +60,12 @@ class AnswerCards(QObject):
         self.details.show_message(message)
         self._popovers["details"].open_centred()
 
-    def open_comparison(self, message_id: int, choices: Sequence[Choice], mixes: Mixes) -> None:
+    def open_comparison(
+        self, message_id: int, choices: Sequence[Choice], mixes: Mixes, *, thinks: bool
+    ) -> None:
         """Open the card that asks how the question of an answer is to be answered twice.
 
-        `mixes` are the saved ones, which it offers.
+        `mixes` are the saved ones, which it offers; `thinks`: the model can be told to think first.
         """
         from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 
@@ -75,7 +77,7 @@ class AnswerCards(QObject):
             card.resized.connect(self._centre_comparison)
             self._state.conversation_changed.connect(self._close_stale)
         self._question = message_id
-        self.comparison.show_choices(message_id, choices, mixes)
+        self.comparison.show_choices(message_id, choices, mixes, thinks=thinks)
         self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
 

@@ -99,8 +99,8 @@ class ChoiceColumn(QObject):
 
     changed = Signal()
 
-    def __init__(self, choice: Choice, name: str, mixes: Mixes) -> None:
-        """`name` tells the two columns apart for a screen reader."""
+    def __init__(self, choice: Choice, name: str, mixes: Mixes, *, thinks: bool) -> None:
+        """`name` tells the two columns apart for a screen reader; `thinks`: offer thinking."""
         super().__init__()
         self._choice = choice
         self.mix = MixButton(mixes, name) if mixes else None
@@ -108,7 +108,7 @@ class ChoiceColumn(QObject):
         for each in self.adapters:
             each.changed.connect(self.changed)
         self.numbers: dict[str, NumberField] = {key: self._number(key, name) for key in _NUMBERS}
-        self.thinking = self._segments(name)
+        self.thinking = self._segments(name) if thinks else None
         if self.mix is not None:
             self._show_mix(self.mix)
             self.changed.connect(partial(self._show_mix, self.mix))

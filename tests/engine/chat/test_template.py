@@ -382,3 +382,13 @@ def test_template_is_asked_whether_it_omits_earlier_reasoning() -> None:
     shows = each.replace("{{ m.content }}", "{{ m.reasoning_content }}{{ m.content }}")
     assert not ChatTemplate(shows, bos="", eos="").omits_thoughts
     assert not ChatTemplate("{{ raise_exception('no') }}", bos="", eos="").omits_thoughts
+
+
+def test_a_switch_of_thinking_is_found_by_its_effect() -> None:
+    switched = (
+        "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    )
+    assert ChatTemplate(switched, bos="", eos="").has_thinking_switch
+    assert not ChatTemplate("{# enable_thinking #}fine", bos="", eos="").has_thinking_switch
+    faulty = ChatTemplate("{{ raise_exception('no') }}", bos="", eos="")
+    assert not faulty.has_thinking_switch

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.state.adapters import AdapterEntry
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 from app.ui.comparison.values import Choice, default_choices, mix_name, with_mix
+from app.ui.settings.fields import Segments
 from app.ui.theme.palette import PALETTES
 from app.ui.theme.theme import load_fonts
 from engine import Sampling
@@ -38,6 +39,12 @@ def accepted(card: ComparisonCard, qtbot: QtBot) -> tuple[int, Choice, Choice]:
         qtbot.mouseClick(card.compare_button, Qt.MouseButton.LeftButton)
     message, first, second = done.args
     return message, first, second
+
+
+def thinking(card: ComparisonCard, column: int) -> Segments:
+    found = card.columns[column].thinking
+    assert found is not None
+    return found
 
 
 def test_the_default_is_with_and_without_adapters() -> None:
@@ -78,7 +85,7 @@ def test_every_value_can_be_changed_on_either_side(card: ComparisonCard, qtbot: 
         line.selectAll()
         qtbot.keyClicks(line, typed)
         qtbot.keyClick(line, Qt.Key.Key_Return)
-    one.thinking.buttons["on"].click()
+    thinking(card, 0).buttons["on"].click()
     _, first, second = accepted(card, qtbot)
     assert [entry.acts for entry in first.adapters] == [False, False]
     assert [(entry.on, entry.strength) for entry in second.adapters] == [(False, 0.8), (True, -0.5)]
@@ -101,10 +108,20 @@ def test_a_wrong_number_is_not_taken(card: ComparisonCard, qtbot: QtBot) -> None
 
 def test_the_settings_are_the_only_default_of_thinking(card: ComparisonCard) -> None:
     card.show_choices(7, default_choices([], SAMPLING, None))
-    assert list(card.columns[0].thinking.buttons) == ["auto", "on", "off"]
+    assert list(thinking(card, 0).buttons) == ["auto", "on", "off"]
     card.show_choices(7, default_choices([], SAMPLING, False))
-    assert list(card.columns[0].thinking.buttons) == ["on", "off"]
-    assert card.columns[1].thinking.buttons["off"].isChecked()
+    assert list(thinking(card, 0).buttons) == ["on", "off"]
+    assert thinking(card, 1).buttons["off"].isChecked()
+
+
+def test_thinking_is_offered_for_models_with_that_switch_only(
+    card: ComparisonCard, qtbot: QtBot
+) -> None:
+    card.show_choices(7, default_choices([], SAMPLING, None), thinks=False)
+    assert card.columns[0].thinking is None
+    assert accepted(card, qtbot)[1].sampling == SAMPLING
+    card.show_choices(7, default_choices([], SAMPLING, None), thinks=True)
+    assert thinking(card, 0).isVisible()
 
 
 def test_less_usual_values_are_shown_on_request(card: ComparisonCard, qtbot: QtBot) -> None:
