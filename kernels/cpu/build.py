@@ -197,8 +197,9 @@ def build_library(
     """Build the library in `folder` and remove those it replaces; returns its path.
 
     Returns at once when it exists. `checked` adds the address and undefined-behaviour sanitizers,
-    which abort at the first error: give such a library a folder of its own, and preload the
-    compiler's libasan in the process that loads it. Raises BuildError with the compiler's output.
+    which end the process at the first error they find. Build a checked library in a folder of its
+    own, because the folder's other libraries are removed, and preload the compiler's libasan in the
+    process that loads it. Raises BuildError with the compiler's output.
     """
     target = target or host()
     extra = _SANITIZER_FLAGS if checked else ()
@@ -229,7 +230,8 @@ def build_program(
     """Build a program of `source` and all kernels, or of `source` and a library; returns `program`.
 
     It is linked statically for another target, so that an emulator can run it. `checked` adds the
-    address and undefined-behaviour sanitizers, which abort at the first error. Raises BuildError.
+    address and undefined-behaviour sanitizers, which end it at the first error they find. Raises
+    BuildError.
     """
     target = target or host()
     extra = _SANITIZER_FLAGS if checked else ()
