@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +50,6 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def llama(tmp_path: Path) -> Path:
     return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=CONTEXT))
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.engine.stop()
 
 
 def host_of(bench: Bench) -> ModelHost:

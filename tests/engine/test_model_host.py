@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,29 +32,7 @@ from engine_bench import (
     finished,
     run_turns,
     turns_of,
-    with_printable_output,
 )
-
-KINDS = {"llama": "bpe", "gemma3": "spm"}  # architecture: tokenizer of its tiny model
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.engine.stop()
-
-
-@pytest.fixture(params=KINDS)
-def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tiny.write(tmp_path / "tiny.gguf", architecture=request.param, context=2048)
-    return with_printable_output(path)
-
-
-@pytest.fixture
-def llama(tmp_path: Path) -> Path:
-    return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=2048))
-
 
 # --- prefix reuse -------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,13 +35,6 @@ from engine import (
 )
 from engine.loading.loader import load
 from engine_bench import GREEDY, TIMEOUT_SECONDS, Bench, answer_text
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.engine.stop()
 
 
 @pytest.fixture

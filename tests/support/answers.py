@@ -20,6 +20,7 @@ from kv_writing import sequence_rows
 from poisoned_pool import check_references
 
 GREEDY = Sampling(temperature=0)
+SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3)
 
 
 @dataclass(frozen=True, slots=True)

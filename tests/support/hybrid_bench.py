@@ -20,7 +20,6 @@ from hybrids import HYBRIDS
 
 V, CONTEXT = 48, 1_100
 LENGTH = 800  # tokens of a text
-FIXED = [name for name in HYBRIDS if name != "shared"]  # with states of fixed size
 # Texts with the prefix of another one up to a position inside a page, and at a page boundary.
 BRANCHES = ((0, 0), (0, 200), (0, 256), (1, 430), (2, 512))
 

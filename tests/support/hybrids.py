@@ -206,3 +206,4 @@ def mixed(vocabulary: int) -> Decoder:
 
 
 HYBRIDS = {each.__name__: each for each in (convolutional, recurrent, shared, mixed)}
+FIXED = [name for name in HYBRIDS if name != "shared"]  # with states of fixed size

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 import tiny
 from answers import run_all
@@ -24,20 +22,12 @@ from engine.snapshot.disk_tier import DiskTier, RestoreResult
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import PageStore
 from engine.state.pages import bytes_for
-from hybrids import HYBRIDS
+from hybrids import FIXED, HYBRIDS
 
 CONTEXT = 900
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
-FIXED = [name for name in HYBRIDS if name != "shared"]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads cost more than these small products."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.fixture(scope="module")

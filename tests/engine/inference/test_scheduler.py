@@ -11,6 +11,7 @@ import tiny
 import tiny_lora
 from answers import (
     GREEDY,
+    SEEDED,
     alone,
     answer,
     answered,
@@ -25,19 +26,6 @@ from engine.inference.scheduler import MOST_RUNNING, Scheduler, Ticket
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.messages import Finished, FinishReason, PromptProgress, Sampling
-
-SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return load(tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=1_500))
-
-
-@pytest.fixture
-def scheduler(model: LoadedModel) -> Scheduler:
-    return model.new_scheduler()
-
 
 # --- together -----------------------------------------------------------------------------------
 

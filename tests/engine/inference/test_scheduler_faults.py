@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import tiny
 from answers import (
     GREEDY,
+    SEEDED,
     alone,
     answer,
     answered,
@@ -25,22 +25,9 @@ from engine.errors import EngineError, ModelFileError, OutOfMemory
 from engine.inference.generate import Request
 from engine.inference.runner import Rows
 from engine.inference.scheduler import Scheduler
-from engine.loading.loader import LoadedModel, load
+from engine.loading.loader import LoadedModel
 from engine.lora.stack import Stack
 from engine.messages import FinishReason, Sampling
-
-SEEDED = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return load(tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=1_500))
-
-
-@pytest.fixture
-def scheduler(model: LoadedModel) -> Scheduler:
-    return model.new_scheduler()
-
 
 # --- memory -------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from engine_bench import Bench, answer_text, run_turns, with_printable_output
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return with_printable_output(tiny.write(tmp_path / "tiny.gguf", context=2048))
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.engine.stop()
 
 
 def test_the_first_estimate_calibrates_and_is_remembered(bench: Bench, model: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence
 from hybrid_bench import (
     BRANCHES,
-    FIXED,
     LENGTH,
     TEXTS,
     Bench,
@@ -27,18 +25,11 @@ from hybrid_bench import (
     cancelled_at,
     page_bytes,
 )
-from hybrids import HYBRIDS
+from hybrids import FIXED, HYBRIDS
 from kernels.layer_state import AT_END, needed_pages
 from poisoned_pool import PoisonedPool, check_references
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads cost more than these small products."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.fixture(params=HYBRIDS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,15 +24,7 @@ from hybrid_bench import LENGTH, TEXTS, Bench, bench_of, cancelled_at, page_byte
 from hybrids import HYBRIDS
 from poisoned_pool import PoisonedPool, check_references
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads cost more than these small products."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 some_live = precondition(lambda self: bool(self.live))
 
