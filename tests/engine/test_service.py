@@ -136,10 +136,10 @@ def test_cancel_overtakes_a_queued_request(bench: Bench, model: Path) -> None:
             assert go.wait(TIMEOUT_SECONDS)
 
     bench.react = hold
-    for request in (6, 7):
-        turns = (Turn(Role.USER, "hello"),)
-        bench.engine.send(Generate(request, turns, sampling=GREEDY, max_tokens=2))
+    turns = (Turn(Role.USER, "hello"),)
+    bench.engine.send(Generate(6, turns, sampling=GREEDY, max_tokens=2))
     assert started.wait(TIMEOUT_SECONDS)
+    bench.engine.send(Generate(7, turns, sampling=GREEDY, max_tokens=2))
     bench.engine.send(Cancel(7))
     go.set()
     ended = [bench.until(Finished)[-1] for _ in range(2)]
