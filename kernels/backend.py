@@ -28,9 +28,9 @@ Kernels = Mapping[tuple[str, str], Kernel]
 
 log = logging.getLogger(__name__)
 
-# Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
 HOST = torch.device("cpu")
 
+# Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
 OTHER_OPS = tuple(op.__name__ for op in reference.OTHER_OPS)
 STATE_OPS = tuple(op.__name__ for op in reference.STATE_OPS)
