@@ -207,9 +207,8 @@ def _trits(qs: Tensor, digits: int) -> Tensor:
     A byte is a fraction of 256: the carry of its product with 3 is the first digit. Multiplying by
     a power of three modulo 256 drops the digits before.
     """
-    left = (
-        qs.unsqueeze(1) * on_device(_POWERS_OF_3, qs.device)[:digits]
-    )  # [n, digits, w], modulo 256
+    powers = on_device(_POWERS_OF_3, qs.device)[:digits]
+    left = qs.unsqueeze(1) * powers  # [n, digits, w], modulo 256
     return (left.to(torch.int16) * 3 >> 8).flatten(1)
 
 
@@ -240,9 +239,8 @@ def q2_k(blocks: Tensor) -> Tensor:
 def q3_k(blocks: Tensor) -> Tensor:
     """32 bytes of third bits, 64 of codes, 12 of scales, d f16: d · (scale - 32) · (q - 4)."""
     low = _nibbles(blocks[:, 96:104])
-    high = (
-        blocks[:, 104:108].unsqueeze(1) >> on_device(_PAIRS, blocks.device)[:, None] & 3
-    )  # [n, 4, 4]
+    pairs = on_device(_PAIRS, blocks.device)
+    high = blocks[:, 104:108].unsqueeze(1) >> pairs[:, None] & 3  # [n, 4, 4]
     scales = (low | high.flatten(1) << 4).to(torch.float32).sub_(32)
     d = scales.mul_(half(blocks, 108))
     q = _quarters(blocks[:, 32:96]).view(-1, 8, 32) | _planes(blocks[:, :32]) << 2
@@ -288,10 +286,8 @@ def q6_k(blocks: Tensor) -> Tensor:
 
 def iq4_xs(blocks: Tensor) -> Tensor:
     """d f16, 6 bytes of eight 6-bit scales, 128 of nibbles: d · (scale - 32) · level."""
-    nibbles = on_device(_HALVES, blocks.device)
-    high = (blocks[:, 2:4].unsqueeze(-1) >> on_device(_PAIRS, blocks.device) & 3).flatten(
-        1
-    )  # [n, 8]
+    nibbles, pairs = (on_device(shifts, blocks.device) for shifts in (_HALVES, _PAIRS))
+    high = (blocks[:, 2:4].unsqueeze(-1) >> pairs & 3).flatten(1)  # [n, 8]
     low = (blocks[:, 4:8].unsqueeze(-1) >> nibbles & 15).flatten(1)
     d = (low | high << 4).to(torch.float32).sub_(32).mul_(half(blocks, 0))
     q = _looked_up(_nibbles(blocks[:, 8:].view(-1, 8, 16)), IQ4_LEVELS)  # [n, 8, 32]
