@@ -190,10 +190,8 @@ STRUCTS = (
         ),
     ),
 )
-_WEIGHT, _BATCH = (
-    "const struct nk_weight *weight",
-    "const struct nk_segment *segments, int64_t count",
-)
+_WEIGHT = "const struct nk_weight *weight"
+_BATCH = "const struct nk_segment *segments, int64_t count"
 _HEADS = "int64_t heads, int64_t kv_heads, int64_t width"
 FUNCTIONS = (
     Function("int", "abi", ""),
