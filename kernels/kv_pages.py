@@ -66,23 +66,30 @@ class PageLayer:
     @property
     def blocks(self) -> int:
         """Scales per head and position, one for 32 channels; int8 only."""
-        return -(-self.shape.head_width // BLOCK)
+        return _blocks(self.shape.head_width)
 
     @property
     def key_width(self) -> int:
         """Stored channels of a key."""
-        return padded_width(self.shape.head_width, self.dtype)
+        return _key_width(self.shape.head_width, self.dtype)
 
     @property
     def value_width(self) -> int:
         """Stored channels of a value."""
-        width = self.shape.head_width
-        return self.key_width if self.dtype == torch.int8 else -(-width // TILE) * TILE
+        return _value_width(self.shape.head_width, self.dtype)
 
 
-def padded_width(width: int, dtype: torch.dtype) -> int:
-    """Stored channels of a key: those of whole blocks of 32 for codes, else no more than `width`."""
-    return -(-width // BLOCK) * BLOCK if dtype == torch.int8 else width
+def _blocks(width: int) -> int:
+    return -(-width // BLOCK)
+
+
+def _key_width(width: int, dtype: torch.dtype) -> int:
+    """Stored channels of a key: those of whole blocks for codes, else no more than `width`."""
+    return _blocks(width) * BLOCK if dtype == torch.int8 else width
+
+
+def _value_width(width: int, dtype: torch.dtype) -> int:
+    return _key_width(width, dtype) if dtype == torch.int8 else -(-width // TILE) * TILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +185,9 @@ def _aligned(size: int) -> int:
 
 def _part_bytes(shape: LayerShape, dtype: torch.dtype) -> tuple[int, int, int, int]:
     """Bytes of keys, key scales, values and value scales of one layer in a page."""
-    width = shape.head_width
-    keys = padded_width(width, dtype) * dtype.itemsize
-    values = keys if dtype == torch.int8 else -(-width // TILE) * TILE * dtype.itemsize
-    scales = -(-width // BLOCK) * 2 if dtype == torch.int8 else 0
+    width, size = shape.head_width, dtype.itemsize
+    keys, values = _key_width(width, dtype) * size, _value_width(width, dtype) * size
+    scales = _blocks(width) * 2 if dtype == torch.int8 else 0
     rows = shape.kv_heads * PAGE_TOKENS
     first, second, third = (_aligned(rows * n) for n in (keys, scales, values))
     return first, second, third, second
