@@ -10,7 +10,7 @@
 
 enum { NK_PAGE_TILE = 16, NK_PAGE_BLOCK = 32 };
 
-static inline int64_t nk_element_bytes(int type) {
+static constexpr int64_t nk_element_bytes(int type) {
     return type == NK_CACHE_F32 ? 4 : type == NK_CACHE_F16 ? 2 : 1;
 }
 static inline int64_t nk_blocks(int64_t width) {
