@@ -24,8 +24,6 @@ from kernels import reference
 from kernels.formats import Format, decode_rows
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV
 from kernels.program import Activation
-from kernels.quantized_kv import hadamard
-from rotation import rotation
 
 DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
@@ -222,12 +220,13 @@ class CaseGenerator:
         scale = 1 / math.sqrt(width)
         layout = KVLayout((LayerShape(kv_heads, width),), CACHES[type])
         layer, table = layout.layers[0], paging.tables(layout, positions)[0]
-        PagedKV(layer, table).append(k, v, 0)
+        kv = PagedKV(layer, table)
+        kv.append(k, v, 0)
         pages = torch.cat([page for page in table.pages if page is not None])
         sizes = tokens, heads, kv_heads, width, position, type, window, scale, cap
         places = layer.keys, layer.key_scales, layer.values, layer.value_scales
         expected = _attention(
-            q, *(_round_trip(rows, type) for rows in (k, v)), position, scale, window, cap, sinks
+            q, *map(paging.exact, kv.rows(0, positions)), position, scale, window, cap, sinks
         )
         return Case(
             Op.ATTENTION,
@@ -321,8 +320,8 @@ def _layer(
         for weight, norm in zip((query, key), head_norms, strict=True)
     )
     v = (normed @ value.T).view(tokens, -1, head_width)
-    cached = (_round_trip(rows.float(), type) for rows in (k, v))
-    attended = _attention(q, *cached, 0, 0.125, 0, 0.0, None)
+    cached = paging.stored(k.float(), v.float(), CACHES[type]).rows(0, tokens)
+    attended = _attention(q, *map(paging.exact, cached), 0, 0.125, 0, 0.0, None)
     x = x + _quantized_activations(attended, group) @ output.T
     normed = _quantized_activations(reference.rms_norm(x, norms[1].double(), 1e-5), group)
     inner = reference.gated(normed @ gate.T, normed @ up.T, Activation.SILU)
@@ -339,28 +338,6 @@ def _quantized_activations(x: Tensor, group: int) -> Tensor:
     scales = parts.abs().amax(-1, keepdim=True) / 127
     codes = (parts * torch.where(scales > 0, 1 / scales, 0.0)).round()
     return (codes * scales).flatten(-2).double()
-
-
-def _round_trip(rows: Tensor, type: int) -> Tensor:
-    """Keys or values [S, K, C] as a cache of that type (0 f32, 1 f16, 2 q8_0) returns them, f64."""
-    if type == 0:
-        return rows.double()
-    if type == 1:
-        return rows.to(torch.float16).double()
-    codes, scales = _quantized(rows)
-    each = scales.float().repeat_interleave(32, -1)[..., : rows.shape[-1]]
-    return (codes * each).double() @ rotation(rows.shape[-1])
-
-
-def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [S, K, C] → 8-bit codes [S, K, C] as f32, and scales [S, K, ceil(C / 32)] f16."""
-    width = rows.shape[-1]
-    rotated = hadamard(rows)  # the kernels' own: codes depend on its last bit
-    padded = torch.nn.functional.pad(rotated, (0, -width % 32)).unflatten(-1, (-1, 32))
-    scales = (padded.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
-    steps = torch.where(scales > 0, 1 / scales.float(), 0.0)
-    codes = (padded * steps).round().clamp(-127, 127)
-    return codes.flatten(-2)[..., :width], scales.squeeze(-1)
 
 
 def _attention(
