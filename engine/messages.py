@@ -37,6 +37,16 @@ class CacheType(Enum):
 DEFAULT_CACHE = CacheType.Q8_0
 
 
+class DraftKind(Enum):
+    """Speculative decoding: what proposes the next tokens, which the model then verifies.
+
+    No answer changes by it: the model would have generated the same tokens alone.
+    """
+
+    NONE = "none"
+    LOOKUP = "lookup"  # copied from an earlier place of the text: n-gram lookup
+
+
 class FinishReason(Enum):
     """Why generation ended."""
 
@@ -167,6 +177,7 @@ class Generate:
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     answers: int = 1  # to the one prompt, each with its own events
     background: bool = False  # yields to requests that are not
+    drafts: DraftKind = DraftKind.NONE
     # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
     # is written there. 0: nothing is written any more; None: as the last command said.
     budget_bytes: int | None = None
@@ -317,6 +328,9 @@ class Finished:
     seed: int = -1  # that gives this answer again; -1: none was drawn, or it was continued
     answer: int = 0  # of several answers to one prompt
     last: bool = True  # the request is over; False: other answers to the prompt go on
+    drafted_tokens: int = 0  # verified
+    accepted_tokens: int = 0  # of these
+    draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
 
 
 @dataclass(frozen=True, slots=True)

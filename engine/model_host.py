@@ -22,6 +22,7 @@ from engine.chat.template import answer_prefix
 from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Request
+from engine.inference.speculative.drafters import DRAFTERS
 from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
@@ -139,6 +140,7 @@ class ModelHost:
             count=command.answers,
             stack=stack,
             background=command.background,
+            drafter=DRAFTERS[command.drafts],
             cancelled=lambda: is_abandoned or cancelled(),
         )
         ticket = self._scheduler.submit(request)

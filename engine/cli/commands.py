@@ -24,12 +24,14 @@ from engine.cli import options as options_of
 from engine.cli.interruption import interruptible
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
+from engine.cli.output import print_json, print_status, report
 from engine.cli.quantize import quantize
 from engine.errors import EngineError, RequestError, SnapshotError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
+from engine.inference.speculative.drafters import DRAFTERS
 from engine.loading import identity
 from engine.loading.library import data_folder, find_model, model_parts
 from engine.loading.loader import LoadedModel, load
@@ -82,14 +84,8 @@ def _use_utf8() -> None:
 
 
 def _print_error(error: EngineError) -> int:
-    _print_status(f"tokonoma: {error.sentence}")
+    print_status(f"tokonoma: {error.sentence}")
     return 1
-
-
-def _print_status(line: str) -> None:
-    """Print a line to stderr; if that is None, `print` would use stdout instead."""
-    if sys.stderr is not None:
-        print(line, file=sys.stderr)
 
 
 def _run(options: Options) -> None:
@@ -148,6 +144,7 @@ def _answer(
                 stop=stop,
                 opening=opening,
                 stack=stack,
+                drafter=DRAFTERS[options_of.drafts(options)],
                 cancelled=interrupted,
             )
         )
@@ -166,7 +163,7 @@ def _answer(
         raise ticket.error
     assert finished is not None
     answer = ticket.tokens[finished.prompt_tokens :]
-    _report(options, model, "".join(pieces), answer, finished)
+    report(options, model, "".join(pieces), answer, finished)
     if options.session is not None:
         session_file.save(
             _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model
@@ -222,44 +219,17 @@ def _key(model: LoadedModel, stack: Stack) -> StateKey:
     return disk_tier.state_key(sha256, stack, model)
 
 
-def _report(
-    options: Options, model: LoadedModel, text: str, tokens: list[int], finished: Finished
-) -> None:
-    """Print the statistics of an answer: as one JSON object, or as a line on stderr."""
-    speed = finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
-    if options.json:
-        _print_json(
-            text=text,
-            token_ids=tokens,
-            prompt_tokens=finished.prompt_tokens,
-            reused_tokens=finished.reused_tokens,
-            generated_tokens=finished.generated_tokens,
-            finish_reason=finished.reason.value,
-            prefill_seconds=finished.prefill_seconds,
-            decode_seconds=finished.decode_seconds,
-            decode_tokens_per_second=speed,
-            backend=model.backends,
-        )
-        return
-    print()
-    cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
-    _print_status(
-        f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
-        f"{speed:.1f} tokens/s, {finished.reason.value}]"
-    )
-
-
 def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
         tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
     if options.batch is not None:
         for text in _batch(Path(options.batch)):
-            _print_json(**_tokens(tokenizer, text, options))
+            print_json(**_tokens(tokenizer, text, options))
         return
     text = options.prompt if options.file is None else _read(Path(options.file))
     tokens = _tokens(tokenizer, text, options)
     if options.json:
-        _print_json(**tokens)
+        print_json(**tokens)
         return
     for token, piece in zip(tokens["token_ids"], tokens["pieces"], strict=True):
         print(f"{token:>7}  {piece!r}")
@@ -291,7 +261,7 @@ def _logits(options: Options) -> None:
             {"position": at, "token_ids": tokens[:top].tolist(), "logits": values[:top].tolist()}
         )
     if options.json:
-        _print_json(positions=result)
+        print_json(positions=result)
         return
     for row in result:
         print(f"after position {row['position']}:")
@@ -341,7 +311,7 @@ def _perplexity(options: Options) -> None:
     stack = _stack(options, model)
     value, tokens = perplexity(model, _read(Path(options.file)), options.context, stack)
     if options.json:
-        _print_json(perplexity=value, tokens=tokens)
+        print_json(perplexity=value, tokens=tokens)
     else:
         print(f"perplexity {value:.4f} over {tokens} tokens at context {options.context}")
 
@@ -356,7 +326,7 @@ def _info(options: Options) -> None:
         options_of.placement(options),
     )
     if options.json:
-        _print_json(**facts)
+        print_json(**facts)
         return
     for key, value in facts.items():
         if isinstance(value, list):
@@ -392,7 +362,7 @@ def _bench(options: Options) -> None:
         stack=_stack(options, model),
     )
     if options.json:
-        _print_json(model=model.name, **result)
+        print_json(model=model.name, **result)
         return
     print(f"{model.name}, {model.layout}")
     for key, value in result.items():
@@ -415,7 +385,7 @@ def _quantize(options: Options) -> None:
                 print(f"\r{percent:3} %", end="", file=sys.stderr, flush=True)
 
     summary = quantize(find_model(options.source), Path(options.target), options.type, progress)
-    _print_status("")
+    print_status("")
     print(summary)
 
 
@@ -476,10 +446,6 @@ def _numbers(text: str, option: str) -> list[int]:
         raise RequestError(
             f"{option} {text!r} is not a list of numbers.", "Write them as 1,2,3."
         ) from None
-
-
-def _print_json(**fields: object) -> None:
-    print(json.dumps(fields, ensure_ascii=False), flush=True)
 
 
 def _shown(name: str, value: object) -> str:

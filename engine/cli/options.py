@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from engine.errors import RequestError
-from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, Sampling
+from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Sampling
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ def cache_type(options: Options) -> CacheType:
     return CacheType(options.cache)
 
 
+def drafts(options: Options) -> DraftKind:
+    """What drafts the tokens of an answer."""
+    return DraftKind.LOOKUP if options.ngram else DraftKind.NONE
+
+
 def placement(options: Options) -> list[tuple[str, int]]:
     """The backends of --placement and their numbers of layers; 0: the rest."""
     parts: list[tuple[str, int]] = []
@@ -125,6 +130,11 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         _add_sampling(answering)
         _add_adapters(answering)
         _add_cache(answering)
+        answering.add_argument(
+            "--ngram",
+            action="store_true",
+            help="draft tokens from earlier places of the text: faster where an answer repeats it",
+        )
         answering.add_argument(
             "--session", metavar="FILE", help="resume from this file if it exists, and save to it"
         )

@@ -7,13 +7,18 @@ sampler, the text decoder and the stop strings. The scheduler runs the model and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
+from engine.inference.prompt import common_length
 from engine.inference.sampling import Sampler
+from engine.inference.speculative.costs import StepCosts
+from engine.inference.speculative.drafter import Drafter
+from engine.inference.speculative.speculation import Speculation
 from engine.lora.stack import NO_ADAPTERS, Stack
 from engine.messages import Finished, FinishReason, Sampling, Text
 from engine.state.sequence import Sequence as CachedSequence
@@ -26,7 +31,7 @@ _CHARACTER_BYTES = 4  # at most, in UTF-8
 class StopFilter:
     """Cuts streamed text at the first stop string; buffers a possible beginning of one."""
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Tokens[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self._buffer = ""
         self.stopped = False
@@ -70,16 +75,17 @@ class SamplerState:
 class Request:
     """What to generate: a prompt of token ids and how to continue it."""
 
-    prompt: Sequence[int]
+    prompt: Tokens[int]
     sampling: Sampling = Sampling()  # noqa: RUF009  frozen
     number: int = 0  # id of the request in its events
     max_tokens: int = 0  # 0: no limit
-    stop: Sequence[str] = ()
+    stop: Tokens[str] = ()
     opening: str = ""  # text at the end of the prompt that belongs to the answer
     count: int = 1  # answers to the one prompt
     stack: Stack = NO_ADAPTERS
     background: bool = False  # yields to requests that are not
     resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
+    drafter: Callable[[], Drafter] | None = None  # makes the one of an answer; None: no drafts
     cancelled: Callable[[], bool] = field(default=lambda: False)
 
 
@@ -87,20 +93,31 @@ class Generation:
     """One answer: `pending` are the tokens to process next; the fields hold the result so far."""
 
     def __init__(
-        self, request: Request, tokenizer: Tokenizer, sequence: CachedSequence, index: int = 0
+        self,
+        request: Request,
+        tokenizer: Tokenizer,
+        sequence: CachedSequence,
+        costs: StepCosts,
+        index: int = 0,
     ) -> None:
         """`index` numbers the answers to one prompt. Raises RequestError for a bad option."""
         self.request = request
         self.sequence = sequence
         self.index = index
-        self.tokens: list[int] = []  # generated ids, without the end token
+        self.text: list[int] = list(request.prompt)  # prompt and answer, without the end token
         self.pending: list[int] = list(request.prompt)
+        self.draft: Tokens[int] = ()  # processed after `pending`, to be verified
+        self.is_prefilling = True  # the prompt is not processed yet; also after a preemption
         self.reason: FinishReason | None = None  # None: it goes on
         self.reused_tokens = 0
         self.prefill_seconds = 0.0
         self.decode_seconds = 0.0
         self.served = 0  # number of the last pass of its prompt, for fairness
         self._started = 0.0  # of decoding
+        self._costs = costs
+        self._speculation = (
+            None if request.drafter is None else Speculation(request.drafter(), costs)
+        )
         self._tokenizer = tokenizer
         self._sampler = Sampler(_numbered(request.sampling, index))
         resume = request.resume if index == 0 else None  # others draw other random numbers
@@ -113,14 +130,14 @@ class Generation:
         self._opening = request.opening
 
     @property
-    def is_prefilling(self) -> bool:
-        """Whether the prompt is not processed yet; also after a preemption."""
-        return len(self.pending) > 1 or not self.tokens
+    def tokens(self) -> list[int]:
+        """Generated ids, without the end token."""
+        return self.text[len(self.request.prompt) :]
 
     @property
-    def all_tokens(self) -> list[int]:
-        """Prompt and answer."""
-        return [*self.request.prompt, *self.tokens]
+    def generated(self) -> int:
+        """Number of generated tokens."""
+        return len(self.text) - len(self.request.prompt)
 
     @property
     def sampler_state(self) -> SamplerState:
@@ -129,45 +146,82 @@ class Generation:
 
     def fork(self, index: int) -> Generation:
         """Another answer to the same prompt, which shares its KV pages."""
-        made = Generation(self.request, self._tokenizer, self.sequence.fork(), index)
-        made.pending = []
+        sequence = self.sequence.fork()
+        made = Generation(self.request, self._tokenizer, sequence, self._costs, index)
+        made.pending, made.is_prefilling = [], False
         made.reused_tokens, made.prefill_seconds = self.reused_tokens, self.prefill_seconds
         return made
 
     def restart(self, sequence: CachedSequence) -> None:
         """Begin again after a preemption: prompt and answer so far are processed once more."""
         self.sequence = sequence
-        self.pending = self.all_tokens
+        self.pending, self.is_prefilling = list(self.text), True
 
     def rewind(self) -> None:
         """After a pass that failed: process again what is not in the pages, or whose logits are lost.
 
         A pass may fail after it has stored keys and values, before the next token is sampled.
         """
-        text = self.all_tokens
-        length = self.sequence.rewind(min(len(self.sequence), len(text) - 1))
-        self.pending = text[length:]
+        length = self.sequence.rewind(min(len(self.sequence), len(self.text) - 1))
+        self.pending = self.text[length:]
+        self.is_prefilling |= len(self.pending) > 1
 
-    def accept(self, logits: Tensor) -> Iterator[Text]:
-        """Sample the next token from logits [V]; yields its text; sets `reason` at the end.
+    def propose(self, rows: int) -> None:
+        """Draft tokens for the next pass, which has `rows` rows without them."""
+        self.draft = ()
+        if self._speculation is None or self.is_prefilling:
+            return
+        # The last token of a draft is accepted together with one more that the model draws.
+        room = self.sequence.context - len(self.text) - 1
+        if self.request.max_tokens:
+            room = min(room, self.request.max_tokens - self.generated - 1)
+        self.draft = self._speculation.propose(self.text, rows, room)
 
-        Raises ModelFileError when logits are not finite.
+    def drop_draft(self) -> None:
+        """Do not verify the draft: there is no memory for it."""
+        self.draft = ()
+        if self._speculation is not None:
+            self._speculation.drop()
+
+    def accept(self, logits: Tensor, seconds: float) -> Iterator[Text]:
+        """Sample the next tokens, from the logits [1 + draft, V] of a pass of so many seconds.
+
+        A token of the draft is accepted if the model draws it too: the text is then the one that it
+        would have generated without drafts, token for token. Yields its text; sets `reason` at the
+        end. Raises ModelFileError when logits are not finite.
         """
         now = time.perf_counter()
         self._started = self._started or now
-        token = self._sampler.draw(logits, self.sequence.tokens)
-        self.pending = [token]
-        if token in self._tokenizer.end_tokens:
-            self.reason = FinishReason.END
-        else:
-            self.tokens.append(token)
+        drawn = 0
+        for row, proposed in zip(logits, (*self.draft, None), strict=True):
+            token = self._sampler.draw(row, self.text)
+            if token in self._tokenizer.end_tokens:
+                self.reason = FinishReason.END
+                break
+            self.text.append(token)
+            drawn += 1
             yield self._text(self._stops.push(self._stream.push(token)))
             if self._stops.stopped:
                 self.reason = FinishReason.STOP
-            elif len(self.tokens) == self.request.max_tokens:
+            elif self.generated == self.request.max_tokens:
                 self.reason = FinishReason.LENGTH
-            elif len(self.sequence) == self.sequence.context:
+            elif len(self.text) > self.sequence.context:
                 self.reason = FinishReason.CONTEXT
+            if self.reason is not None or token != proposed:
+                break
+        self._commit(drawn, seconds)
+
+    def _commit(self, drawn: int, seconds: float) -> None:
+        """After the draws of a pass: keep the keys and values of the draft that was accepted."""
+        new = self.text[len(self.text) - drawn :]
+        accepted = common_length(new, self.draft)
+        if self._speculation is not None:
+            self._speculation.learn(accepted, drawn, seconds)
+        if self.draft:
+            processed = len(self.pending) + len(self.draft)
+            self.sequence.commit_accepted([*self.pending, *new[:accepted]], processed)
+            self.draft = ()
+        self.pending = self.text[len(self.sequence) :]
 
     def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Finished]:
         """The remaining text and the final event; `reason` if it was ended from outside."""
@@ -183,19 +237,21 @@ class Generation:
             self.reason,
             len(self.request.prompt),
             self.reused_tokens,
-            len(self.tokens),
+            self.generated,
             self.prefill_seconds,
             self.decode_seconds,
             len(self.sequence),
             self._sampler.seed,
             self.index,
+            drafted_tokens=self._speculation.drafted if self._speculation else 0,
+            accepted_tokens=self._speculation.accepted if self._speculation else 0,
+            draft_gain=self._speculation.gain if self._speculation else 0.0,
         )
 
     def _text(self, text: str) -> Text:
         if text:
             text, self._opening = self._opening + text, ""
-        used = len(self.request.prompt) + len(self.tokens)
-        return Text(self.request.number, text, len(self.tokens), used, self.index)
+        return Text(self.request.number, text, self.generated, len(self.text), self.index)
 
     def _remaining_text(self) -> str:
         """Text still buffered at the end; an incomplete character only after an end token.
@@ -213,7 +269,7 @@ def _numbered(sampling: Sampling, index: int) -> Sampling:
     return replace(sampling, seed=sampling.seed + index)
 
 
-def _last_character_tokens(tokenizer: Tokenizer, prompt: Sequence[int]) -> list[int]:
+def _last_character_tokens(tokenizer: Tokenizer, prompt: Tokens[int]) -> list[int]:
     """Tokens at the end of a prompt that may hold the first bytes of an incomplete character."""
     tail = list(prompt[-_CHARACTER_BYTES:])
     ends = [at for at, token in enumerate(tail) if tokenizer.is_control(token)]

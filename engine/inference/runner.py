@@ -34,11 +34,16 @@ _UNINTERRUPTED_BYTES = 3_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Tokens to append to one sequence, computed with an adapter stack."""
+    """Tokens to append to one sequence, computed with an adapter stack.
+
+    With `wanted` over 1 the last `wanted` - 1 tokens are a draft: the caller commits what it accepts
+    (`Sequence.commit_accepted`), and the runner nothing.
+    """
 
     sequence: Sequence
     tokens: Tokens[int]
     stack: Stack = NO_ADAPTERS
+    wanted: int = 1  # logits of so many last tokens
 
 
 class Runner:
@@ -89,6 +94,31 @@ class Runner:
 
         All or none are committed: `checkpoint` may raise to cancel. Raises OutOfPages.
         """
+        outs = self._hidden(batch, checkpoint)
+        _commit(batch)
+        return outs
+
+    def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
+        """Hidden states [T, D] → logits [T, V]."""
+        with torch.inference_mode():
+            return self.recorded(stack).logits(hidden)
+
+    def step(
+        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
+    ) -> list[Tensor]:
+        """Append tokens to sequences: the logits [wanted, V] after the last tokens of each.
+
+        Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
+        """
+        checkpoint()
+        if not self._steps_at_once or any(len(rows.tokens) > rows.wanted for rows in batch):
+            outs = self._logits(batch, self._hidden(batch, checkpoint))
+        else:
+            outs = self._step(batch)
+        _commit([rows for rows in batch if rows.wanted < 2])
+        return outs
+
+    def _hidden(self, batch: Tokens[Rows], checkpoint: Callable[[], None]) -> list[Tensor]:
         outs: dict[int, Tensor] = {}
         groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
@@ -96,43 +126,33 @@ class Runner:
                 found = self.recorded(stack).hidden(segments, checkpoint)
                 sizes = [len(batch[number].tokens) for number in numbers]
                 outs |= zip(numbers, found.split(sizes), strict=True)
-        for rows in batch:
-            rows.sequence.commit(rows.tokens)
         return [outs[number] for number in range(len(batch))]
 
-    def logits(self, hidden: Tensor, stack: Stack = NO_ADAPTERS) -> Tensor:
-        """Hidden states [T, D] → logits [T, V]."""
-        with torch.inference_mode():
-            return self.recorded(stack).logits(hidden)
-
-    def last_logits(self, hidden: Tokens[Tensor], stacks: Tokens[Stack]) -> list[Tensor]:
-        """Hidden states [1, D] of some sequences → their logits [V]."""
+    def _logits(self, batch: Tokens[Rows], hidden: Tokens[Tensor]) -> list[Tensor]:
+        """Hidden states [T, D] of each → the logits [wanted, V]."""
         outs: dict[int, Tensor] = {}
-        for stack in {stack.key: stack for stack in stacks}.values():
-            numbers = [at for at, one in enumerate(stacks) if one.key == stack.key]
-            rows = self.logits(torch.cat([hidden[at] for at in numbers]), stack)
-            outs |= zip(numbers, rows, strict=True)
-        return [outs[number] for number in range(len(hidden))]
+        for stack in {rows.stack.key: rows.stack for rows in batch if rows.wanted}.values():
+            numbers = [at for at, rows in enumerate(batch) if rows.stack.key == stack.key]
+            sizes = [batch[number].wanted for number in numbers]
+            last = [hidden[at][len(hidden[at]) - batch[at].wanted :] for at in numbers]
+            outs |= zip(numbers, self.logits(torch.cat(last), stack).split(sizes), strict=True)
+        return [outs.get(number, hidden[number][:0]) for number in range(len(batch))]
 
-    def step(
-        self, batch: Tokens[Rows], checkpoint: Callable[[], None] = lambda: None
-    ) -> list[Tensor]:
-        """Append tokens to sequences: the logits [V] after the last token of each.
-
-        Raises OutOfPages, and what `checkpoint` raises; nothing is then committed.
-        """
-        checkpoint()
-        if not self._steps_at_once or sum([len(rows.tokens) for rows in batch]) > len(batch):
-            hidden = [each[-1:] for each in self.hidden(batch, checkpoint)]
-            return self.last_logits(hidden, [rows.stack for rows in batch])
+    def _step(self, batch: Tokens[Rows]) -> list[Tensor]:
+        """Body and head in one call: logits are wanted of all tokens."""
         outs: dict[int, Tensor] = {}
         groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
             for stack, numbers, segments in groups:
-                outs |= zip(numbers, self.recorded(stack).step(segments).unbind(), strict=True)
-        for rows in batch:
-            rows.sequence.commit(rows.tokens)
+                logits = self.recorded(stack).step(segments)
+                sizes = [batch[number].wanted for number in numbers]
+                outs |= zip(numbers, logits.split(sizes), strict=True)
         return [outs[number] for number in range(len(batch))]
+
+
+def _commit(batch: Tokens[Rows]) -> None:
+    for rows in batch:
+        rows.sequence.commit(rows.tokens)
 
 
 def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:

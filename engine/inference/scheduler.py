@@ -23,6 +23,7 @@ from engine.inference.generate import Generation, Request, SamplerState, check
 from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import Sampler
+from engine.inference.speculative.costs import StepCosts
 from engine.lora.stack import Stack
 from engine.messages import Finished, FinishReason, PromptProgress, Text
 from engine.state.pages import OutOfPages, PagePool
@@ -83,6 +84,7 @@ class Scheduler:
         self._tickets: dict[int, Ticket] = {}  # by identity of the request
         self._passes = itertools.count(1)
         self._token_seconds = _UNKNOWN_SECONDS  # of a prompt, running mean
+        self._costs = StepCosts()  # of passes that only decode
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
@@ -175,7 +177,7 @@ class Scheduler:
                 self._waiting.remove(item)
                 if isinstance(item, Ticket):
                     empty = CachedSequence(self.pool, self.context)
-                    item = Generation(request, self._tokenizer, empty)
+                    item = Generation(request, self._tokenizer, empty, self._costs)
                 self._cancel(item)
         for generation in list(self._running):
             if generation.request.cancelled():
@@ -247,7 +249,7 @@ class Scheduler:
             sequence.release()
             return False
         if isinstance(item, Ticket):
-            generation = Generation(request, self._tokenizer, sequence)
+            generation = Generation(request, self._tokenizer, sequence, self._costs)
             generation.reused_tokens = match.length
             self._progress(generation, match.length)
         else:
@@ -260,16 +262,24 @@ class Scheduler:
     def _schedule(self) -> list[tuple[Generation, int]]:
         """The answers of the next pass and how many pending tokens each appends.
 
-        Every answer decodes one token; of the prompts, foreground ones first, the one that was
-        served least recently is processed further.
+        Every answer decodes a token, and verifies a draft where no prompt is processed beside it; of
+        the prompts, foreground ones first, the one that was served least recently is processed
+        further.
         """
-        rows = [(one, 1) for one in self._running if not one.is_prefilling]
+        rows = [(one, len(one.pending)) for one in self._running if not one.is_prefilling]
         prompts = [one for one in self._running if one.is_prefilling]
         if prompts:
             prompt = min(prompts, key=lambda one: (one.request.background, one.served))
             rows.append((prompt, min(self._chunk(bool(rows)), len(prompt.pending))))
             prompt.served = next(self._passes)
             self._ticket(prompt).was_alone &= len(self._running) == 1
+        planned = sum([count for _, count in rows])
+        for one, _ in rows:
+            if prompts:
+                one.drop_draft()
+            else:
+                one.propose(planned)
+                planned += len(one.draft)
         return self._with_pages(rows)
 
     def _chunk(self, shared: bool) -> int:
@@ -288,10 +298,13 @@ class Scheduler:
         kept: list[tuple[Generation, int]] = []
         for generation, count in rows:
             while generation in self._running and not self._reserve(generation, count):
-                if len(self._running) == 1:
+                if generation.draft:
+                    generation.drop_draft()
+                elif len(self._running) == 1:
                     self._wait_for_pages(generation)
                     return []
-                self._preempt()
+                else:
+                    self._preempt()
             if generation in self._running:
                 kept.append((generation, count))
         self._starved_since = 0.0
@@ -312,6 +325,7 @@ class Scheduler:
         self._fail(generation.request, error)
 
     def _reserve(self, generation: Generation, count: int) -> bool:
+        count += len(generation.draft)
         while True:
             try:
                 generation.sequence.reserve(count)
@@ -330,7 +344,7 @@ class Scheduler:
         key = generation.request.stack.key
         self.tree.insert(key, generation.sequence, checkpoint=False)
         generation.sequence.release()
-        generation.pending = generation.all_tokens
+        generation.pending, generation.is_prefilling = list(generation.text), True
         self._waiting.appendleft(generation)
 
     # --- run ------------------------------------------------------------------------------------
@@ -338,42 +352,37 @@ class Scheduler:
     def _run(self, rows: list[tuple[Generation, int]]) -> None:
         """Run a pass over the rows, then sample where the next token is due."""
         started = time.perf_counter()
-        batch = [Rows(one.sequence, one.pending[:count], one.request.stack) for one, count in rows]
-        due = [len(one.pending) == count for one, count in rows]
-        if all(due):
-            logits = self.runner.step(batch, self._checkpoint)
-        else:
-            hidden = self.runner.hidden(batch, self._checkpoint)
-            last = [each[-1:] for each, is_due in zip(hidden, due, strict=True) if is_due]
-            stacks = [
-                one.request.stack for (one, _), is_due in zip(rows, due, strict=True) if is_due
-            ]
-            logits = self.runner.last_logits(last, stacks)
+        before = [len(one.sequence) // PAGE_TOKENS for one, _ in rows]
+        logits = self.runner.step([_rows(one, count) for one, count in rows], self._checkpoint)
         self._refused = False
-        self._measure(rows, time.perf_counter() - started)
-        found = iter(logits)
-        for (generation, count), is_due in zip(rows, due, strict=True):
-            row = next(found) if is_due else None
+        seconds = time.perf_counter() - started
+        self._measure(rows, seconds)
+        for (generation, count), pages, found in zip(rows, before, logits, strict=True):
             if generation not in self._running:  # another answer to its prompt has failed
                 continue
-            prompt = generation.is_prefilling
-            del generation.pending[:count]
-            if prompt or len(generation.sequence) % PAGE_TOKENS == 0:
-                self.tree.insert(
-                    generation.request.stack.key,
-                    generation.sequence,
-                    whole_pages=True,
-                    checkpoint=prompt and is_due,
-                )
-            if prompt:
+            if generation.is_prefilling:
+                self._advance(generation, count)
                 generation.prefill_seconds += time.perf_counter() - started
-                if not generation.tokens:
-                    self._progress(generation, len(generation.sequence))
-            if row is not None:
-                self._sample(generation, row)
+            if generation.is_prefilling:
+                continue
+            self._sample(generation, found, seconds)
+            if len(generation.sequence) // PAGE_TOKENS > pages and generation in self._running:
+                self._insert(generation, checkpoint=False)
 
-    def _sample(self, generation: Generation, logits: Tensor) -> None:
-        """The next token of an answer; at the end of a prompt the first one of all its answers."""
+    def _advance(self, generation: Generation, count: int) -> None:
+        """After a pass over so many tokens of a prompt: its pages are found by other prompts."""
+        del generation.pending[:count]
+        generation.is_prefilling = bool(generation.pending)
+        self._insert(generation, checkpoint=not generation.is_prefilling)
+        if not generation.generated:
+            self._progress(generation, len(generation.sequence))
+
+    def _insert(self, generation: Generation, *, checkpoint: bool) -> None:
+        key, sequence = generation.request.stack.key, generation.sequence
+        self.tree.insert(key, sequence, whole_pages=True, checkpoint=checkpoint)
+
+    def _sample(self, generation: Generation, logits: Tensor, seconds: float) -> None:
+        """The next tokens of an answer; at the end of a prompt the first one of all its answers."""
         answers, ticket = [generation], self._ticket(generation)
         if not ticket.forked:
             answers += [generation.fork(index) for index in range(1, generation.request.count)]
@@ -381,7 +390,7 @@ class Scheduler:
             ticket.forked = True
         for one in answers:
             try:
-                ticket.events += one.accept(logits)
+                ticket.events += one.accept(logits, seconds)
             except EngineError as error:
                 self._fail(one.request, error)
                 return
@@ -394,9 +403,13 @@ class Scheduler:
             raise Cancelled
 
     def _measure(self, rows: list[tuple[Generation, int]], seconds: float) -> None:
-        """Learn how long a token of a prompt takes, from passes that were mostly a prompt."""
-        tokens = sum(count for _, count in rows)
-        if tokens >= 2 * _SMALLEST_SHARED_CHUNK:
+        """Learn how long a token of a prompt takes, from passes that were mostly a prompt, and how
+        long a pass without prompts takes.
+        """
+        tokens = sum([count + len(one.draft) for one, count in rows])
+        if not any(one.is_prefilling for one, _ in rows):
+            self._costs.learn(tokens, seconds)
+        elif tokens >= 2 * _SMALLEST_SHARED_CHUNK:
             self._token_seconds = (self._token_seconds + seconds / tokens) / 2
 
     # --- end ------------------------------------------------------------------------------------
@@ -406,9 +419,9 @@ class Scheduler:
         request, ticket = generation.request, self._ticket(generation)
         ticket.events += generation.finish(reason)
         ticket.open_answers -= 1
-        ticket.tokens = generation.all_tokens
+        ticket.tokens = generation.text
         ticket.answers[generation.index] = generation.tokens
-        has_state = bool(generation.tokens) or request.resume is not None
+        has_state = bool(generation.generated) or request.resume is not None
         if has_state and generation.reason not in (FinishReason.END, FinishReason.STOP):
             self.remember(request.stack.key, ticket.tokens, generation.sampler_state)
         self._keep(generation)
@@ -455,3 +468,14 @@ class Scheduler:
         total = len(request.prompt)
         event = PromptProgress(request.number, done, total, reused)
         self._ticket(generation).events.append(event)
+
+
+def _rows(generation: Generation, count: int) -> Rows:
+    """The next `count` pending tokens of an answer and its draft; logits once the text ends."""
+    is_due = count == len(generation.pending)
+    return Rows(
+        generation.sequence,
+        [*generation.pending[:count], *generation.draft],
+        generation.request.stack,
+        1 + len(generation.draft) if is_due else 0,
+    )

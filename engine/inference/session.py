@@ -68,7 +68,7 @@ class Session:
 
     def step(self, token: int, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """Append one token; returns the logits [V] for the next."""
-        return self.runner.step([Rows(self.sequence, [token], self.stack)], checkpoint)[0]
+        return self.runner.step([Rows(self.sequence, [token], self.stack)], checkpoint)[0][0]
 
     def read(self, tokens: Tokens[int], checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """Append one or more tokens; returns the logits [V] after the last."""

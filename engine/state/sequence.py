@@ -90,6 +90,18 @@ class Sequence:
         self.tokens += tokens
         self._drop_outside_windows()
 
+    def commit_accepted(self, tokens: Tokens[int], processed: int) -> None:
+        """Append the first tokens of a segment of `processed` tokens; the others were rejected.
+
+        The next pass overwrites their keys and values. A state of fixed size is known after the
+        whole segment only: with rejected tokens nothing is appended where layers have one, and the
+        caller processes the accepted ones once again.
+        """
+        if len(tokens) == processed or AT_END not in self._pool.layout.windows:
+            self.commit(tokens)
+        else:
+            self._truncate(-(-len(self.tokens) // PAGE_TOKENS))
+
     def rewind(self, length: int) -> int:
         """Drop the tokens from position `length` on; returns the length reached.
 

@@ -85,7 +85,7 @@ def next_logits(scheduler: Scheduler, tokens: Tokens[int], stack: Stack = NO_ADA
     match = scheduler.tree.match(stack.key, tokens, len(tokens) - 1)
     sequence = Sequence(scheduler.pool, len(tokens)).adopt(tokens[: match.length], match.pages)
     rows = Rows(sequence, tokens[match.length :], stack)
-    (logits,) = scheduler.runner.step([rows])
+    ((logits,),) = scheduler.runner.step([rows])
     sequence.release()
     return logits
 

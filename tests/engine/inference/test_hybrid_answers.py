@@ -12,12 +12,13 @@ import pytest
 
 import tiny
 from answers import run_all
+from drafters import PartlyRight, verify_every_draft
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS
-from engine.messages import FinishReason, Sampling, SaveSnapshot, SnapshotSaved
+from engine.messages import Finished, FinishReason, Sampling, SaveSnapshot, SnapshotSaved
 from engine.snapshot.disk_tier import DiskTier, RestoreResult
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import PageStore
@@ -58,6 +59,23 @@ def asked(length: int, number: int = 0, most: int = 12, count: int = 1) -> Reque
 def alone(model: LoadedModel, request: Request) -> dict[int, list[int]]:
     """The ids of each answer on a new scheduler; the request is not used up."""
     return model.new_scheduler().run(replace(request)).answers
+
+
+def test_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
+    """Of a draft that is partly wrong, states of fixed size are computed again."""
+    requests = [asked(250, 0, 20, 2), asked(300, 1, 40), asked(511, 2, 25), asked(270, 3, 12)]
+    wanted = [alone(model, request) for request in requests]
+    scheduler = model.new_scheduler()
+    verify_every_draft(scheduler)
+    for request, answers in zip(requests, wanted, strict=True):
+        texts = [[*request.prompt, *tokens] for tokens in answers.values()]
+        request.drafter = partial(PartlyRight, texts, model.config.vocabulary)
+    tickets = run_all(scheduler, *requests)
+    assert [ticket.answers for ticket in tickets] == wanted
+    ends = [event for ticket in tickets for event in ticket.events if isinstance(event, Finished)]
+    assert 0 < sum(end.accepted_tokens for end in ends) < sum(end.drafted_tokens for end in ends)
+    scheduler.tree.clear()
+    assert scheduler.pool.used_bytes == 0
 
 
 def test_answers_that_run_together_are_those_of_each_alone(model: LoadedModel) -> None:

@@ -1,8 +1,9 @@
 """Random interleavings of requests against each run alone: equal ids, equal keys and values.
 
-Requests are submitted, cancelled and preempted, adapters switched, cached pages evicted to disk or
-dropped, conversations saved, restored and deleted, at random between passes. Prompts share prefixes
-that end within pages and at their borders. The files are real, and written by another thread.
+Requests are submitted, cancelled and preempted, adapters switched, drafts verified, cached pages
+evicted to disk or dropped, conversations saved, restored and deleted, at random between passes.
+Prompts share prefixes that end within pages and at their borders. The files are real, and written
+by another thread.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ import tiny
 import tiny_lora
 from answers import cached_rows, texts
 from chosen_backend import ops
+from drafters import PartlyRight, verify_every_draft
 from engine import Event, Failed, delete_snapshots, snapshots_folder, snapshots_size
 from engine.errors import RequestError
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler, Ticket
+from engine.inference.speculative.drafter import Drafter
+from engine.inference.speculative.lookup import LookupDrafter
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import Stack, load_adapter
@@ -59,6 +63,7 @@ class Asked:
     count: int
     most: int
     background: bool
+    drafts: str = ""  # "lookup", or "some": partly right ones
 
     @property
     def prompt(self) -> list[int]:
@@ -80,7 +85,7 @@ class Alone:
 
     def answers(self, asked: Asked) -> list[tuple[list[int], str]]:
         """Generated ids of each answer, and a hash of all its keys and values."""
-        key = replace(asked, background=False)
+        key = replace(asked, background=False, drafts="")
         if key not in self.known:
             scheduler = self.model.new_scheduler()
             ticket = scheduler.run(request_of(asked, self.stacks))
@@ -158,6 +163,7 @@ ASKED = st.builds(
     count=st.sampled_from([1, 1, 1, 2, 3]),
     most=st.sampled_from([1, 5, 12]),
     background=st.booleans(),
+    drafts=st.sampled_from(["", "", "lookup", "some"]),
 )
 STEP, SUBMIT, CANCEL, EVICT, TIGHTEN, CLEAR = (
     "step",
@@ -203,6 +209,7 @@ class Run:
         self.reference = reference
         self.scheduler = model.new_scheduler()
         self.scheduler.runner.chunk = chunk
+        verify_every_draft(self.scheduler)
         self.pool = self.scheduler.pool
         self.pool._memory = [poisoned] * self.pool.layout.groups
         self.size = self.pool.layout.bytes_per_page
@@ -224,9 +231,18 @@ class Run:
         files = ModelFiles([model.path], stamps([model.path]), cached)
         return DiskTier(PageStore(snapshots_folder()), self.saver, scheduler, files, model)
 
+    def drafter(self, asked: Asked) -> Drafter:
+        """A new drafter for an answer."""
+        if asked.drafts == "lookup":
+            return LookupDrafter()
+        texts = [[*asked.prompt, *tokens] for tokens, _ in self.reference.answers(asked)]
+        return PartlyRight(texts, self.reference.model.config.vocabulary, asked.own)
+
     def submit(self) -> None:
         asked, number = self.waiting.pop(0), len(self.tickets)
         made = request_of(asked, self.reference.stacks)
+        if asked.drafts:
+            made.drafter = lambda: self.drafter(asked)
         made.cancelled = lambda: number in self.cancelled
         self.tickets.append((asked, self.scheduler.submit(made)))
         self.noted.append({})

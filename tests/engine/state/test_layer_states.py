@@ -63,7 +63,7 @@ def test_a_state_is_not_ignored(fixed: Bench) -> None:
     page = sequence.pages[1][group]
     assert page is not None
     page.data.view(torch.float32).mul_(1.01)
-    (logits,) = fixed.runner.step([Rows(sequence, TEXTS[0][300:301])])
+    ((logits,),) = fixed.runner.step([Rows(sequence, TEXTS[0][300:301])])
     assert not torch.allclose(logits, fixed.wanted[0][300], atol=1e-6)
 
 
