@@ -45,6 +45,7 @@ class DraftKind(Enum):
 
     NONE = "none"
     LOOKUP = "lookup"  # copied from an earlier place of the text: n-gram lookup
+    MODEL = "model"  # by a small model of the same family
 
 
 class FinishReason(Enum):
@@ -196,6 +197,17 @@ class SetAdapters:
 
 
 @dataclass(frozen=True, slots=True)
+class SetDraft:
+    """Load a draft model beside the loaded model, in place of another; None: unload it.
+
+    Answers with `DraftKind.MODEL` use it. A newly loaded model has none.
+    """
+
+    request: int
+    path: Path | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSnapshot:
     """Restore the saved KV cache that shares the longest prefix with a conversation."""
 
@@ -236,6 +248,7 @@ Command = (
     | UnloadModel
     | Generate
     | SetAdapters
+    | SetDraft
     | LoadSnapshot
     | SaveSnapshot
     | CountTokens
@@ -334,6 +347,16 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftSet:
+    """The draft model in use."""
+
+    request: int
+    path: Path | None  # None: there is none
+    name: str = ""
+    memory_bytes: int = 0  # with a full context
+
+
+@dataclass(frozen=True, slots=True)
 class AdaptersSet:
     """The adapter stack in effect; `adapters` are in the order of the command."""
 
@@ -395,6 +418,7 @@ Event = (
     | Text
     | Finished
     | AdaptersSet
+    | DraftSet
     | SnapshotLoaded
     | SnapshotSaved
     | TokensCounted

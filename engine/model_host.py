@@ -22,11 +22,13 @@ from engine.chat.template import answer_prefix
 from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
 from engine.inference.generate import Request
-from engine.inference.speculative.drafters import DRAFTERS
+from engine.inference.speculative.draft_model import DraftModel
+from engine.inference.speculative.drafters import maker
+from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
 from engine.loading.library import data_folder, model_parts
-from engine.loading.loader import LoadedModel
+from engine.loading.loader import LoadedModel, load
 from engine.loading.measured import MeasuredFigures, measured_file
 from engine.loading.prefill_estimator import PrefillEstimator
 from engine.lora import peft as lora_peft
@@ -37,6 +39,7 @@ from engine.messages import (
     AdaptersSet,
     AdapterUse,
     CountTokens,
+    DraftSet,
     Event,
     Finished,
     Generate,
@@ -44,6 +47,7 @@ from engine.messages import (
     PromptProgress,
     SaveSnapshot,
     SetAdapters,
+    SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
     TokensCounted,
@@ -83,6 +87,8 @@ class ModelHost:
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
+        self._draft: DraftModel | None = None
+        self._draft_set = DraftSet(0, None)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
         self._prefill = PrefillEstimator(model, self._scheduler.runner, files, figures)
@@ -94,7 +100,8 @@ class ModelHost:
     def memory_bytes(self) -> int:
         """Memory that unloading frees: weights, KV pages and adapters."""
         adapters = sum(cached.adapter.size_bytes for cached in self._adapters.values())
-        return self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes + adapters
+        held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
+        return held + adapters + self._draft_set.memory_bytes
 
     @property
     def is_busy(self) -> bool:
@@ -140,7 +147,7 @@ class ModelHost:
             count=command.answers,
             stack=stack,
             background=command.background,
-            drafter=DRAFTERS[command.drafts],
+            drafter=maker(command.drafts, self._draft),
             cancelled=lambda: is_abandoned or cancelled(),
         )
         ticket = self._scheduler.submit(request)
@@ -234,6 +241,32 @@ class ModelHost:
         for path in used:
             self._adapters.pop(path, None)
         self._adapters |= used
+
+    # --- draft model ----------------------------------------------------------------------------
+
+    def set_draft(self, command: SetDraft, checkpoint: Checkpoint) -> DraftSet:
+        """Load a draft model in place of another; on any error, and when cancelled, there is none."""
+        self._draft, self._draft_set = None, DraftSet(0, None)
+        if command.path is not None:
+            plan, placement = self.model.plan, self.model.decoder.placement
+            model = load(
+                command.path,
+                backend=placement.backends[0].name,
+                context=plan.context,
+                threads=None,
+                cache=self.model.cache,
+                checkpoint=checkpoint,
+            )
+            checkpoint()
+            vocabulary = VocabularyMap(self.model.tokenizer, model.tokenizer)
+            self._draft = DraftModel(model.new_runner(), plan.context, vocabulary)
+            size = model.plan.total_bytes
+            self._draft_set = DraftSet(0, model.path, model.name, size)
+        return self.draft(command.request)
+
+    def draft(self, request: int) -> DraftSet:
+        """The event that names the draft model."""
+        return replace(self._draft_set, request=request)
 
     # --- cached conversations on disk -----------------------------------------------------------
 

@@ -30,6 +30,7 @@ from engine.messages import (
     Command,
     ContextPolicy,
     CountTokens,
+    DraftSet,
     Event,
     Failed,
     Finished,
@@ -42,6 +43,7 @@ from engine.messages import (
     ModelUnloaded,
     SaveSnapshot,
     SetAdapters,
+    SetDraft,
     SnapshotLoaded,
     SnapshotSaved,
     TokensCounted,
@@ -79,6 +81,7 @@ class Engine:
       final event is the one with `last`, and Failed ends those that have not ended.
     - SetAdapters: AdaptersSet, or Failed; then the stack is unchanged. When cancelled: AdaptersSet
       for the unchanged stack.
+    - SetDraft: DraftSet, or Failed; then there is no draft model. When cancelled: DraftSet.
     - LoadSnapshot: SnapshotLoaded, or Failed. When cancelled: SnapshotLoaded with 0 tokens.
     - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
       nothing new to save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
@@ -264,7 +267,7 @@ class Engine:
         """
         jobs = [job for job, _ in self._jobs.values()]
         match command:
-            case LoadModel() | UnloadModel():
+            case LoadModel() | UnloadModel() | SetDraft():
                 return not jobs and not self._deferred
             case SaveSnapshot(conversation=name, answer=answer):
                 answers = [job for job in jobs if isinstance(job, Generate)]
@@ -289,6 +292,9 @@ class Engine:
             case SetAdapters():
                 checkpoint()
                 self._deliver(self._loaded_host().set_adapters(command, checkpoint))
+            case SetDraft():
+                checkpoint()
+                self._deliver(self._loaded_host().set_draft(command, checkpoint))
             case LoadSnapshot():
                 checkpoint()
                 return self._loaded_host().load_snapshot(command, checkpoint)
@@ -393,6 +399,8 @@ class Engine:
             case SetAdapters():
                 unchanged = AdaptersSet(request, (), changed=False)
                 self._deliver(unchanged if host is None else host.adapters(request))
+            case SetDraft():
+                self._deliver(DraftSet(request, None) if host is None else host.draft(request))
             case LoadSnapshot():
                 self._deliver(SnapshotLoaded(request, 0, 0, 0, 0.0, 0.0, ""))
             case SaveSnapshot():

@@ -19,6 +19,7 @@ from app.store.parts import ErrorPart
 from app.system.translation import tr
 from engine import (
     AdaptersSet,
+    DraftSet,
     Event,
     Failed,
     Finished,
@@ -98,6 +99,8 @@ class Events:
             case AdaptersSet():
                 self._runner.on_adapters_set(event)  # first: the cached context may be lost
                 self._adapters.on_adapters_set(event)
+            case DraftSet():
+                pass
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

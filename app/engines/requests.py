@@ -17,6 +17,7 @@ from engine import (
     AdaptersSet,
     Cancel,
     Command,
+    DraftSet,
     Event,
     Failed,
     Finished,
@@ -121,7 +122,7 @@ class EngineRequests(QObject):
                 return event.last
             case ModelLoaded() | Failed():
                 return True
-            case AdaptersSet() | SnapshotLoaded() | SnapshotSaved() | TokensCounted():
+            case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved() | TokensCounted():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

@@ -31,7 +31,9 @@ from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
-from engine.inference.speculative.drafters import DRAFTERS
+from engine.inference.speculative.draft_model import DraftModel
+from engine.inference.speculative.drafters import maker
+from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading import identity
 from engine.loading.library import data_folder, find_model, model_parts
 from engine.loading.loader import LoadedModel, load
@@ -144,7 +146,7 @@ def _answer(
                 stop=stop,
                 opening=opening,
                 stack=stack,
-                drafter=DRAFTERS[options_of.drafts(options)],
+                drafter=maker(options_of.drafts(options), _draft_model(options, model)),
                 cancelled=interrupted,
             )
         )
@@ -414,6 +416,21 @@ def _load(options: Options) -> LoadedModel:
         cache=options_of.cache_type(options),
         tokenizer_file=options_of.tokenizer(options),
     )
+
+
+def _draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
+    """The model of --draft, loaded beside the target."""
+    if options.draft is None:
+        return None
+    model = load(
+        find_model(options.draft),
+        backend=options.backend,
+        context=target.plan.context,
+        threads=None,
+        cache=options_of.cache_type(options),
+    )
+    vocabulary = VocabularyMap(target.tokenizer, model.tokenizer)
+    return DraftModel(model.new_runner(), model.plan.context, vocabulary)
 
 
 def _read(path: Path) -> str:

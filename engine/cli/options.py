@@ -80,6 +80,8 @@ def cache_type(options: Options) -> CacheType:
 
 def drafts(options: Options) -> DraftKind:
     """What drafts the tokens of an answer."""
+    if options.draft is not None:
+        return DraftKind.MODEL
     return DraftKind.LOOKUP if options.ngram else DraftKind.NONE
 
 
@@ -130,10 +132,14 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         _add_sampling(answering)
         _add_adapters(answering)
         _add_cache(answering)
-        answering.add_argument(
+        drafts = answering.add_mutually_exclusive_group()
+        drafts.add_argument(
             "--ngram",
             action="store_true",
             help="draft tokens from earlier places of the text: faster where an answer repeats it",
+        )
+        drafts.add_argument(
+            "--draft", metavar="MODEL", help="draft tokens with this small model of the same family"
         )
         answering.add_argument(
             "--session", metavar="FILE", help="resume from this file if it exists, and save to it"

@@ -166,6 +166,12 @@ class Generation:
         self.pending = self.text[length:]
         self.is_prefilling |= len(self.pending) > 1
 
+    def release(self) -> None:
+        """Free the pages, and what the drafter holds."""
+        self.sequence.release()
+        if self._speculation is not None:
+            self._speculation.close()
+
     def propose(self, rows: int) -> None:
         """Draft tokens for the next pass, which has `rows` rows without them."""
         self.draft = ()

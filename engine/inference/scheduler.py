@@ -430,7 +430,7 @@ class Scheduler:
 
     def _keep(self, generation: Generation) -> None:
         self.tree.insert(generation.request.stack.key, generation.sequence)
-        generation.sequence.release()
+        generation.release()
 
     def _fail(self, request: Request, error: BaseException) -> None:
         """End all answers to a request with an error; what it has processed stays cached."""

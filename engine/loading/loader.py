@@ -92,7 +92,7 @@ def load(
     backend: str = "",
     parts: Sequence[tuple[str, int]] = (),
     context: int = 0,
-    threads: int = 0,
+    threads: int | None = 0,
     cache: CacheType = CacheType.F32,
     tokenizer_file: Path | None = None,
     reclaimable: int = 0,
@@ -109,7 +109,8 @@ def load(
     `tokenizer.json` that replaces the vocabulary of the file, see `engine.tokenizer.vocabulary`.
     """
     started = time.perf_counter()
-    set_threads(threads)
+    if threads is not None:  # None: as they are, for a model beside another
+        set_threads(threads)
     # Decoding copies the weights, so the file can be closed afterwards.
     with GGUFFile.open(path) as file:
         build, config = identify(file)

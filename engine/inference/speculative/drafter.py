@@ -9,10 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens; `evidence` is the class of drafts whose acceptance is measured together."""
+    """Proposed tokens."""
 
     tokens: Sequence[int] = ()
-    evidence: int = 0
+    evidence: int = 0  # the class of drafts whose acceptance is measured together
+    is_behind: bool = False  # the drafter still processes the text before
 
 
 NO_DRAFT = Draft()

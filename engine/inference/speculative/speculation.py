@@ -7,13 +7,15 @@ seen from drafts that are compared with the text without being verified, or trie
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.inference.speculative.costs import StepCosts
-from engine.inference.speculative.drafter import Draft, Drafter
+from engine.inference.speculative.drafter import NO_DRAFT, Draft, Drafter
 
+log = logging.getLogger(__name__)
 MOST_ROWS = 16  # of a pass with drafts: the few-token products of the kernels
 _WORTH = 1.02  # expected gain from which a draft is verified
 _PRIOR_WEIGHT = 4.0  # of the expected acceptance, in tokens
@@ -52,7 +54,8 @@ class Speculation:
         self._classes = [
             _Acceptance(prior * _PRIOR_WEIGHT, _PRIOR_WEIGHT) for prior in drafter.priors
         ]
-        self._draft = Draft()  # the last one
+        self._failed = False  # the drafter raised an error
+        self._draft = NO_DRAFT  # the last one
         self._start = 0  # length of the text that it continues
         self._verified = 0  # tokens of it that are being verified
         self._rows = 1  # of the pass, without the draft
@@ -72,7 +75,7 @@ class Speculation:
         """
         self._compare(text)
         self._rows = rows
-        self._draft, self._start, self._verified = Draft(), len(text), 0
+        self._draft, self._start, self._verified = NO_DRAFT, len(text), 0
         most = min(most, MOST_ROWS - rows)
         if most < 1 or self._costs.is_stale(rows):
             return ()
@@ -81,7 +84,7 @@ class Speculation:
         if not wanted:
             return ()
         started = time.perf_counter()
-        self._draft = self.drafter.draft(text, wanted)
+        self._draft = self._drafted(text, wanted)
         drafted = len(self._draft.tokens)
         if free:
             self._verified = self._length(self._draft.evidence, drafted)
@@ -89,7 +92,10 @@ class Speculation:
             self._verified = drafted
             seconds = time.perf_counter() - started
             self._seconds += seconds
-            self._token_seconds += (seconds / max(drafted, 1) - self._token_seconds) / 4
+            if self._draft.is_behind:
+                self._pause, self._resume_at = _FIRST_PAUSE, 0
+            else:
+                self._token_seconds += (seconds / max(drafted, 1) - self._token_seconds) / 4
         return self._draft.tokens[: self._verified]
 
     def drop(self) -> None:
@@ -112,10 +118,28 @@ class Speculation:
         if accepted:
             self._pause = _FIRST_PAUSE
 
+    def close(self) -> None:
+        """Free what the drafter holds."""
+        try:
+            self.drafter.close()
+        except Exception:
+            log.exception("a drafter could not be closed")
+
     def rewind(self, length: int) -> None:
         """The text was cut to `length` tokens."""
-        self._draft = Draft()
+        self._draft = NO_DRAFT
         self.drafter.rewind(length)
+
+    def _drafted(self, text: Sequence[int], most: int) -> Draft:
+        """The drafter's proposal; after an error it is not asked again: the answer goes on."""
+        if self._failed:
+            return NO_DRAFT
+        try:
+            return self.drafter.draft(text, most)
+        except Exception:
+            log.exception("drafts are switched off for this answer")
+            self._failed = True
+            return NO_DRAFT
 
     def _compare(self, text: Sequence[int]) -> None:
         """Learn from a draft that was not verified: the text has gone on since."""

@@ -1,0 +1,129 @@
+"""Draft model: a small model that proposes the next tokens of a large one.
+
+Its keys and values of a text are cached as those of the large model are, and a long prompt is
+processed in parts, one before each step of the answer, so that no words of others are held up.
+
+Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.inference.prompt import common_length
+from engine.inference.runner import Runner
+from engine.inference.session import Session
+from engine.inference.speculative.drafter import NO_DRAFT, Draft
+from engine.inference.speculative.vocabulary import VocabularyMap
+from engine.state.pages import OutOfPages, bytes_for
+from engine.state.prefix_tree import PrefixTree
+
+_LEAST_PROBABILITY = 0.3  # of a drafted token: a less likely one ends the draft
+_AT_ONCE = 64  # tokens of a prompt that are processed before a step of the answer
+_STACK = ""  # of the prefix tree: drafts are made without adapters
+
+
+class DraftModel:
+    """A loaded draft model of one target; used by the engine thread only."""
+
+    def __init__(self, runner: Runner, context: int, vocabulary: VocabularyMap) -> None:
+        """`runner` runs the draft model, on texts of at most `context` tokens."""
+        self.runner = runner
+        self.context = context
+        self.vocabulary = vocabulary
+        budget = bytes_for(runner.layout, context) + 2 * runner.layout.bytes_per_page
+        self.pool = runner.new_pool(budget)
+        self.tree = PrefixTree(self.pool)
+
+    def drafter(self) -> ModelDrafter:
+        """The drafter of one answer."""
+        return ModelDrafter(self)
+
+
+class ModelDrafter:
+    """Proposes the likeliest tokens of the draft model, until one is not likely enough."""
+
+    costs_nothing = False
+    priors = (0.7,)
+
+    def __init__(self, draft_model: DraftModel) -> None:
+        self._model = draft_model
+        self._session = Session(draft_model.runner, draft_model.pool, draft_model.context)
+        self._ids: list[int] = []  # of the text, in the draft model's vocabulary
+        self._ends: list[int] = []  # of each token of the text in `_ids`
+
+    def draft(self, text: Sequence[int], most: int) -> Draft:
+        """The next tokens; none while the text before is still being processed."""
+        self._append(text)
+        session, ids = self._session, self._ids
+        if not ids or len(ids) + most > session.context:
+            return NO_DRAFT
+        self._adopt_cached()
+        # The last token is processed again: its logits give the first token of the draft.
+        kept = session.rewind(min(common_length(session.tokens, ids), len(ids) - 1))
+        left = ids[kept:]
+        if len(left) > _AT_ONCE:
+            if self._reserve(_AT_ONCE):
+                session.read(left[:_AT_ONCE])
+            return Draft(is_behind=True)
+        if not self._reserve(len(left) + most):
+            return NO_DRAFT
+        found: list[int] = []
+        logits = session.read(left)
+        while (token := _likely(logits)) is not None:
+            proposed = self._model.vocabulary.to_target(token)
+            if proposed is None:
+                break
+            found.append(proposed)
+            if len(found) == most or self._model.vocabulary.ends(proposed):
+                break
+            logits = session.step(token)
+        return Draft(found)
+
+    def rewind(self, length: int) -> None:
+        """Forget the tokens from position `length` on."""
+        del self._ends[length:]
+        del self._ids[self._ends[-1] if self._ends else 0 :]
+
+    def close(self) -> None:
+        """Keep what is cached for the next answer in this conversation."""
+        session = self._session
+        session.rewind(common_length(session.tokens, self._ids))
+        self._model.tree.insert(_STACK, session.sequence)
+        session.sequence.release()
+
+    def _append(self, text: Sequence[int]) -> None:
+        for at in range(len(self._ends), len(text)):
+            self._ids += self._model.vocabulary.to_draft([text[at]])
+            self._ends.append(len(self._ids))
+
+    def _adopt_cached(self) -> None:
+        """Begin with the longest cached prefix of the text."""
+        session = self._session
+        if not session.tokens:
+            match = self._model.tree.match(_STACK, self._ids, len(self._ids) - 1)
+            session.sequence.adopt(self._ids[: match.length], match.pages)
+
+    def _reserve(self, tokens: int) -> bool:
+        """Whether there are pages for so many more tokens; what is cached is evicted for them."""
+        sequence = self._session.sequence
+        if not self._model.tree.evict(sequence.missing_bytes(tokens)):
+            return False
+        try:
+            sequence.reserve(tokens)
+        except OutOfPages:
+            return False
+        return True
+
+
+def _likely(logits: Tensor) -> int | None:
+    """The token of the largest logit [V], the lowest id of a tie; None if it is not likely."""
+    best = logits.max()
+    probability = 1 / float(torch.exp(logits - best).sum())
+    if not math.isfinite(probability) or probability < _LEAST_PROBABILITY:
+        return None
+    return int(logits.argmax())
