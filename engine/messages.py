@@ -75,11 +75,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampler parameters; the defaults suit small chat models.
+    """Sampler parameters; the defaults suit small chat models. See `engine.inference.sampling`.
 
     temperature 0 is greedy, ties going to the lowest id. top_k 0, top_p 1, min_p 0, typical_p 1,
-    repeat_penalty 1, frequency_penalty 0 and presence_penalty 0 each switch that step off.
-    seed -1 picks a random seed. penalty_window is how many of the last tokens are penalized.
+    repeat_penalty 1, and 0 for frequency_penalty, presence_penalty, top_n_sigma, dry_multiplier,
+    xtc_probability, temperature_range and mirostat each switch that step off. A window is how many
+    of the last tokens are compared; -1: all. seed -1 picks a random seed.
     """
 
     temperature: float = 0.7
@@ -92,6 +93,24 @@ class Sampling:
     presence_penalty: float = 0.0
     penalty_window: int = 64
     seed: int = -1
+    logit_bias: tuple[tuple[int, float], ...] = ()  # added to the logits of tokens; -inf: never
+    ignore_end: bool = False  # the end tokens are never drawn
+    # DRY: a token that would continue a repetition of n tokens loses
+    # multiplier * base^(n - allowed_length), from the allowed length on.
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_window: int = -1
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")  # texts that no repetition spans
+    top_n_sigma: float = 0.0  # keep logits within so many standard deviations of the largest
+    xtc_probability: float = 0.0  # of leaving out all but the last token above the threshold
+    xtc_threshold: float = 0.1
+    temperature_range: float = 0.0  # dynamic: temperature +- range, by the entropy
+    temperature_exponent: float = 1.0
+    mirostat: int = 0  # 1 or 2: a target for the surprisal, instead of the filters and XTC
+    mirostat_tau: float = 5.0  # target surprisal in bits
+    mirostat_eta: float = 0.1  # learning rate
+    banned: tuple[str, ...] = ()  # texts that the answer never contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +357,7 @@ class Finished:
     prefill_seconds: float
     decode_seconds: float
     context_used: int  # tokens
-    seed: int = -1  # that gives this answer again; -1: none was drawn, or it was continued
+    seed: int = -1  # that gives this answer again; -1: none was drawn
     answer: int = 0  # of several answers to one prompt
     last: bool = True  # the request is over; False: other answers to the prompt go on
     drafted_tokens: int = 0  # verified

@@ -26,6 +26,7 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
+_LARGEST_SEED = (1 << 63) - 1
 
 
 class StopFilter:
@@ -65,10 +66,11 @@ class StopFilter:
 
 @dataclass(frozen=True, slots=True)
 class SamplerState:
-    """State needed to resume an interrupted answer: sampling parameters and random numbers."""
+    """State needed to resume an interrupted answer."""
 
     sampling: Sampling
-    random: Tensor  # state of the generator, u8
+    seed: int  # that was drawn with, also where `sampling` leaves it open
+    mu: float  # of mirostat
 
 
 @dataclass(slots=True)
@@ -119,10 +121,10 @@ class Generation:
             None if request.drafter is None else Speculation(request.drafter(), costs)
         )
         self._tokenizer = tokenizer
-        self._sampler = Sampler(_numbered(request.sampling, index))
+        self._sampler = Sampler(_numbered(request.sampling, index), tokenizer)
         resume = request.resume if index == 0 else None  # others draw other random numbers
         if resume is not None and resume.sampling == request.sampling:
-            self._sampler.resume(resume.random)
+            self._sampler.resume(resume.seed, resume.mu)
         self._stream = tokenizer.stream()
         for token in _last_character_tokens(tokenizer, request.prompt):
             self._stream.push(token)
@@ -142,7 +144,7 @@ class Generation:
     @property
     def sampler_state(self) -> SamplerState:
         """State to resume this answer with, if it was interrupted."""
-        return SamplerState(self.request.sampling, self._sampler.state)
+        return SamplerState(self.request.sampling, self._sampler.seed, self._sampler.mu)
 
     def fork(self, index: int) -> Generation:
         """Another answer to the same prompt, which shares its KV pages."""
@@ -272,7 +274,7 @@ def _numbered(sampling: Sampling, index: int) -> Sampling:
     """The sampling of one of several answers: each draws other random numbers."""
     if not index or sampling.seed < 0:
         return sampling
-    return replace(sampling, seed=sampling.seed + index)
+    return replace(sampling, seed=sampling.seed + index & _LARGEST_SEED)
 
 
 def _last_character_tokens(tokenizer: Tokenizer, prompt: Tokens[int]) -> list[int]:

@@ -22,7 +22,7 @@ from engine.host.device import memory_error
 from engine.inference.generate import Generation, Request, SamplerState, check
 from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
-from engine.inference.sampling import Sampler
+from engine.inference.sampling import check as check_sampling
 from engine.inference.speculative.costs import StepCosts
 from engine.lora.stack import Stack
 from engine.messages import Finished, FinishReason, PromptProgress, Text
@@ -105,7 +105,7 @@ class Scheduler:
         If its prompt ends with an interrupted answer, the sampler continues where that stopped.
         """
         check(request, self.context)
-        Sampler(request.sampling)  # checks its options
+        check_sampling(request.sampling, self._tokenizer.size)
         if request.resume is None:
             key = request.stack.key, tuple(request.prompt)
             request.resume = self._interrupted.pop(key, None)

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from engine import ModelFileError, RequestError, Sampling
-from engine.inference.sampling import (
-    Candidates,
-    Sampler,
-    check,
-    filtered,
-    min_p,
-    penalize,
-    temperature,
-    top_k,
-    top_p,
-    typical,
-)
+from engine.inference.sampling import Candidates, Sampler, check
+from engine.inference.sampling.filters import min_p, temperature, top_k, top_p, typical
+from engine.inference.sampling.penalties import penalize
 
 FOUR = [0.1, 0.2, 0.3, 0.4]
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 def candidates(probabilities: list[float]) -> Candidates:
-    values, ids = torch.tensor(probabilities).log().sort(descending=True, stable=True)
-    return Candidates(ids, values)
+    logits = np.log(np.array(probabilities, np.float32))
+    ids = np.argsort(-logits, stable=True)
+    return Candidates(ids, logits[ids])
+
+
+def draws(sampler: Sampler, logits: torch.Tensor, count: int) -> list[int]:
+    """Tokens drawn with the same logits at consecutive positions."""
+    return [sampler.draw(logits, range(at)) for at in range(count)]
 
 
 def same(found: Candidates, expected: list[float]) -> None:
@@ -91,11 +89,18 @@ def test_temperature_sharpens_and_flattens() -> None:
 def test_penalties_apply_to_recent_tokens(
     recent: list[int], repeat: float, each: float, expected: list[float]
 ) -> None:
-    logits = torch.tensor([0.2] * 5).log()
-    before = logits.clone()
+    logits = np.log(np.full(5, 0.2, np.float32))
     sampling = replace(PLAIN, repeat_penalty=repeat, frequency_penalty=each, presence_penalty=each)
-    found = penalize(logits, recent, sampling).softmax(0)
+    penalize(logits, recent, sampling)
+    found = np.exp(logits) / np.exp(logits).sum()
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_given_logits_stay_as_they_are() -> None:
+    logits = torch.randn(50)
+    before = logits.clone()
+    sampling = Sampling(repeat_penalty=2.0, logit_bias=((3, 1.0),), dry_multiplier=1.0)
+    Sampler(sampling).draw(logits, [1, 2, 3, 1, 2])
     assert torch.equal(logits, before)
 
 
@@ -114,16 +119,16 @@ def test_greedy_takes_the_lowest_id_of_a_tie() -> None:
 def test_draws_follow_the_distribution() -> None:
     sampler = Sampler(replace(PLAIN, seed=3))
     logits = torch.tensor(FOUR).log()
-    counts = Counter(sampler.draw(logits, []) for _ in range(4_000))
+    counts = Counter(draws(sampler, logits, 4_000))
     # Four standard deviations of a binomial of 4,000: at most 0.031.
     assert all(abs(counts[token] / 4_000 - p) < 0.032 for token, p in enumerate(FOUR))
 
 
-def test_equal_seeds_draw_equal_tokens_and_the_draws_advance() -> None:
+def test_equal_seeds_draw_equal_tokens_which_differ_by_position() -> None:
     logits = torch.zeros(1_000)
     one, two = (Sampler(replace(PLAIN, seed=11)) for _ in range(2))
-    first = [one.draw(logits, []) for _ in range(20)]
-    assert first == [two.draw(logits, []) for _ in range(20)]
+    first = draws(one, logits, 20)
+    assert first == [two.draw(logits, range(at)) for at in reversed(range(20))][::-1]
     assert len(set(first)) > 10
 
 
@@ -161,7 +166,7 @@ def test_options_out_of_range_are_named(field: str, value: float, named: str) ->
 def test_tiny_temperatures_are_greedy(cold: float) -> None:
     logits = torch.tensor([30.0, 31.0, -2.0, 30.5])
     sampler = Sampler(Sampling(temperature=cold, top_k=0, top_p=1.0, min_p=0.0, seed=1))
-    assert {sampler.draw(logits, []) for _ in range(20)} == {1}
+    assert set(draws(sampler, logits, 20)) == {1}
 
 
 def spread(size: int, seed: int, peaked: bool) -> torch.Tensor:
@@ -195,23 +200,29 @@ def test_filters_of_a_large_vocabulary_agree_with_a_full_sort(
 ) -> None:
     logits = spread(size, seed=size, peaked=peaked)
     values, ids = logits.sort(descending=True, stable=True)
-    kept = top_k(Candidates(ids, values), sampling.top_k)
+    kept = top_k(Candidates(ids.numpy(), values.numpy()), sampling.top_k)
     if sampling.typical_p < 1:
         kept = typical(kept, sampling.typical_p)
     kept = min_p(top_p(kept, sampling.top_p), sampling.min_p)
-    found = filtered(logits, sampling)
+    found = Sampler(sampling).distribution(logits, [])
     # One at the edge may fall on either side: sums are rounded in another order.
     assert abs(len(found.ids) - len(kept.ids)) <= 1
     both = min(len(found.ids), len(kept.ids))
-    assert torch.equal(found.ids[:both], kept.ids[:both])
+    assert found.ids[:both].tolist() == kept.ids[:both].tolist()
     expected = temperature(kept, sampling.temperature).probabilities[:both]
-    assert torch.allclose(found.probabilities[:both], expected, atol=1e-5)
+    assert np.allclose(found.probabilities[:both], expected, atol=1e-5)
 
 
 def test_ties_are_kept_by_the_lowest_ids() -> None:
     logits = torch.zeros(70_000)
     logits[::7] = 1.0
-    assert filtered(logits, replace(PLAIN, top_k=5)).ids.tolist() == [0, 7, 14, 21, 28]
+    assert Sampler(replace(PLAIN, top_k=5)).distribution(logits, []).ids.tolist() == [
+        0,
+        7,
+        14,
+        21,
+        28,
+    ]
 
 
 def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
@@ -219,7 +230,7 @@ def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
     logits[[5, 59_999]] = torch.tensor([3.0, 4.0]).log()
     logits[30_000] = -torch.inf
     sampler = Sampler(replace(PLAIN, seed=5))
-    counts = Counter(sampler.draw(logits, []) for _ in range(2_000))
+    counts = Counter(draws(sampler, logits, 2_000))
     assert abs(counts[5] / 2_000 - 3 / 7) < 0.045  # four standard deviations
     assert counts[5] + counts[59_999] > 1_990
 
@@ -228,13 +239,13 @@ def test_reported_seed_draws_the_same_tokens_again() -> None:
     logits = torch.randn(64)
     first = Sampler(PLAIN)
     again = Sampler(replace(PLAIN, seed=first.seed))
-    assert [first.draw(logits, []) for _ in range(20)] == [
-        again.draw(logits, []) for _ in range(20)
-    ]
+    assert draws(first, logits, 20) == draws(again, logits, 20)
     assert len({Sampler(PLAIN).seed for _ in range(4)}) > 1
 
 
-def test_resumed_sampler_does_not_report_a_seed_it_does_not_know() -> None:
+def test_a_resumed_sampler_draws_with_the_seed_of_the_first() -> None:
+    logits = torch.randn(64)
     first, resumed = Sampler(PLAIN), Sampler(PLAIN)
-    resumed.resume(first.state)
-    assert resumed.seed == -1
+    resumed.resume(first.seed, first.mu)
+    assert draws(first, logits, 20) == draws(resumed, logits, 20)
+    assert resumed.seed == first.seed

@@ -1,0 +1,153 @@
+"""Candidates: the tokens that may be drawn, and those of a large vocabulary that filters can keep.
+
+Sorting a vocabulary of 150,000 takes longer than a small model's decode step, so filters start from
+only those tokens that the first of them could keep.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.messages import Sampling
+
+_FOLD_ROWS = 64  # the vocabulary as [64, columns]: column maxima bound the k-th largest logit
+_NUCLEUS_MARGINS = (2, 4, 6, 8, 10, 12, 16)  # below the best logit, tried in turn for the nucleus
+_ROUNDING_MARGIN = 1e-4  # for a preselection before the exact filter
+_BINS, _BINS_PER_UNIT = 1024, 32  # of logits below the best one, to find a quantile
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Tokens that may be drawn, with finite logits."""
+
+    ids: Ints  # [N]
+    logits: Floats  # [N]
+    ordered: bool = True  # the most likely first, the lower id first in a tie; False: by id
+    logsumexp: float | None = None  # over all logits, if some are left out here
+
+    @property
+    def weights(self) -> Doubles:
+        """[N], proportional to the probabilities, the largest 1."""
+        best = self.logits[0] if self.ordered else self.logits.max()
+        return np.exp(self.logits - best, dtype=np.float64)
+
+    @property
+    def probabilities(self) -> Doubles:
+        """[N], which sum to 1 together with the tokens left out."""
+        if self.logsumexp is not None:
+            return np.exp(self.logits - self.logsumexp, dtype=np.float64)
+        weights = self.weights
+        return weights / weights.sum()
+
+    def probability(self, token: int) -> float:
+        """The probability of a token; 0 if it is not among these."""
+        found = np.flatnonzero(self.ids == token)
+        return float(self.probabilities[found[0]]) if len(found) else 0.0
+
+    def keep(self, which: NDArray[np.bool_] | Ints | slice) -> Candidates:
+        """The candidates selected by a mask, indices or a slice."""
+        return Candidates(self.ids[which], self.logits[which], self.ordered)
+
+    def at(self, quantile: float) -> int:
+        """The token where the cumulative probability first exceeds the quantile, of [0, 1).
+
+        Tokens are added up in descending order of logits, lower ids first in a tie, so the result
+        does not depend on how the candidates are stored.
+        """
+        weights = self.weights
+        if self.ordered:
+            return int(self.ids[_index_at(weights.cumsum(), quantile)])
+        depths = self.logits.max() - self.logits
+        depths *= _BINS_PER_UNIT
+        bins = np.minimum(depths, _BINS - 1, out=depths).astype(np.intp)
+        below = np.bincount(bins, weights).cumsum()
+        chosen = _index_at(below, quantile)
+        ids = in_order(self.logits, np.flatnonzero(bins == chosen))
+        sums = weights[ids].cumsum()
+        sums += below[chosen] - sums[-1]
+        target = quantile * below[-1]
+        return int(self.ids[ids[min(int(sums.searchsorted(target, side="right")), len(ids) - 1)]])
+
+
+def _index_at(below: Doubles, quantile: float) -> int:
+    """The first index whose cumulative weight exceeds this share of the last."""
+    found = int(below.searchsorted(quantile * below[-1], side="right"))
+    return found if found < len(below) else int(below.searchsorted(below[-1]))
+
+
+def shortlist(row: Floats, sampling: Sampling) -> Candidates:
+    """The candidates of logits [V] that the filters may keep; -inf: not allowed."""
+    if sampling.top_k:
+        return selected(row, top_indices(row, sampling.top_k))
+    if sampling.typical_p < 1:
+        return everything(row)
+    if sampling.min_p > 0:
+        # top-p and min-p both keep a prefix of the sorted tokens, so min-p may be applied first.
+        least = row.max() + np.float32(math.log(sampling.min_p) - _ROUNDING_MARGIN)
+        return selected(row, in_order(row, np.flatnonzero(row >= least)), logsumexp(row))
+    if sampling.top_p < 1:
+        total = logsumexp(row)
+        nucleus = nucleus_of(row, np.exp(row - np.float32(total)), sampling.top_p)
+        return selected(row, nucleus, total)
+    return everything(row)
+
+
+def everything(row: Floats) -> Candidates:
+    """All tokens of logits [V] that are allowed."""
+    if row.min() > -np.inf:
+        return Candidates(np.arange(len(row)), row, ordered=False)
+    ids = np.flatnonzero(row > -np.inf)
+    return Candidates(ids, row[ids], ordered=False)
+
+
+def selected(row: Floats, ids: Ints, total: float | None = None) -> Candidates:
+    """The allowed ones of these ids, which are in order; `total` is the logsumexp over all."""
+    logits = row[ids]
+    if logits[-1] == -np.inf:
+        count = np.count_nonzero(logits > -np.inf)
+        ids, logits = ids[:count], logits[:count]
+    return Candidates(ids, logits, logsumexp=total)
+
+
+def logsumexp(row: Floats) -> float:
+    """The logarithm of the sum of exp over [V]."""
+    best = row.max()
+    return float(best) + math.log(float(np.exp(row - best).sum()))
+
+
+def nucleus_of(keys: Floats, weights: Floats, p: float) -> Ints:
+    """The indices of the largest keys whose weights sum to at least `p`, in descending order."""
+    best = keys.max()
+    for margin in _NUCLEUS_MARGINS:
+        ids = np.flatnonzero(keys >= best - np.float32(margin))
+        if weights[ids].sum(dtype=np.float64) > p + _ROUNDING_MARGIN:
+            return in_order(keys, ids)
+    return in_order(keys, np.arange(len(keys)))
+
+
+def top_indices(keys: Floats, count: int) -> Ints:
+    """Indices of the `count` largest of [V] by descending key, the lower index first in a tie."""
+    columns = len(keys) // _FOLD_ROWS
+    if count >= columns:
+        return in_order(keys, np.arange(len(keys)))[:count]
+    # `count` columns have a maximum of at least this, so at least `count` keys are as large.
+    tops = keys[: columns * _FOLD_ROWS].reshape(_FOLD_ROWS, columns).max(0)
+    least = np.partition(tops, columns - count)[columns - count]
+    return in_order(keys, np.flatnonzero(keys >= least))[:count]
+
+
+def in_order(keys: Floats, ids: Ints) -> Ints:
+    """`ids` by descending key, lower ids first in a tie."""
+    bits = (keys[ids] + np.float32(0)).view(np.int32)  # -0 becomes 0
+    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # order-preserving map of floats to integers
+    packed = (descending.astype(np.int64) << 32) | ids
+    packed.sort()
+    return packed & 0xFFFFFFFF
