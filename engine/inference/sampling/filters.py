@@ -54,7 +54,9 @@ def typical(candidates: Candidates, p: float) -> Candidates:
 
 
 def top_p(candidates: Candidates, p: float) -> Candidates:
-    """The fewest whose probability sums to at least p (nucleus sampling)."""
+    """The fewest whose probability sums to at least p (nucleus sampling); p 1 keeps all."""
+    if p >= 1:
+        return candidates
     total = candidates.probabilities.cumsum().astype(np.float32)  # as exact as the logits
     return candidates.keep(slice(np.count_nonzero(total < np.float32(p)) + 1))
 

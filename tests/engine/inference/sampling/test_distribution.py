@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,18 @@ from hypothesis import strategies as st
 from engine import ModelFileError, RequestError, Sampling
 from engine.inference.random_stream import Purpose
 from engine.inference.sampling import Candidates, Sampler
-from engine.inference.sampling.penalties import Mask
+from engine.inference.sampling.dry import Dry
+from engine.inference.sampling.filters import (
+    dynamic_temperature,
+    min_p,
+    temperature,
+    top_k,
+    top_n_sigma,
+    top_p,
+    typical,
+    xtc,
+)
+from engine.inference.sampling.penalties import Mask, penalize
 
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
 DRAWS = 50_000
@@ -116,6 +128,56 @@ def test_the_distribution_is_one_over_allowed_tokens(name: str, data: st.DataObj
     token = sampler.draw(row, tokens, packed(allowed))
     assert token in found.ids
     assert found.probability(token) > 0
+
+
+def composed(
+    logits: torch.Tensor, tokens: list[int], allowed: list[bool], sampling: Sampling
+) -> Candidates:
+    """Every step in the order of llama.cpp's default chain, without a shortlist."""
+    row = np.where(allowed, logits.numpy(), np.float32(-np.inf))
+    for token, bias in sampling.logit_bias:
+        row[token] += np.float32(bias)
+    penalize(row, tokens[-sampling.penalty_window :], sampling)
+    Dry(sampling, None).apply(row, tokens)
+    row = top_n_sigma(row, sampling.top_n_sigma)
+    order = [int(token) for token in np.argsort(-row, stable=True) if row[token] > -np.inf]
+    found = Candidates(np.array(order), row[order])
+    found = typical(top_k(found, sampling.top_k), sampling.typical_p)
+    found = xtc(min_p(top_p(found, sampling.top_p), sampling.min_p), sampling.xtc_threshold)
+    span, exponent = sampling.temperature_range, sampling.temperature_exponent
+    return temperature(found, dynamic_temperature(found, sampling.temperature, span, exponent))
+
+
+@given(
+    st.integers(0, 10_000),
+    st.builds(
+        partial(Sampling, xtc_probability=1.0, seed=1),
+        temperature=st.floats(0.3, 2),
+        top_k=st.integers(1, 300),
+        top_p=st.floats(0.05, 0.999),
+        min_p=st.floats(0.001, 0.5),
+        typical_p=st.floats(0.05, 0.999),
+        repeat_penalty=st.floats(0.8, 1.5),
+        frequency_penalty=st.floats(-1, 1),
+        presence_penalty=st.floats(-1, 1),
+        penalty_window=st.integers(1, 40),
+        logit_bias=st.just(((3, 2.0), (4, -np.inf), (3, 0.5))),
+        dry_multiplier=st.floats(0.1, 2),
+        dry_window=st.integers(-1, 40),
+        top_n_sigma=st.floats(0.5, 5),
+        xtc_threshold=st.floats(0.01, 0.5),
+        temperature_range=st.floats(0.01, 1),
+        temperature_exponent=st.floats(0.5, 2),
+    ),
+)
+def test_the_steps_come_in_the_order_of_the_field(seed: int, sampling: Sampling) -> None:
+    random = np.random.default_rng(seed)
+    logits, allowed = random_logits(300, seed), random.random(300) < 0.8
+    tokens = random.integers(0, 8, 30).tolist()
+    expected = composed(logits, tokens, allowed.tolist(), sampling)
+    found = Sampler(sampling).distribution(logits, tokens, packed(allowed.tolist()))
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert found.logits.tolist() == pytest.approx(expected.logits.tolist(), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

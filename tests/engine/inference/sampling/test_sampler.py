@@ -18,61 +18,9 @@ FOUR = [0.1, 0.2, 0.3, 0.4]
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
-def candidates(probabilities: list[float]) -> Candidates:
-    logits = np.log(np.array(probabilities, np.float32))
-    ids = np.argsort(-logits, stable=True)
-    return Candidates(ids, logits[ids])
-
-
 def draws(sampler: Sampler, logits: torch.Tensor, count: int) -> list[int]:
     """Tokens drawn with the same logits at consecutive positions."""
     return [sampler.draw(logits, range(at)) for at in range(count)]
-
-
-def same(found: Candidates, expected: list[float]) -> None:
-    assert found.probabilities.tolist() == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("k", "expected"),
-    [(1, [1.0]), (3, [4 / 9, 3 / 9, 2 / 9]), (4, [0.4, 0.3, 0.2, 0.1]), (0, [0.4, 0.3, 0.2, 0.1])],
-)
-def test_top_k_keeps_the_most_likely(k: int, expected: list[float]) -> None:
-    same(top_k(candidates(FOUR), k), expected)
-
-
-@pytest.mark.parametrize(
-    ("p", "expected"),
-    [
-        (0.0, [1.0]),
-        (0.7, [4 / 7, 3 / 7]),
-        (0.8, [4 / 9, 3 / 9, 2 / 9]),
-        (1.0, [0.4, 0.3, 0.2, 0.1]),
-    ],
-)
-def test_top_p_keeps_the_nucleus(p: float, expected: list[float]) -> None:
-    same(top_p(candidates(FOUR), p), expected)
-
-
-@pytest.mark.parametrize(
-    ("p", "kept"),
-    [(0.0, 4), (0.24, 4), (0.26, 3), (0.49, 3), (0.51, 2), (0.74, 2), (0.76, 1), (1.0, 1)],
-)
-def test_min_p_compares_with_the_most_likely(p: float, kept: int) -> None:
-    survivors = [0.4, 0.3, 0.2, 0.1][:kept]
-    same(min_p(candidates(FOUR), p), [value / sum(survivors) for value in survivors])
-
-
-def test_typical_keeps_tokens_with_surprisal_near_the_entropy() -> None:
-    same(typical(candidates([0.97, 0.01, 0.01, 0.01]), 0.5), [1.0])
-    same(typical(candidates([0.4, 0.2, 0.2, 0.2]), 0.5), [1 / 3, 1 / 3, 1 / 3])
-
-
-def test_temperature_sharpens_and_flattens() -> None:
-    same(temperature(candidates(FOUR), 1.0), [0.4, 0.3, 0.2, 0.1])
-    cold = temperature(candidates(FOUR), 0.5).probabilities
-    assert cold[0] > 0.4
-    assert temperature(candidates(FOUR), 2.0).probabilities[0] < 0.4
 
 
 @pytest.mark.parametrize(
