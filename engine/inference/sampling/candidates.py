@@ -17,6 +17,7 @@ from engine.messages import Sampling
 _FOLD_ROWS = 64  # the vocabulary as [64, columns]: column maxima bound the k-th largest logit
 _NUCLEUS_MARGINS = (2, 4, 6, 8, 10, 12, 16)  # below the best logit, tried in turn for the nucleus
 _ROUNDING_MARGIN = 1e-4  # for a preselection before the exact filter
+_SMALLEST = np.finfo(np.float32).min
 _BINS, _BINS_PER_UNIT = 1024, 32  # of logits below the best one, to find a quantile
 
 Floats = NDArray[np.float32]
@@ -109,12 +110,8 @@ def everything(row: Floats) -> Candidates:
 
 
 def selected(row: Floats, ids: Ints, total: float | None = None) -> Candidates:
-    """The allowed ones of these ids, which are in order; `total` is the logsumexp over all."""
-    logits = row[ids]
-    if logits[-1] == -np.inf:
-        count = np.count_nonzero(logits > -np.inf)
-        ids, logits = ids[:count], logits[:count]
-    return Candidates(ids, logits, logsumexp=total)
+    """These ids, which are in order and allowed; `total` is the logsumexp over all."""
+    return Candidates(ids, row[ids], logsumexp=total)
 
 
 def logsumexp(row: Floats) -> float:
@@ -130,17 +127,17 @@ def nucleus_of(keys: Floats, weights: Floats, p: float) -> Ints:
         ids = np.flatnonzero(keys >= best - np.float32(margin))
         if weights[ids].sum(dtype=np.float64) > p + _ROUNDING_MARGIN:
             return in_order(keys, ids)
-    return in_order(keys, np.arange(len(keys)))
+    return in_order(keys, np.flatnonzero(keys >= _SMALLEST))
 
 
 def top_indices(keys: Floats, count: int) -> Ints:
-    """Indices of the `count` largest of [V] by descending key, the lower index first in a tie."""
+    """Indices of the `count` largest finite ones of [V], descending, the lower first in a tie."""
     columns = len(keys) // _FOLD_ROWS
-    if count >= columns:
-        return in_order(keys, np.arange(len(keys)))[:count]
-    # `count` columns have a maximum of at least this, so at least `count` keys are as large.
-    tops = keys[: columns * _FOLD_ROWS].reshape(_FOLD_ROWS, columns).max(0)
-    least = np.partition(tops, columns - count)[columns - count]
+    least = _SMALLEST
+    if count < columns:
+        # `count` columns have a maximum of at least this, so at least `count` keys are as large.
+        tops = keys[: columns * _FOLD_ROWS].reshape(_FOLD_ROWS, columns).max(0)
+        least = max(np.partition(tops, columns - count)[columns - count], _SMALLEST)
     return in_order(keys, np.flatnonzero(keys >= least))[:count]
 
 

@@ -13,13 +13,18 @@ from engine.messages import Sampling
 Mask = NDArray[np.uint32]  # [ceil(V / 32)]; bit i % 32 of word i // 32 is that of token i
 
 
+# For each byte of a mask the limits of eight logits: -inf where the bit is 0, else inf. [256, 8]
+_LIMITS = np.where(np.arange(256)[:, None] >> np.arange(8) & 1, np.inf, -np.inf).astype(np.float32)
+
+
 def mask(row: Floats, allowed: Mask) -> Floats:
     """A copy of logits [V] with -inf for the tokens whose bit is 0, or which have no bit."""
-    words = np.ascontiguousarray(allowed, dtype="<u4").view(np.uint8)
-    bits = np.unpackbits(words, bitorder="little")[: len(row)]
-    masked = np.full(len(row), -np.inf, np.float32)
-    np.copyto(masked[: len(bits)], row[: len(bits)], where=bits.view(np.bool_))
-    return masked
+    masked = _LIMITS.take(np.ascontiguousarray(allowed, "<u4").view(np.uint8), axis=0).ravel()
+    if len(masked) < len(row):
+        missing = len(row) - len(masked)
+        masked = np.concatenate((masked, np.full(missing, -np.inf, np.float32)))
+    masked = masked[: len(row)]
+    return np.minimum(masked, row, out=masked)
 
 
 def penalizes(sampling: Sampling) -> bool:
