@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
+from engine.inference.banned_texts import BannedTexts, TakenBack
 from engine.inference.prompt import common_length
 from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
@@ -129,6 +130,8 @@ class Generation:
         for token in _last_character_tokens(tokenizer, request.prompt):
             self._stream.push(token)
         self._stops = StopFilter(request.stop)
+        banned = request.sampling.banned
+        self._banned = BannedTexts(banned, tokenizer.shown_piece) if any(banned) else None
         self._opening = request.opening
 
     @property
@@ -140,6 +143,11 @@ class Generation:
     def generated(self) -> int:
         """Number of generated tokens."""
         return len(self.text) - len(self.request.prompt)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a token was sampled, even if it was taken back."""
+        return self._started > 0
 
     @property
     def sampler_state(self) -> SamplerState:
@@ -196,19 +204,22 @@ class Generation:
 
         A token of the draft is accepted if the model draws it too: the text is then the one that it
         would have generated without drafts, token for token. Yields its text; sets `reason` at the
-        end. Raises ModelFileError when logits are not finite.
+        end. Raises ModelFileError when logits are not finite, RequestError when no token is left.
         """
         now = time.perf_counter()
         self._started = self._started or now
-        drawn = 0
+        banned, start = self._banned, len(self.text)
         for row, proposed in zip(logits, (*self.draft, None), strict=True):
-            token = self._sampler.draw(row, self.text)
+            mu, excluded = self._sampler.mu, banned.excluded if banned else ()
+            token = self._sampler.draw(row, self.text, excluded=excluded)
             if token in self._tokenizer.end_tokens:
                 self.reason = FinishReason.END
                 break
             self.text.append(token)
-            drawn += 1
-            yield self._text(self._stops.push(self._stream.push(token)))
+            if banned and (taken_back := banned.push(token, mu)):
+                self._take_back(taken_back)
+                break
+            yield self._text(self._shown(banned.settled() if banned else [token]))
             if self._stops.stopped:
                 self.reason = FinishReason.STOP
             elif self.generated == self.request.max_tokens:
@@ -217,19 +228,21 @@ class Generation:
                 self.reason = FinishReason.CONTEXT
             if self.reason is not None or token != proposed:
                 break
-        self._commit(drawn, seconds)
+        self._commit(self.text[start:], seconds)
 
-    def _commit(self, drawn: int, seconds: float) -> None:
-        """After the draws of a pass: keep the keys and values of the draft that was accepted."""
-        new = self.text[len(self.text) - drawn :]
+    def _commit(self, new: Tokens[int], seconds: float) -> None:
+        """After a pass that drew these tokens: keep keys and values of the draft's accepted ones."""
         accepted = common_length(new, self.draft)
         if self._speculation is not None:
-            self._speculation.learn(accepted, drawn, seconds)
+            self._speculation.learn(accepted, len(new), seconds)
         if self.draft:
             processed = len(self.pending) + len(self.draft)
             self.sequence.commit_accepted([*self.pending, *new[:accepted]], processed)
             self.draft = ()
-        self.pending = self.text[len(self.sequence) :]
+        if len(self.sequence) < len(self.text):
+            self.pending = self.text[len(self.sequence) :]
+        elif self.reason is None:  # tokens of a banned text were taken back
+            self.rewind()
 
     def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Finished]:
         """The remaining text and the final event; `reason` if it was ended from outside."""
@@ -256,6 +269,17 @@ class Generation:
             draft_gain=self._speculation.gain if self._speculation else 0.0,
         )
 
+    def _take_back(self, taken_back: TakenBack) -> None:
+        """Remove the tokens of a banned text; the next pass gives the logits before the first."""
+        del self.text[-taken_back.tokens :]
+        self._sampler.mu = taken_back.mu
+        if self._speculation is not None:
+            self._speculation.rewind(len(self.text))
+
+    def _shown(self, tokens: Tokens[int]) -> str:
+        """The text that these tokens add, up to a stop string."""
+        return "".join(self._stops.push(self._stream.push(token)) for token in tokens)
+
     def _text(self, text: str) -> Text:
         if text:
             text, self._opening = self._opening + text, ""
@@ -266,8 +290,9 @@ class Generation:
 
         An interrupted answer may be continued, and would then have U+FFFD in the middle.
         """
+        held = self._shown(self._banned.flush()) if self._banned else ""
         partial = self._stream.flush() if self.reason is FinishReason.END else ""
-        return self._stops.push(partial) + self._stops.flush()
+        return held + self._stops.push(partial) + self._stops.flush()
 
 
 def _numbered(sampling: Sampling, index: int) -> Sampling:

@@ -374,7 +374,7 @@ class Scheduler:
         del generation.pending[:count]
         generation.is_prefilling = bool(generation.pending)
         self._insert(generation, checkpoint=not generation.is_prefilling)
-        if not generation.generated:
+        if not generation.has_begun:
             self._progress(generation, len(generation.sequence))
 
     def _insert(self, generation: Generation, *, checkpoint: bool) -> None:

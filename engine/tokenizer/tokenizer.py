@@ -124,9 +124,13 @@ class Tokenizer:
             return text.encode("utf-8")
         return b""
 
+    def shown_piece(self, token: int) -> bytes:
+        """The bytes of a token; empty for a control token, which is not shown."""
+        return b"" if self.is_control(token) else self.piece(token)
+
     def stream(self) -> TextStream:
         """An incremental decoder for one reply; control tokens are not shown."""
-        return TextStream(lambda token: b"" if self.is_control(token) else self.piece(token))
+        return TextStream(self.shown_piece)
 
     def is_control(self, token: int) -> bool:
         """Whether the token is a control token, which is not shown."""
