@@ -312,6 +312,7 @@ class ModelLoaded:
     format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
     base: bool = False  # continues text; it was not trained to chat
     has_thinking_switch: bool = False  # `Generate.thinking` has an effect
+    sampling: Sampling | None = None  # that the file recommends
 
 
 @dataclass(frozen=True, slots=True)

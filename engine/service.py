@@ -447,6 +447,7 @@ def _loaded(request: int, host: ModelHost) -> ModelLoaded:
         resident_bytes=resident_memory(),
         held_bytes=host.memory_bytes,
         cache=model.cache,
+        sampling=model.sampling,
     )
 
 

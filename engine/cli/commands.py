@@ -26,6 +26,7 @@ from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
 from engine.cli.output import print_json, print_status, report
 from engine.cli.quantize import quantize
+from engine.cli.sampling_options import sampling
 from engine.errors import EngineError, RequestError, SnapshotError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
@@ -141,7 +142,7 @@ def _answer(
         ticket = scheduler.submit(
             Request(
                 scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
-                options_of.sampling(options),
+                sampling(options, model.sampling),
                 max_tokens=options.max_tokens,
                 stop=stop,
                 opening=opening,

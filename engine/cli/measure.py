@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -28,8 +29,9 @@ from engine.loading.placement import (
     words,
 )
 from engine.loading.preflight import identify, layout, parameters
+from engine.loading.recommended_sampling import recommended_sampling
 from engine.lora.stack import NO_ADAPTERS, Stack
-from engine.messages import CacheType, SlowReason
+from engine.messages import CacheType, Sampling, SlowReason
 from engine.state.pages import storage_dtype
 from engine.tokenizer import vocabulary
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
@@ -204,6 +206,7 @@ def describe(
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
+            **_sampling(file),
             "memory": _memory(memory, context, cache),
             "placement": words(placement, kernels),
             "kernels": merged(kernels),
@@ -225,6 +228,16 @@ def _vocabulary_and_template(file: GGUFFile, tokenizer: Path | None) -> dict[str
         "vocabulary_from": words.origin or "the file's own keys",
         "template": f"built in, {template.built_in}" if template.built_in else "the file's own",
     }
+
+
+def _sampling(file: GGUFFile) -> dict[str, object]:
+    """The sampling that the file recommends, where it differs from the usual one."""
+    found = recommended_sampling(file.metadata)
+    usual = asdict(Sampling())
+    changed = {
+        name: value for name, value in asdict(found or Sampling()).items() if value != usual[name]
+    }
+    return {"recommended_sampling": changed} if found else {}
 
 
 def _two_bit(file: GGUFFile) -> dict[str, object]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from engine.cli import sampling_options
 from engine.errors import RequestError
-from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Sampling
+from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
@@ -60,12 +60,6 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
         _add_cache(planning)
     _add_cache(speed, DEFAULT_CACHE)  # as in the app
     return made
-
-
-def sampling(options: Options) -> Sampling:
-    """The sampling parameters of the options."""
-    fields = {name: getattr(options, name) for name in asdict(Sampling()) if hasattr(options, name)}
-    return Sampling(**fields)
 
 
 def tokenizer(options: Options) -> Path | None:
@@ -129,7 +123,10 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         "-p", "--prompt", default="", help="the text to continue; none: the text of --session"
     )
     for answering in (chat, complete):
-        _add_sampling(answering)
+        sampling_options.add(answering)
+        answering.add_argument(
+            "-n", "--max-tokens", type=int, default=0, help="0: until an end token"
+        )
         _add_adapters(answering)
         _add_cache(answering)
         drafts = answering.add_mutually_exclusive_group()
@@ -197,23 +194,6 @@ def _command(
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     return made
-
-
-def _add_sampling(parser: Parser) -> None:
-    default = Sampling()
-    for flag, name, kind, text in (
-        ("--temp", "temperature", float, "0: always the most likely"),
-        ("--top-k", "top_k", int, "0: off"),
-        ("--top-p", "top_p", float, "1: off"),
-        ("--min-p", "min_p", float, "0: off"),
-        ("--typical", "typical_p", float, "1: off"),
-        ("--repeat-penalty", "repeat_penalty", float, "1: off"),
-        ("--frequency-penalty", "frequency_penalty", float, "0: off"),
-        ("--presence-penalty", "presence_penalty", float, "0: off"),
-        ("--seed", "seed", int, "-1: random"),
-    ):
-        parser.add_argument(flag, dest=name, type=kind, default=getattr(default, name), help=text)
-    parser.add_argument("-n", "--max-tokens", type=int, default=0, help="0: until an end token")
 
 
 def _add_adapters(parser: Parser) -> None:

@@ -29,8 +29,9 @@ from engine.loading.placement import (
     words,
 )
 from engine.loading.preflight import check, identify, layout, parameters
+from engine.loading.recommended_sampling import recommended_sampling
 from engine.loading.selfcheck import Faults, find_faults
-from engine.messages import CacheType, SlowPart
+from engine.messages import CacheType, Sampling, SlowPart
 from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
@@ -63,6 +64,7 @@ class LoadedModel:
     backends: str  # the placement for a status line: "cpu avx512 + reference"
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
+    sampling: Sampling | None = None  # that the file recommends
 
     @property
     def base(self) -> bool:
@@ -160,6 +162,7 @@ def load(
             backends=words(placement, kernels),
             slow=(*slow_parts(known, storage), *faults.slow),
             seconds=time.perf_counter() - started,
+            sampling=recommended_sampling(file.metadata),
         )
 
 
