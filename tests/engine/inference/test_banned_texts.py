@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +28,7 @@ FREE = Sampling(
     temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=3, ignore_end=True, logit_bias=LEGIBLE
 )
 GREEDY = replace(FREE, temperature=0.0)
+MIROSTAT = replace(FREE, mirostat=2, temperature=1.2)
 
 
 def letters(token: int) -> bytes:
@@ -183,7 +183,7 @@ def test_a_text_that_is_not_completed_is_shown_at_the_end(model: LoadedModel) ->
     assert answer(model, PROMPT, sampling, max_tokens=10).text == plain.text
 
 
-@pytest.mark.parametrize("sampling", [FREE, replace(FREE, mirostat=2, temperature=1.2)])
+@pytest.mark.parametrize("sampling", [FREE, MIROSTAT])
 def test_answers_with_banned_texts_are_the_same_together_and_after_a_preemption(
     model: LoadedModel, sampling: Sampling
 ) -> None:
@@ -237,10 +237,11 @@ def test_stop_strings_are_found_in_what_was_held(model: LoadedModel) -> None:
     assert made.finished.reason is FinishReason.STOP
 
 
+@pytest.mark.parametrize("sampling", [FREE, MIROSTAT])
 def test_a_resumed_answer_goes_on_as_if_it_had_not_stopped(
-    model: LoadedModel, tmp_path: Path
+    model: LoadedModel, sampling: Sampling
 ) -> None:
-    sampling = replace(FREE, banned=("e", "th", "a"), seed=-1)
+    sampling = replace(sampling, banned=("e", "th", "a"), seed=-1)
     scheduler, steps = model.new_scheduler(), itertools.count()
     first = Request(PROMPT, sampling, max_tokens=40, cancelled=lambda: next(steps) > 60)
     found = answered(scheduler.run(first))
