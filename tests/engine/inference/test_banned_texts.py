@@ -17,6 +17,7 @@ from answers import answer, answered, run_all
 from engine import FinishReason, PromptProgress, RequestError, Sampling, Text
 from engine.inference.banned_texts import BannedTexts, TakenBack
 from engine.inference.generate import Request
+from engine.inference.sampling import Sampler
 from engine.loading.loader import LoadedModel, load
 from hybrids import HYBRIDS
 
@@ -116,34 +117,41 @@ def best(model: LoadedModel, logits: Tensor, excluded: Collection[int] = ()) -> 
     return int(logits.index_fill(0, torch.tensor(never), -float("inf")).argmax())
 
 
-def defined(model: LoadedModel, texts: tuple[str, ...], count: int) -> list[int]:
-    """The greedy answer by the definition, each time from the beginning."""
-    answered: list[int] = []
+def defined(
+    model: LoadedModel, texts: tuple[str, ...], count: int, sampling: Sampling = GREEDY
+) -> list[int]:
+    """The answer by the definition, each token from the beginning of the text."""
+    sampler = Sampler(sampling, model.tokenizer)
+    made: list[int] = []
+    mus: list[float] = []
     excluded: dict[int, set[int]] = {}
     piece = model.tokenizer.shown_piece
-    while len(answered) < count:
-        logits = model.new_session().read([*PROMPT, *answered])
-        answered.append(best(model, logits, excluded.get(len(answered), ())))
-        spelled = b"".join(map(piece, answered))
+    while len(made) < count:
+        logits = model.new_session().read([*PROMPT, *made])
+        mus.append(sampler.mu)
+        made.append(sampler.draw(logits, [*PROMPT, *made], None, excluded.get(len(made), ())))
+        spelled = b"".join(map(piece, made))
         starts = [spelled.rfind(text.encode()) for text in texts]
         if max(starts) >= 0:
-            ends = list(itertools.accumulate(len(piece(token)) for token in answered))
+            ends = list(itertools.accumulate(len(piece(token)) for token in made))
             at = next(index for index, end in enumerate(ends) if end > max(starts))
             excluded = {key: ids for key, ids in excluded.items() if key <= at}
-            excluded.setdefault(at, set()).add(answered[at])
-            del answered[at:]
-    return answered
+            excluded.setdefault(at, set()).add(made[at])
+            sampler.mu = mus[at]
+            del made[at:], mus[at:]
+    return made
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, FREE, MIROSTAT])
 @pytest.mark.parametrize("start", [0, 3, 8])
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_greedy_answers_agree_with_the_definition(
-    model: LoadedModel, start: int, length: int
+def test_answers_agree_with_the_definition(
+    model: LoadedModel, start: int, length: int, sampling: Sampling
 ) -> None:
-    text = answer(model, PROMPT, GREEDY, max_tokens=24).text
+    text = answer(model, PROMPT, sampling, max_tokens=24).text
     texts = (text[start : start + length], text[start + 12 : start + 14])
-    made = answer(model, PROMPT, replace(GREEDY, banned=texts), max_tokens=24)
-    assert made.tokens == defined(model, texts, 24)
+    made = answer(model, PROMPT, replace(sampling, banned=texts), max_tokens=24)
+    assert made.tokens == defined(model, texts, 24, sampling)
     assert not any(one in made.text for one in texts)
     assert made.text == model.tokenizer.decode(made.tokens)
     assert made.finished.reason is FinishReason.LENGTH

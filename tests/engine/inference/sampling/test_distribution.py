@@ -238,6 +238,18 @@ def test_excluded_tokens_are_not_drawn_again() -> None:
             Sampler(sampling).draw(logits, [1], None, excluded)
 
 
+def test_tokens_drawn_after_an_exclusion_keep_their_shares() -> None:
+    # The first number lies in the share of the token taken back: another one must be used.
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    sampler, counts = Sampler(PLAIN), np.zeros(4)
+    for at in range(DRAWS):
+        token = sampler.draw(logits, range(at))
+        counts[token if token else sampler.draw(logits, range(at), excluded=(0,))] += 1
+    expected = np.array([0.3, 0.15, 0.05]) * 2 * DRAWS
+    assert counts[0] == 0
+    assert ((counts[1:] - expected) ** 2 / expected).sum() < 13.8  # p of 0.001
+
+
 @given(st.lists(st.floats(-40, 10, width=32), min_size=1, max_size=300), st.floats(0, 0.999999))
 def test_quantiles_do_not_depend_on_the_order_of_storage(
     values: list[float], quantile: float
