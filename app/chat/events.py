@@ -100,7 +100,7 @@ class Events:
                 self._runner.on_adapters_set(event)  # first: the cached context may be lost
                 self._adapters.on_adapters_set(event)
             case DraftSet():
-                pass
+                pass  # the window loads no draft model
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

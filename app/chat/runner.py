@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from app.engines.requests import EngineRequests
-from app.settings.table import Settings
+from app.settings.table import Settings, drafts
 from app.state.chat import State
 from app.store.writer import Archive
 from engine import (
@@ -107,6 +107,7 @@ class Runner(QObject):
         """
         conversation = branch.conversation
         name = "" if conversation is None else self.name(conversation)
+        command = replace(command, drafts=drafts(self._settings()))
         target = EngineTarget(
             branch, adapters, self.budget_bytes, command.turns, name, command, command.policy, aside
         )

@@ -76,6 +76,9 @@ class RunningAnswer:
             decode_seconds=round(event.decode_seconds, 4),
             **sampling_details(used, self.thinking),
             seed=event.seed,
+            drafted_tokens=event.drafted_tokens,
+            accepted_tokens=event.accepted_tokens,
+            draft_gain=round(event.draft_gain, 3),
         )
 
 

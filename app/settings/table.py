@@ -17,7 +17,7 @@ from app.net.http import WebError, check_address, parse_proxy
 from app.net.hub import HUB
 from app.system import json_file
 from app.system.translation import tr
-from engine import DEFAULT_CACHE, CacheType, Sampling
+from engine import DEFAULT_CACHE, CacheType, DraftKind, Sampling
 
 _log = logging.getLogger(__name__)
 _ENGINE = Sampling()
@@ -214,6 +214,17 @@ class Settings:
             group="answers",
         ),
     ] = "auto"
+    faster_answers: Annotated[
+        str,
+        Setting(
+            "Faster answers",
+            "Guesses the next words from the chat and checks several at once. Answers stay the same.",
+            choices=("auto", "off"),
+            words=("Automatic", "Off"),
+            exact="Speculative decoding with drafts by n-gram lookup; it pauses where it does not pay",
+            group="answers",
+        ),
+    ] = "auto"
     context: Annotated[
         int,
         Setting(
@@ -325,6 +336,11 @@ def sampling(settings: Settings) -> Sampling:
 def thinking(settings: Settings) -> bool | None:
     """Whether the model thinks first; None: the default of its chat template."""
     return _THINKING[settings.thinking]
+
+
+def drafts(settings: Settings) -> DraftKind:
+    """What drafts the next tokens of an answer."""
+    return DraftKind.LOOKUP if settings.faster_answers == "auto" else DraftKind.NONE
 
 
 def load(path: Path) -> Settings:

@@ -23,6 +23,9 @@ class AnswerDetails:
     min_p: float = 0.0  # 0: off
     repeat_penalty: float = 1.0  # 1: off
     seed: int = -1  # of the random numbers; -1: not known
+    drafted_tokens: int = 0  # proposed by speculative decoding
+    accepted_tokens: int = 0  # of these
+    draft_gain: float = 0.0  # estimated speed relative to no drafts; 0: there were none
     thinking: str = ""  # "on" or "off"; "": the default of the chat template
 
 

@@ -15,6 +15,7 @@ from app.ui.widgets.controls import label
 from app.ui.widgets.units import number
 
 CARD_WIDTH = 460
+_SHOWN_GAIN = 1.05  # of speculative decoding; a smaller one is noise
 
 
 class AnswerCard(QWidget):
@@ -100,6 +101,9 @@ def _speed(message: Message) -> str:
     if made and made.decode_seconds > 0 and message.generated_tokens > 1:
         speed = f"{message.generated_tokens / made.decode_seconds:.1f}"
         parts.append(tr("{speed} tokens/s", speed=speed))
+    if made and made.accepted_tokens and made.draft_gain >= _SHOWN_GAIN:
+        gain = f"{made.draft_gain:.1f}"
+        parts.append(tr("{gain} times as fast with guessed words", gain=gain))
     if made and made.first_token_seconds > 0:
         parts.append(tr("first word after {seconds} s", seconds=f"{made.first_token_seconds:.2f}"))
     return ", ".join(parts)

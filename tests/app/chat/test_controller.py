@@ -9,7 +9,17 @@ from app.state.chat import ModelPhase
 from app.store.parts import ErrorPart
 from app.store.store import Message, MessageState, StopReason, Store
 from app.ui.transcript.endings import ending
-from engine import Cancel, Fault, FaultKind, FinishReason, Generate, LoadModel, Role, Turn
+from engine import (
+    Cancel,
+    DraftKind,
+    Fault,
+    FaultKind,
+    FinishReason,
+    Generate,
+    LoadModel,
+    Role,
+    Turn,
+)
 from fakes import MODEL
 from stage import Stage, until
 
@@ -76,6 +86,16 @@ def test_sampling_and_instructions_come_from_the_settings(stage: Stage) -> None:
     assert (asked.sampling.temperature, asked.sampling.top_k, asked.max_tokens) == (0.0, 3, 7)
     assert asked.thinking is False
     assert asked.turns[0] == Turn(Role.SYSTEM, "Answer in rhyme.")
+
+
+def test_drafts_are_asked_for_unless_they_are_switched_off(stage: Stage) -> None:
+    stage.ready(MODEL)
+    ask(stage)
+    assert stage.engine.last_generate.drafts is DraftKind.LOOKUP
+    answer(stage, "Fine")
+    stage.controller.change_settings(faster_answers="off")
+    ask(stage, "And now?")
+    assert stage.engine.last_generate.drafts is DraftKind.NONE
 
 
 def test_blank_text_is_not_sent(stage: Stage) -> None:

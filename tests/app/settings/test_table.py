@@ -42,6 +42,7 @@ def _everything_changed():
         repeat_penalty=1.25,
         max_tokens=7,
         thinking="on",
+        faster_answers="off",
         context=4096,
         threads=3,
         cache="f16",

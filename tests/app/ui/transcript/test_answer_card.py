@@ -49,6 +49,15 @@ def test_every_detail_has_a_row() -> None:
     assert "Adapters" not in rows
 
 
+def test_a_gain_from_drafts_is_shown_and_none_is_not() -> None:
+    drafted = replace(DETAILS, drafted_tokens=20, accepted_tokens=12, draft_gain=1.62)
+    speed = shown(replace(ANSWER, details=drafted))["Speed"]
+    assert speed == "12.0 tokens/s, 1.6 times as fast with guessed words, first word after 0.31 s"
+    for gain, accepted in ((1.01, 12), (1.62, 0)):
+        vain = replace(drafted, draft_gain=gain, accepted_tokens=accepted)
+        assert "guessed" not in shown(replace(ANSWER, details=vain))["Speed"]
+
+
 def test_greedy_answer_has_no_seed() -> None:
     rows = shown(replace(ANSWER, details=replace(DETAILS, temperature=0.0)))
     assert rows["Sampling"].startswith("Always the likeliest word")
