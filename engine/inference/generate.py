@@ -88,7 +88,8 @@ class Request:
     stack: Stack = NO_ADAPTERS
     background: bool = False  # yields to requests that are not
     resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
-    drafter: Callable[[], Drafter] | None = None  # makes the one of an answer; None: no drafts
+    # Makes the drafter of an answer, which may draw with its sampler; None: no drafts.
+    drafter: Callable[[Sampler], Drafter] | None = None
     cancelled: Callable[[], bool] = field(default=lambda: False)
 
 
@@ -118,14 +119,14 @@ class Generation:
         self.served = 0  # number of the last pass of its prompt, for fairness
         self._started = 0.0  # of decoding
         self._costs = costs
-        self._speculation = (
-            None if request.drafter is None else Speculation(request.drafter(), costs)
-        )
         self._tokenizer = tokenizer
         self._sampler = Sampler(_numbered(request.sampling, index), tokenizer)
         resume = request.resume if index == 0 else None  # others draw other random numbers
         if resume is not None and resume.sampling == request.sampling:
             self._sampler.resume(resume.seed, resume.mu)
+        self._speculation: Speculation | None = None
+        if request.drafter is not None:
+            self._speculation = Speculation(request.drafter(self._sampler), costs)
         self._stream = tokenizer.stream()
         for token in _last_character_tokens(tokenizer, request.prompt):
             self._stream.push(token)

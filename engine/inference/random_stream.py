@@ -11,11 +11,17 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85  # the golden ratio, and the square root of 3 minus 1
 _WORD = 0xFFFFFFFF
 _STEP = 2.0**-53  # between two results of `uniform`
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64, as are the two factors
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 Counter = tuple[int, int, int, int]
 
@@ -25,20 +31,46 @@ class Purpose(IntEnum):
 
     DRAW = 0  # the token
     XTC = 1  # whether the most likely tokens are left out
-    ACCEPT = 2  # whether a drafted token is accepted
-    RESIDUAL = 3  # the token that replaces a rejected one
-    DRAFT = 4  # the token that a draft model proposes
 
 
-def uniform(seed: int, position: int, purpose: Purpose = Purpose.DRAW, attempt: int = 0) -> float:
+def uniform(seed: int, position: int, purpose: Purpose) -> float:
     """A number in [0, 1), a multiple of 2^-53.
 
-    `seed` has at most 64 bits. `position` is the number of tokens before the one that is drawn,
-    `attempt` how often it has been drawn already.
+    `seed` has at most 64 bits; `position` is the number of tokens before the one that is drawn.
     """
-    counter = position & _WORD, position >> 32, int(purpose), attempt
+    return (_bits(seed, position, purpose) >> 11) * _STEP
+
+
+def waiting_times(seed: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A random number for each token [N], exponentially distributed with mean 1.
+
+    Divided by the probabilities, the smallest is that of a token drawn with them: an exponential
+    race, which is the Gumbel-max trick. A token has the same number in any distribution, and
+    without the first token the next one is drawn as from the others alone.
+
+    Source: SplitMix64 (Steele et al. 2014, Fast Splittable Pseudorandom Number Generators), at the
+    places of the ids, started by Philox.
+    """
+    mixed = ids.astype(np.uint64)
+    mixed += np.uint64(1)
+    mixed *= _GAMMA
+    mixed += np.uint64(_bits(seed, position, Purpose.DRAW))
+    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
+        mixed ^= mixed >> shift
+        mixed *= factor
+    mixed ^= mixed >> _SHIFTS[2]
+    mixed >>= np.uint64(11)
+    numbers = mixed.astype(np.float64)
+    numbers += 0.5
+    numbers *= _STEP
+    return np.negative(np.log(numbers, out=numbers), out=numbers)
+
+
+def _bits(seed: int, position: int, purpose: Purpose) -> int:
+    """64 random bits."""
+    counter = position & _WORD, position >> 32, int(purpose), 0
     high, low, _, _ = philox(counter, (seed & _WORD, seed >> 32 & _WORD))
-    return ((high << 32 | low) >> 11) * _STEP
+    return high << 32 | low
 
 
 def philox(counter: Counter, key: tuple[int, int]) -> Counter:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from engine.inference import generate
 from engine.inference.generate import Request
+from engine.inference.sampling import Sampler
 from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.drafter import Drafter
 from engine.inference.speculative.lookup import LookupDrafter
@@ -103,7 +104,10 @@ class Recorded:
 
 
 def answer(
-    scheduler: Scheduler, prompt: list[int], text: list[int], drafter: Callable[[], Drafter] | None
+    scheduler: Scheduler,
+    prompt: list[int],
+    text: list[int],
+    drafter: Callable[[Sampler], Drafter] | None,
 ) -> Finished:
     """The statistics of one answer, which is the recorded text."""
     generate.Sampler = lambda sampling: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
@@ -123,7 +127,7 @@ def measure(model: LoadedModel, text: Text, pairs: int) -> dict[str, float]:
     found: list[tuple[float, float, float, float]] = []
     for _ in range(pairs):
         plain = answer(scheduler, prompt, whole, None)
-        drafted = answer(scheduler, prompt, whole, LookupDrafter)
+        drafted = answer(scheduler, prompt, whole, lambda _: LookupDrafter())
         found.append(
             (
                 plain.generated_tokens / plain.decode_seconds,

@@ -18,7 +18,6 @@ _FOLD_ROWS = 64  # the vocabulary as [64, columns]: column maxima bound the k-th
 _NUCLEUS_MARGINS = (2, 4, 6, 8, 10, 12, 16)  # below the best logit, tried in turn for the nucleus
 _ROUNDING_MARGIN = 1e-4  # for a preselection before the exact filter
 _SMALLEST = np.finfo(np.float32).min
-_BINS, _BINS_PER_UNIT = 1024, 32  # of logits below the best one, to find a quantile
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -57,31 +56,12 @@ class Candidates:
         """The candidates selected by a mask, indices or a slice."""
         return Candidates(self.ids[which], self.logits[which], self.ordered)
 
-    def at(self, quantile: float) -> int:
-        """The token where the cumulative probability first exceeds the quantile, of [0, 1).
-
-        Tokens are added up in descending order of logits, lower ids first in a tie, so the result
-        does not depend on how the candidates are stored.
-        """
+    def first(self, times: Doubles) -> int:
+        """The token whose waiting time [N], divided by its probability, is the shortest."""
         weights = self.weights
-        if self.ordered:
-            return int(self.ids[_index_at(weights.cumsum(), quantile)])
-        depths = self.logits.max() - self.logits
-        depths *= _BINS_PER_UNIT
-        bins = np.minimum(depths, _BINS - 1, out=depths).astype(np.intp)
-        below = np.bincount(bins, weights).cumsum()
-        chosen = _index_at(below, quantile)
-        ids = in_order(self.logits, np.flatnonzero(bins == chosen))
-        sums = weights[ids].cumsum()
-        sums += below[chosen] - sums[-1]
-        target = quantile * below[-1]
-        return int(self.ids[ids[min(int(sums.searchsorted(target, side="right")), len(ids) - 1)]])
-
-
-def _index_at(below: Doubles, quantile: float) -> int:
-    """The first index whose cumulative weight exceeds this share of the last."""
-    found = int(below.searchsorted(quantile * below[-1], side="right"))
-    return found if found < len(below) else int(below.searchsorted(below[-1]))
+        with np.errstate(divide="ignore"):  # a weight may underflow to 0
+            np.divide(times, weights, out=weights)
+        return int(self.ids[weights.argmin()])
 
 
 def shortlist(row: Floats, sampling: Sampling) -> Candidates:

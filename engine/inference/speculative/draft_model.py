@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from engine.inference.prompt import common_length
 from engine.inference.runner import Runner
+from engine.inference.sampling import Sampler
 from engine.inference.session import Session
 from engine.inference.speculative.drafter import NO_DRAFT, Draft
 from engine.inference.speculative.vocabulary import VocabularyMap
@@ -39,19 +39,20 @@ class DraftModel:
         self.pool = runner.new_pool(budget)
         self.tree = PrefixTree(self.pool)
 
-    def drafter(self) -> ModelDrafter:
-        """The drafter of one answer."""
-        return ModelDrafter(self)
+    def drafter(self, sampler: Sampler) -> ModelDrafter:
+        """The drafter of one answer, which `sampler` draws."""
+        return ModelDrafter(self, sampler)
 
 
 class ModelDrafter:
-    """Proposes the likeliest tokens of the draft model, until one is not likely enough."""
+    """Proposes what the answer's sampler draws from the draft model, until that is not likely."""
 
     costs_nothing = False
     priors = (0.7,)
 
-    def __init__(self, draft_model: DraftModel) -> None:
+    def __init__(self, draft_model: DraftModel, sampler: Sampler) -> None:
         self._model = draft_model
+        self._sampler = sampler
         self._session = Session(draft_model.runner, draft_model.pool, draft_model.context)
         self._ids: list[int] = []  # of the text, in the draft model's vocabulary
         self._ends: list[int] = []  # of each token of the text in `_ids`
@@ -72,17 +73,15 @@ class ModelDrafter:
             return Draft(is_behind=True)
         if not self._reserve(len(left) + most):
             return NO_DRAFT
-        found: list[int] = []
+        drafted = list(text)
         logits = session.read(left)
-        while (token := _likely(logits)) is not None:
-            proposed = self._model.vocabulary.to_target(token)
-            if proposed is None:
+        while (token := self._likely(logits, drafted)) is not None:
+            drafted.append(token)
+            if len(drafted) == len(text) + most or self._model.vocabulary.ends(token):
                 break
-            found.append(proposed)
-            if len(found) == most or self._model.vocabulary.ends(proposed):
-                break
-            logits = session.step(token)
-        return Draft(found)
+            (own,) = self._model.vocabulary.to_draft([token])
+            logits = session.step(own)
+        return Draft(drafted[len(text) :])
 
     def rewind(self, length: int) -> None:
         """Forget the tokens from position `length` on."""
@@ -95,6 +94,15 @@ class ModelDrafter:
         session.rewind(common_length(session.tokens, self._ids))
         self._model.tree.insert(_STACK, session.sequence)
         session.sequence.release()
+
+    def _likely(self, logits: Tensor, text: list[int]) -> int | None:
+        """The target's token that is drawn from the draft model's logits [V]; None: not likely."""
+        row = self._model.vocabulary.to_target_logits(logits)
+        if not math.isfinite(float(row.max())):
+            return None
+        candidates = self._sampler.distribution(row, text)
+        token = self._sampler.pick(candidates, len(text))
+        return token if candidates.probability(token) >= _LEAST_PROBABILITY else None
 
     def _append(self, text: Sequence[int]) -> None:
         for at in range(len(self._ends), len(text)):
@@ -118,12 +126,3 @@ class ModelDrafter:
         except OutOfPages:
             return False
         return True
-
-
-def _likely(logits: Tensor) -> int | None:
-    """The token of the largest logit [V], the lowest id of a tie; None if it is not likely."""
-    best = logits.max()
-    probability = 1 / float(torch.exp(logits - best).sum())
-    if not math.isfinite(probability) or probability < _LEAST_PROBABILITY:
-        return None
-    return int(logits.argmax())

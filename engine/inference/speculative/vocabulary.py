@@ -2,12 +2,15 @@
 
 Models of one family share a vocabulary, up to unused tokens at its end. Others are mapped where
 tokens have the same bytes; the remaining ones are spelled by shorter tokens for the draft model,
-and a draft ends before a token that the target does not have.
+and it drafts only tokens that the target has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+import torch
+from torch import Tensor
 
 from engine.errors import RequestError
 from engine.tokenizer.tokenizer import Tokenizer
@@ -24,14 +27,16 @@ class VocabularyMap:
         theirs = {_key(draft, token): token for token in reversed(range(draft.size))}
         self.is_identity = all(theirs.get(key, token) == token for key, token in ours.items())
         self._ends = target.end_tokens
-        self._to_target = {
-            token: ours[key] for key, token in theirs.items() if key in ours and key[0]
-        }
-        if len(self._to_target) < _LEAST_COMMON * len(theirs):
+        common = [(ours[key], token) for key, token in theirs.items() if key in ours and key[0]]
+        if len(common) < _LEAST_COMMON * len(theirs):
             raise RequestError(
                 "The draft model's vocabulary is too different from this model's.",
                 "Choose a draft model of the same family.",
             )
+        self._size = target.size
+        self._common = torch.tensor(
+            common, dtype=torch.int64
+        ).T  # [2, N]: the target's, the draft's
         self._to_draft: dict[int, tuple[int, ...]] = {}
         for (piece, is_control), token in ours.items():
             same = theirs.get((piece, is_control))
@@ -46,9 +51,14 @@ class VocabularyMap:
             return list(tokens)
         return [one for token in tokens for one in self._to_draft.get(token, ())]
 
-    def to_target(self, token: int) -> int | None:
-        """The target's token with the same bytes; None: it has none."""
-        return self._to_target.get(token)
+    def to_target_logits(self, logits: Tensor) -> Tensor:
+        """The draft model's logits [V] for the target's tokens; -inf where it has no such token."""
+        if self.is_identity:
+            return logits[: self._size]
+        ours, theirs = self._common[:, self._common[1] < len(logits)]
+        row = torch.full((self._size,), -torch.inf)
+        row[ours] = logits[theirs]
+        return row
 
     def ends(self, token: int) -> bool:
         """Whether a token of the target ends an answer."""

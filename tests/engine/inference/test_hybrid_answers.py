@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ import tiny
 from answers import run_all
 from drafters import PartlyRight, verify_every_draft
 from engine.inference.generate import Request
+from engine.inference.sampling import Sampler
 from engine.inference.scheduler import Scheduler
+from engine.inference.speculative.drafter import Drafter
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS
@@ -61,6 +64,10 @@ def alone(model: LoadedModel, request: Request) -> dict[int, list[int]]:
     return model.new_scheduler().run(replace(request)).answers
 
 
+def drafter_of(texts: list[list[int]], model: LoadedModel) -> Callable[[Sampler], Drafter]:
+    return lambda _: PartlyRight(texts, model.config.vocabulary)
+
+
 def test_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
     """Of a draft that is partly wrong, states of fixed size are computed again."""
     requests = [asked(250, 0, 20, 2), asked(300, 1, 40), asked(511, 2, 25), asked(270, 3, 12)]
@@ -69,7 +76,7 @@ def test_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
     verify_every_draft(scheduler)
     for request, answers in zip(requests, wanted, strict=True):
         texts = [[*request.prompt, *tokens] for tokens in answers.values()]
-        request.drafter = partial(PartlyRight, texts, model.config.vocabulary)
+        request.drafter = drafter_of(texts, model)
     tickets = run_all(scheduler, *requests)
     assert [ticket.answers for ticket in tickets] == wanted
     ends = [event for ticket in tickets for event in ticket.events if isinstance(event, Finished)]

@@ -242,7 +242,7 @@ class Run:
         asked, number = self.waiting.pop(0), len(self.tickets)
         made = request_of(asked, self.reference.stacks)
         if asked.drafts:
-            made.drafter = lambda: self.drafter(asked)
+            made.drafter = lambda _: self.drafter(asked)
         made.cancelled = lambda: number in self.cancelled
         self.tickets.append((asked, self.scheduler.submit(made)))
         self.noted.append({})

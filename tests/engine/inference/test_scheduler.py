@@ -123,7 +123,8 @@ def test_cancelling_one_leaves_the_others_alone(
 ) -> None:
     pressed = False
     others = [Request(prompt(40, at), GREEDY, max_tokens=30) for at in (1, 2)]
-    cut = Request(prompt(700), SEEDED, max_tokens=400, count=count, cancelled=lambda: pressed)
+    sampling = replace(SEEDED, ignore_end=True)  # none ends before it is cancelled
+    cut = Request(prompt(700), sampling, max_tokens=400, count=count, cancelled=lambda: pressed)
     scheduler.runner.chunk = 64
     tickets = [scheduler.submit(request) for request in others]
     ticket = scheduler.submit(cut)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 import tiny
 from answers import answered, check_nothing_leaked, prompt, run_all
@@ -156,7 +157,8 @@ def test_equal_vocabularies_need_no_translation(model: LoadedModel) -> None:
     found = VocabularyMap(model.tokenizer, model.tokenizer)
     assert found.is_identity
     assert found.to_draft([5, 6, 7]) == [5, 6, 7]
-    assert found.to_target(7) == 7
+    logits = torch.arange(model.tokenizer.size + 3.0)
+    assert torch.equal(found.to_target_logits(logits), logits[:-3])
 
 
 def test_another_vocabulary_is_translated_where_texts_agree(
@@ -172,9 +174,12 @@ def test_another_vocabulary_is_translated_where_texts_agree(
     text = model.tokenizer.encode("a cat sat on the mat, zürich", add_special=False)
     spelled = b"".join(map(other.tokenizer.piece, found.to_draft(text)))
     assert spelled == b"".join(map(model.tokenizer.piece, text))
-    for token in range(other.tokenizer.size):
-        ours = found.to_target(token)
-        assert ours is None or model.tokenizer.piece(ours) == other.tokenizer.piece(token)
+    row = found.to_target_logits(torch.arange(0.0, other.tokenizer.size))
+    assert len(row) == model.tokenizer.size
+    for token, theirs in enumerate(row.tolist()):
+        if theirs >= 0:
+            assert model.tokenizer.piece(token) == other.tokenizer.piece(int(theirs))
+    assert (row >= 0).sum() > 200
     requests = [Request(text, GREEDY, max_tokens=40)]
     check(model, scheduler, beside(model, other), requests)
 

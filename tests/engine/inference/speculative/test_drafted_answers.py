@@ -12,6 +12,7 @@ import tiny
 from answers import Answered, alone, answered, cached_rows, check_nothing_leaked, prompt, run_all
 from drafters import PartlyRight, verify_every_draft
 from engine.inference.generate import Request
+from engine.inference.sampling import Sampler
 from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.drafter import Drafter
 from engine.inference.speculative.lookup import LookupDrafter
@@ -36,10 +37,10 @@ def scheduler(model: LoadedModel) -> Scheduler:
     return made
 
 
-def known(model: LoadedModel, request: Request) -> Callable[[], Drafter]:
+def known(model: LoadedModel, request: Request) -> Callable[[Sampler], Drafter]:
     """Drafters that know the answer to a request, and now and then propose a wrong token."""
     wanted = [*request.prompt, *alone(model, request).tokens]
-    return lambda: PartlyRight([wanted], model.config.vocabulary)
+    return lambda _: PartlyRight([wanted], model.config.vocabulary)
 
 
 def drafted(model: LoadedModel, scheduler: Scheduler, request: Request) -> Answered:
@@ -86,7 +87,9 @@ def test_lookup_drafts_find_a_text_that_repeats_itself(
     model: LoadedModel, scheduler: Scheduler
 ) -> None:
     request = Request([*prompt(40), *prompt(40), *prompt(20)], GREEDY, max_tokens=200)
-    made = drafted(model, scheduler, dataclasses.replace(request, drafter=LookupDrafter))
+    made = drafted(
+        model, scheduler, dataclasses.replace(request, drafter=lambda _: LookupDrafter())
+    )
     assert made.finished.accepted_tokens > 10  # a tiny model repeats itself
     check_nothing_leaked(scheduler)
 
@@ -97,7 +100,7 @@ def test_several_answers_to_one_prompt_have_drafts_each(
     request = Request(prompt(300), SEEDED, max_tokens=40, count=3)
     wanted = model.new_scheduler().run(dataclasses.replace(request)).answers
     texts = [[*request.prompt, *tokens] for tokens in wanted.values()]
-    request.drafter = lambda: PartlyRight(texts, model.config.vocabulary)
+    request.drafter = lambda _: PartlyRight(texts, model.config.vocabulary)
     ticket = scheduler.run(request)
     assert ticket.answers == wanted
     assert all(answered(ticket, number).finished.accepted_tokens for number in wanted)
@@ -156,7 +159,7 @@ def test_an_end_token_ends_the_answer_inside_a_draft(
         monkeypatch.setattr(model.tokenizer, "end_tokens", frozenset([token]))
         texts = [[*prompt(20), *tokens]]  # the drafts go on behind the end
         request = Request(prompt(20), GREEDY, max_tokens=60)
-        request.drafter = lambda texts=texts: PartlyRight(texts, model.config.vocabulary)
+        request.drafter = lambda _, texts=texts: PartlyRight(texts, model.config.vocabulary)
         made = drafted(model, scheduler, request)
         assert made.finished.reason is FinishReason.END
         assert made.tokens == tokens[:at]
