@@ -1,7 +1,8 @@
 """Banned texts: takes tokens of an answer back when they complete a text that it must not contain.
 
 The answer goes back to the token in which the text began, and another one is drawn there. Tokens
-that may be the beginning of a banned text are held, so no part of one that is completed is shown.
+that may be the beginning of a banned text are held. What was shown is never taken back: after going
+back, such a text may have its beginning there; then the first token after it is replaced.
 Texts are compared as UTF-8, and only with what is generated, not with the prompt.
 """
 
@@ -43,6 +44,8 @@ class BannedTexts:
         self._piece = piece
         self._held: list[_Held] = []
         self._settled: list[int] = []
+        self._shown = b""  # the end of what the settled tokens spell
+        self._longest = max(map(len, self._texts), default=0)
         self._count = 0  # tokens of the answer
         self._excluded: dict[int, set[int]] = {}  # by that number: tokens taken back there
         self._in_vain = 0
@@ -59,11 +62,11 @@ class BannedTexts:
         """
         self._held.append(_Held(token, self._piece(token), mu))
         self._count += 1
-        joined = b"".join(held.piece for held in self._held)
+        joined = self._shown + b"".join(held.piece for held in self._held)
         start = max((joined.rfind(text) for text in self._texts), default=-1)
         if start >= 0:
             return self._take_back(self._token_at(start))
-        self._settle(self._token_at(len(joined) - self._partial_length(joined)))
+        self._settle(self._token_at(len(joined) - self._open_length(joined)))
         return None
 
     def settled(self) -> list[int]:
@@ -97,21 +100,26 @@ class BannedTexts:
         if not count:
             return
         self._settled += [held.token for held in self._held[:count]]
+        shown = self._shown + b"".join(held.piece for held in self._held[:count])
+        self._shown = shown[max(len(shown) - self._longest, 0) :]
         del self._held[:count]
         self._in_vain = 0
         first = self._count - len(self._held)
         self._excluded = {at: ids for at, ids in self._excluded.items() if at >= first}
 
     def _token_at(self, offset: int) -> int:
-        """The index of the held token with the byte at this offset; their number at the end."""
-        end = 0
+        """The index of the held token with the byte at this offset of what is compared.
+
+        0 for one that was shown, their number at the end.
+        """
+        end = len(self._shown)
         for index, held in enumerate(self._held):
             end += len(held.piece)
             if offset < end:
                 return index
         return len(self._held)
 
-    def _partial_length(self, joined: bytes) -> int:
+    def _open_length(self, joined: bytes) -> int:
         """Length of the longest suffix that is the beginning of a banned text."""
         for start in range(len(joined)):
             suffix = joined[start:]

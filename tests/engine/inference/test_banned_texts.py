@@ -67,6 +67,18 @@ def test_of_two_texts_the_one_that_began_last_is_taken_back() -> None:
     assert banned.flush() == [0, 0]
 
 
+def test_what_was_shown_stays_where_it_begins_a_text_after_going_back() -> None:
+    banned = BannedTexts(["aaa", "baa"], letters)
+    for token in (0, 0, 4):
+        assert banned.push(token, 0.0) is None
+    assert banned.settled() == [0, 0]  # "aa" does not go on
+    assert banned.push(0, 1.0) == TakenBack(2, 0.0)
+    assert banned.push(0, 1.0) == TakenBack(1, 1.0)  # now it does
+    assert set(banned.excluded) == {0, 4}
+    assert banned.push(1, 0.0) is None
+    assert banned.flush() == [1]
+
+
 def test_characters_are_compared_by_their_bytes() -> None:
     banned = BannedTexts(["ß"], letters)
     assert banned.push(5, 0.0) is None
@@ -103,11 +115,10 @@ def test_what_is_settled_never_has_a_banned_text(tokens: list[int], texts: list[
             del kept[-taken_back.tokens :]
         shown += banned.settled()
         assert kept[: len(shown)] == shown
-        held = b"".join(map(letters, kept[len(shown) :]))
-        # What is held begins in its first token with what may become a banned text.
-        assert not held or taken_back or any(
-            text.startswith(held[at:]) for text in patterns for at in range(len(held))
-        )  # fmt: skip
+        spelled = b"".join(map(letters, kept))
+        suffixes = [spelled[at:] for at in range(len(spelled))]
+        is_open = any(text.startswith(suffix) for text in patterns for suffix in suffixes)
+        assert is_open or kept == shown
     assert not any(text in b"".join(map(letters, shown)) for text in patterns)
 
 
@@ -125,6 +136,7 @@ def defined(
     made: list[int] = []
     mus: list[float] = []
     excluded: dict[int, set[int]] = {}
+    shown = 0  # tokens that are not taken back any more
     piece = model.tokenizer.shown_piece
     while len(made) < count:
         logits = model.new_session().read([*PROMPT, *made])
@@ -134,12 +146,20 @@ def defined(
         starts = [spelled.rfind(text.encode()) for text in texts]
         if max(starts) >= 0:
             ends = list(itertools.accumulate(len(piece(token)) for token in made))
-            at = next(index for index, end in enumerate(ends) if end > max(starts))
+            at = max(next(at for at, end in enumerate(ends) if end > max(starts)), shown)
             excluded = {key: ids for key, ids in excluded.items() if key <= at}
             excluded.setdefault(at, set()).add(made[at])
             sampler.mu = mus[at]
             del made[at:], mus[at:]
+        else:
+            first = next(at for at in range(len(spelled) + 1) if begins(spelled[at:], texts))
+            closed = sum(end <= first for end in itertools.accumulate(map(len, map(piece, made))))
+            shown = max(shown, closed)
     return made
+
+
+def begins(spelled: bytes, texts: tuple[str, ...]) -> bool:
+    return any(text.encode().startswith(spelled) for text in texts)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, FREE, MIROSTAT])
