@@ -67,6 +67,16 @@ def test_of_two_texts_the_one_that_began_last_is_taken_back() -> None:
     assert banned.flush() == [0, 0]
 
 
+def test_exclusions_hold_for_one_beginning_of_the_answer() -> None:
+    banned = BannedTexts(["aab", "ba"], letters)
+    assert [banned.push(0, 0.0), banned.push(0, 0.0)] == [None, None]
+    assert banned.push(4, 0.0) == TakenBack(1, 0.0)
+    assert banned.push(1, 0.0) == TakenBack(3, 0.0)
+    assert list(banned.excluded) == [0]
+    assert [banned.push(1, 0.0), banned.push(1, 0.0)] == [None, None]
+    assert list(banned.excluded) == []  # "ba" was excluded after "aa"
+
+
 def test_what_was_shown_stays_where_it_begins_a_text_after_going_back() -> None:
     banned = BannedTexts(["aaa", "baa"], letters)
     for token in (0, 0, 4):
