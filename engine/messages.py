@@ -48,6 +48,18 @@ class DraftKind(Enum):
     MODEL = "model"  # by a small model of the same family
 
 
+class ConstraintKind(Enum):
+    """How the text that an answer must be is described."""
+
+    JSON_SCHEMA = "JSON schema"  # the schema's text, draft 2020-12
+    GBNF = "GBNF grammar"  # as llama.cpp reads it; its first rule is `root`
+    LARK = "Lark grammar"  # the variant of the llguidance library; its first rule is `start`
+    REGEX = "regular expression"  # of the whole text, in the syntax of Rust's regex crate
+    CHOICES = "list of choices"  # a JSON array of strings
+    # A JSON array of objects: "name", "schema" of the text between "begin" and "end", two strings.
+    TOOLS = "list of tool calls"
+
+
 class FinishReason(Enum):
     """Why generation ended."""
 
@@ -111,6 +123,21 @@ class Sampling:
     mirostat_tau: float = 5.0  # target surprisal in bits
     mirostat_eta: float = 0.1  # learning rate
     banned: tuple[str, ...] = ()  # texts that the answer never contains
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an answer must be: only tokens that can lead to such a text are generated.
+
+    Without a trigger the whole answer is constrained. With triggers, it begins after the first of
+    these strings to be generated: the text before is free, and so is the text after a tool call,
+    where more may follow; after a document the answer ends.
+    """
+
+    kind: ConstraintKind
+    text: str
+    trigger: tuple[str, ...] = ()
+    required: bool = False  # the answer does not end before a trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +225,7 @@ class Generate:
     answers: int = 1  # to the one prompt, each with its own events
     background: bool = False  # yields to requests that are not
     drafts: DraftKind = DraftKind.NONE
+    constraint: Constraint | None = None
     # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
     # is written there. 0: nothing is written any more; None: as the last command said.
     budget_bytes: int | None = None
@@ -364,6 +392,8 @@ class Finished:
     drafted_tokens: int = 0  # verified
     accepted_tokens: int = 0  # of these
     draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
+    incomplete: bool = False  # it ended before it was what its constraint asks for
+    forced_tokens: int = 0  # that the constraint left no choice about: read without being drawn
 
 
 @dataclass(frozen=True, slots=True)

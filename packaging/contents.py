@@ -155,7 +155,7 @@ _UNWANTED = (
         r"^torch/lib/lib(torchbind_test|aoti_custom_ops|backend_with_compiler|jitbackend_test)"
     ),
     re.compile(r"\.(pyi|h|hpp|cuh|cpp|cmake|lib|a)$"),
-    re.compile(r"^[^/]+\.(dist|egg)-info/"),
+    re.compile(r"^(?!llguidance-)[^/]+\.(dist|egg)-info/"),  # that package reads its version
     re.compile(r"(^|/)tests?/"),
 )
 

@@ -38,6 +38,7 @@ RUNS_ON = (
     "torch",
     "numpy",
     "tokenizers",
+    "llguidance",
     "safetensors",
     "httpx",
     "httpcore",

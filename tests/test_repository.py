@@ -52,13 +52,25 @@ LIGHT_ENGINE = {
     "engine.service",
     "engine.snapshot.folder",
 }
-HEAVY = ("torch", "numpy", "tokenizers", "gguf", "jinja2", "kernels", "httpx", "httpcore", "http")
+HEAVY = (
+    "torch",
+    "numpy",
+    "tokenizers",
+    "llguidance",
+    "gguf",
+    "jinja2",
+    "kernels",
+    "httpx",
+    "httpcore",
+    "http",
+)
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (
     Fault,
     messages.Turn,
     messages.Sampling,
     messages.AdapterUse,
+    messages.Constraint,
     messages.AdapterInfo,
     messages.SlowPart,
 )

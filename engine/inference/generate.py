@@ -7,6 +7,7 @@ sampler, the text decoder and the stop strings. The scheduler runs the model and
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field, replace
@@ -15,19 +16,21 @@ from torch import Tensor
 
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.inference.banned_texts import BannedTexts, TakenBack
+from engine.inference.constraints.matcher import Matcher
 from engine.inference.prompt import common_length
 from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
 from engine.inference.speculative.drafter import Drafter
 from engine.inference.speculative.speculation import Speculation
 from engine.lora.stack import NO_ADAPTERS, Stack
-from engine.messages import Finished, FinishReason, Sampling, Text
+from engine.messages import Constraint, Finished, FinishReason, Sampling, Text
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 
 MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
 _LARGEST_SEED = (1 << 63) - 1
+_MOST_FORCED = 128  # tokens of a constraint that one pass processes
 
 
 class StopFilter:
@@ -72,6 +75,8 @@ class SamplerState:
     sampling: Sampling
     seed: int  # that was drawn with, also where `sampling` leaves it open
     mu: float  # of mirostat
+    constraint: Constraint | None = None
+    begin: int | None = None  # token of the text where the constrained answer begins, if known
 
 
 @dataclass(slots=True)
@@ -90,6 +95,8 @@ class Request:
     resume: SamplerState | None = None  # of the interrupted answer that the prompt ends with
     # Makes the drafter of an answer, which may draw with its sampler; None: no drafts.
     drafter: Callable[[Sampler], Drafter] | None = None
+    constraint: Constraint | None = None  # None: that of `resume`, if any
+    begun: str = ""  # text of the answer that the prompt ends with, for the constraint
     cancelled: Callable[[], bool] = field(default=lambda: False)
 
 
@@ -103,8 +110,12 @@ class Generation:
         sequence: CachedSequence,
         costs: StepCosts,
         index: int = 0,
+        matcher: Matcher | None = None,
     ) -> None:
-        """`index` numbers the answers to one prompt. Raises RequestError for a bad option."""
+        """`index` numbers the answers to one prompt; `matcher` follows the constraint of this one.
+
+        Raises RequestError for a bad option.
+        """
         self.request = request
         self.sequence = sequence
         self.index = index
@@ -120,6 +131,10 @@ class Generation:
         self._started = 0.0  # of decoding
         self._costs = costs
         self._tokenizer = tokenizer
+        self._matcher = matcher
+        self._forced: deque[int] = deque()  # next tokens that the constraint leaves no choice about
+        self._forced_tokens = 0  # so far
+        self._is_taken_back = False  # tokens of a banned text, in this pass
         self._sampler = Sampler(_numbered(request.sampling, index), tokenizer)
         resume = request.resume if index == 0 else None  # others draw other random numbers
         if resume is not None and resume.sampling == request.sampling:
@@ -153,12 +168,17 @@ class Generation:
     @property
     def sampler_state(self) -> SamplerState:
         """State to resume this answer with, if it was interrupted."""
-        return SamplerState(self.request.sampling, self._sampler.seed, self._sampler.mu)
+        request, sampler, matcher = self.request, self._sampler, self._matcher
+        if matcher is None:
+            return SamplerState(request.sampling, sampler.seed, sampler.mu)
+        constraint = matcher.grammar.constraint
+        return SamplerState(request.sampling, sampler.seed, sampler.mu, constraint, matcher.begin)
 
     def fork(self, index: int) -> Generation:
         """Another answer to the same prompt, which shares its KV pages."""
         sequence = self.sequence.fork()
-        made = Generation(self.request, self._tokenizer, sequence, self._costs, index)
+        matcher = None if self._matcher is None else self._matcher.fork()
+        made = Generation(self.request, self._tokenizer, sequence, self._costs, index, matcher)
         made.pending, made.is_prefilling = [], False
         made.reused_tokens, made.prefill_seconds = self.reused_tokens, self.prefill_seconds
         return made
@@ -193,49 +213,94 @@ class Generation:
         if self.request.max_tokens:
             room = min(room, self.request.max_tokens - self.generated - 1)
         self.draft = self._speculation.propose(self.text, rows, room)
+        if self._matcher is not None and self.draft:
+            self.shorten_draft(self._matcher.allowed(self.draft))
 
-    def drop_draft(self) -> None:
-        """Do not verify the draft: there is no memory for it."""
-        self.draft = ()
+    def ahead(self) -> tuple[Matcher, Tokens[int]] | None:
+        """The matcher and the draft of the next pass, if masks are needed after it."""
+        return None if self._matcher is None or self._forced else (self._matcher, self.draft)
+
+    def shorten_draft(self, length: int) -> None:
+        """Verify only so many tokens of the draft."""
+        self.draft = self.draft[:length]
         if self._speculation is not None:
-            self._speculation.drop()
+            self._speculation.shorten(length)
 
     def accept(self, logits: Tensor, seconds: float) -> Iterator[Text]:
         """Sample the next tokens, from the logits [1 + draft, V] of a pass of so many seconds.
 
         A token of the draft is accepted if the model draws it too: the text is then the one that it
-        would have generated without drafts, token for token. Yields its text; sets `reason` at the
-        end. Raises ModelFileError when logits are not finite, RequestError when no token is left.
+        would have generated without drafts, token for token. Tokens that the constraint forces are
+        not drawn; those behind the draft are processed by the next pass. Yields its text; sets
+        `reason` at the end. Raises ModelFileError when logits are not finite, RequestError when no
+        token is left or the constraint cannot be followed any further.
         """
         now = time.perf_counter()
         self._started = self._started or now
-        banned, start = self._banned, len(self.text)
+        start = len(self.text)
         for row, proposed in zip(logits, (*self.draft, None), strict=True):
-            mu, excluded = self._sampler.mu, banned.excluded if banned else ()
-            token = self._sampler.draw(row, self.text, excluded=excluded)
-            if token in self._tokenizer.end_tokens:
-                self.reason = FinishReason.END
+            token = self._forced_token()
+            mu = self._sampler.mu
+            if token is None:
+                token = self._draw(row)
+            yield from self._append(token, mu)
+            if self.reason is not None or self._is_taken_back or token != proposed:
                 break
-            self.text.append(token)
-            if banned and (taken_back := banned.push(token, mu)):
-                self._take_back(taken_back)
+        emitted = max(len(self.text) - start, 0)
+        while not self._is_taken_back and len(self.text) - start < _MOST_FORCED:
+            if self.reason is not None or (token := self._forced_token()) is None:
                 break
-            yield self._text(self._shown(banned.settled() if banned else [token]))
-            if self._stops.stopped:
-                self.reason = FinishReason.STOP
-            elif self.generated == self.request.max_tokens:
-                self.reason = FinishReason.LENGTH
-            elif len(self.text) > self.sequence.context:
-                self.reason = FinishReason.CONTEXT
-            if self.reason is not None or token != proposed:
-                break
-        self._commit(self.text[start:], seconds)
+            yield from self._append(token, self._sampler.mu)
+        self._is_taken_back = False
+        self._commit(self.text[start:], emitted, seconds)
 
-    def _commit(self, new: Tokens[int], seconds: float) -> None:
-        """After a pass that drew these tokens: keep keys and values of the draft's accepted ones."""
-        accepted = common_length(new, self.draft)
+    def _draw(self, row: Tensor) -> int:
+        """A token from logits [V], which the constraint allows and no banned text excludes."""
+        allowed = None if self._matcher is None else self._matcher.mask()
+        excluded = () if self._banned is None else self._banned.excluded
+        return self._sampler.draw(row, self.text, allowed, excluded)
+
+    def _append(self, token: int, mu: float) -> Iterator[Text]:
+        """The text goes on with a token, which was drawn at this `mu`, or ends."""
+        if token in self._tokenizer.end_tokens:
+            self.reason = FinishReason.END
+            return
+        if self._matcher is not None:
+            self._matcher.accept(token)
+        self.text.append(token)
+        banned = self._banned
+        if banned and (taken_back := banned.push(token, mu)):
+            self._take_back(taken_back)
+            return
+        yield self._text(self._shown(banned.settled() if banned else [token]))
+        if self._stops.stopped:
+            self.reason = FinishReason.STOP
+        elif self._matcher is not None and self._matcher.is_finished:
+            self.reason = FinishReason.END
+        elif self.generated == self.request.max_tokens:
+            self.reason = FinishReason.LENGTH
+        elif len(self.text) > self.sequence.context:
+            self.reason = FinishReason.CONTEXT
+
+    def _forced_token(self) -> int | None:
+        """The next token, if the constraint leaves no choice."""
+        if self._matcher is None:
+            return None
+        if not self._forced:
+            self._forced += self._matcher.forced()
+        if not self._forced:
+            return None
+        self._forced_tokens += 1
+        return self._forced.popleft()
+
+    def _commit(self, new: Tokens[int], emitted: int, seconds: float) -> None:
+        """After a pass with new tokens: keep the keys and values of the draft that was accepted.
+
+        The pass has `emitted` of these; the constraint added the others.
+        """
+        accepted = common_length(new[:emitted], self.draft)
         if self._speculation is not None:
-            self._speculation.learn(accepted, len(new), seconds)
+            self._speculation.learn(accepted, emitted, seconds)
         if self.draft:
             processed = len(self.pending) + len(self.draft)
             self.sequence.commit_accepted([*self.pending, *new[:accepted]], processed)
@@ -268,12 +333,18 @@ class Generation:
             drafted_tokens=self._speculation.drafted if self._speculation else 0,
             accepted_tokens=self._speculation.accepted if self._speculation else 0,
             draft_gain=self._speculation.gain if self._speculation else 0.0,
+            incomplete=self._matcher is not None and not self._matcher.is_complete,
+            forced_tokens=self._forced_tokens,
         )
 
     def _take_back(self, taken_back: TakenBack) -> None:
         """Remove the tokens of a banned text; the next pass gives the logits before the first."""
         del self.text[-taken_back.tokens :]
+        self._is_taken_back = True
         self._sampler.mu = taken_back.mu
+        if self._matcher is not None:
+            self._matcher.rollback(taken_back.tokens)
+            self._forced.clear()
         if self._speculation is not None:
             self._speculation.rewind(len(self.text))
 

@@ -13,19 +13,22 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from engine.errors import Cancelled, EngineError, OutOfMemory
 from engine.host.device import memory_error
+from engine.inference.constraints.beginning import matcher_at_end
+from engine.inference.constraints.grammars import Grammars
+from engine.inference.constraints.matcher import Matcher, lookahead
 from engine.inference.generate import Generation, Request, SamplerState, check
 from engine.inference.prompt import reuse_cached_ids
 from engine.inference.runner import Rows, Runner
 from engine.inference.sampling import check as check_sampling
 from engine.inference.speculative.costs import StepCosts
+from engine.inference.ticket import Ticket
 from engine.lora.stack import Stack
-from engine.messages import Finished, FinishReason, PromptProgress, Text
+from engine.messages import FinishReason, PromptProgress
 from engine.state.pages import OutOfPages, PagePool
 from engine.state.prefix_tree import PrefixTree, common_length
 from engine.state.sequence import Sequence as CachedSequence
@@ -41,25 +44,6 @@ _WORTH_SHARING = 16  # tokens of a prompt; sharing them costs a copy of a page
 _COMPARED_TEXTS = 32  # cached texts compared with a prompt, the last used ones
 _CANCELLED = FinishReason.CANCELLED
 _UNKNOWN_SECONDS = 1e-3  # per token of a prompt, before the first one was measured
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A submitted request: its events so far and how it ended."""
-
-    request: Request
-    events: deque[PromptProgress | Text | Finished] = field(default_factory=deque)
-    error: BaseException | None = None
-    open_answers: int = 1  # answers without a final event
-    tokens: list[int] = field(default_factory=list)  # prompt and answer that ended last
-    answers: dict[int, list[int]] = field(default_factory=dict)  # generated ids, once ended
-    was_alone: bool = True  # no other answer ran while the prompt was processed
-    forked: bool = False  # the prompt is processed and all answers have begun
-
-    @property
-    def done(self) -> bool:
-        """Whether the last event was added."""
-        return self.error is not None or self.open_answers == 0
 
 
 class Scheduler:
@@ -84,6 +68,7 @@ class Scheduler:
         self._tickets: dict[int, Ticket] = {}  # by identity of the request
         self._passes = itertools.count(1)
         self._token_seconds = _UNKNOWN_SECONDS  # of a prompt, running mean
+        self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
         self._costs = StepCosts()  # of passes that only decode
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
@@ -102,17 +87,29 @@ class Scheduler:
     def submit(self, request: Request) -> Ticket:
         """Queue a request. Raises PromptTooLong, or RequestError for an option out of range.
 
-        If its prompt ends with an interrupted answer, the sampler continues where that stopped.
+        If its prompt ends with an interrupted answer, the sampler and the constraint continue where
+        that stopped.
         """
         check(request, self.context)
         check_sampling(request.sampling, self._tokenizer.size)
         if request.resume is None:
             key = request.stack.key, tuple(request.prompt)
             request.resume = self._interrupted.pop(key, None)
-        ticket = Ticket(request, open_answers=request.count)
+        ticket = Ticket(request, self._matcher(request), open_answers=request.count)
         self._tickets[id(request)] = ticket
         self._waiting.append(ticket)
         return ticket
+
+    def _matcher(self, request: Request) -> Matcher | None:
+        """The state of a request's constraint after the part of the answer that its prompt has."""
+        constraint, begin = request.constraint, None
+        if (resume := request.resume) is not None and constraint in (None, resume.constraint):
+            constraint, begin = resume.constraint, resume.begin
+        if constraint is None:
+            return None
+        return matcher_at_end(
+            self.grammars, self._tokenizer, constraint, request.prompt, begin, request.begun
+        )
 
     def spelled_as_cached(self, stack: Stack, fresh: Sequence[int]) -> list[int]:
         """The prompt tokenized as `fresh`, with the ids of the cached text that shares most."""
@@ -176,8 +173,7 @@ class Scheduler:
             if request.cancelled():
                 self._waiting.remove(item)
                 if isinstance(item, Ticket):
-                    empty = CachedSequence(self.pool, self.context)
-                    item = Generation(request, self._tokenizer, empty, self._costs)
+                    item = self._begun(item, CachedSequence(self.pool, self.context))
                 self._cancel(item)
         for generation in list(self._running):
             if generation.request.cancelled():
@@ -249,7 +245,7 @@ class Scheduler:
             sequence.release()
             return False
         if isinstance(item, Ticket):
-            generation = Generation(request, self._tokenizer, sequence, self._costs)
+            generation = self._begun(item, sequence)
             generation.reused_tokens = match.length
             self._progress(generation, match.length)
         else:
@@ -258,6 +254,12 @@ class Scheduler:
         generation.pending = list(tokens[match.length :])
         self._running.append(generation)
         return True
+
+    def _begun(self, ticket: Ticket, sequence: CachedSequence) -> Generation:
+        """The first answer to a request."""
+        return Generation(
+            ticket.request, self._tokenizer, sequence, self._costs, matcher=ticket.matcher
+        )
 
     def _schedule(self) -> list[tuple[Generation, int]]:
         """The answers of the next pass and how many pending tokens each appends.
@@ -276,7 +278,7 @@ class Scheduler:
         planned = sum([count for _, count in rows])
         for one, _ in rows:
             if prompts:
-                one.drop_draft()
+                one.shorten_draft(0)
             else:
                 one.propose(planned)
                 planned += len(one.draft)
@@ -299,7 +301,7 @@ class Scheduler:
         for generation, count in rows:
             while generation in self._running and not self._reserve(generation, count):
                 if generation.draft:
-                    generation.drop_draft()
+                    generation.shorten_draft(0)
                 elif len(self._running) == 1:
                     self._wait_for_pages(generation)
                     return []
@@ -352,6 +354,8 @@ class Scheduler:
     def _run(self, rows: list[tuple[Generation, int]]) -> None:
         """Run a pass over the rows, then sample where the next token is due."""
         started = time.perf_counter()
+        ahead = [one.ahead() for one, count in rows if count == len(one.pending)]
+        lookahead([each for each in ahead if each is not None])
         before = [len(one.sequence) // PAGE_TOKENS for one, _ in rows]
         logits = self.runner.step([_rows(one, count) for one, count in rows], self._checkpoint)
         self._refused = False

@@ -27,13 +27,14 @@ _PREFIX = "tokenizer.ggml."
 class SubwordModel:
     """Subword encoding of the text between control tokens.
 
-    first, later: encode the start of a text, and text after a control token. strips_space: decoding
-    removes the space that encoding prepends. added_options: options of added tokens by id; None:
+    first, later, within: encode the start of a text, text after a control token, and text that
+    continues other text. strips_space: decoding removes the space that encoding prepends. added_options: options of added tokens by id; None:
     added tokens are matched in ggml's order.
     """
 
     first: Callable[[str], list[int]]
     later: Callable[[str], list[int]]
+    within: Callable[[str], list[int]]
     strips_space: bool
     added_options: Mapping[int, AddedTokenOptions] | None = None
 
@@ -72,9 +73,11 @@ def read(text: str, name: str, config: str = "") -> tuple[dict[str, Any], Subwor
     } | _begin_and_end(described, _object(config, name) if config else {}, texts)
     later = _without_first_space(described)
     encode = _encoder(described, name)
+    encode_later = encode if later == described else _encoder(later, name)  # parsing takes a second
     subwords = SubwordModel(
         encode,
-        encode if later == described else _encoder(later, name),  # parsing takes a second
+        encode_later,
+        encode_later,
         strips_space=_strips_space(described.get("decoder")),
         added_options={entry["id"]: entry["options"] for entry in added},
     )

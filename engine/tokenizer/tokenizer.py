@@ -93,6 +93,13 @@ class Tokenizer:
             ids.append(cast(int, self.eos))
         return ids
 
+    def encode_within(self, text: str) -> list[int]:
+        """Token ids of text that continues other text: nothing is added, control texts are text."""
+        ids: list[int] = []
+        for piece in self._specials.split(_well_formed(text), parse_control=False):
+            ids += [piece] if isinstance(piece, int) else self._subwords.within(piece)
+        return ids
+
     def token_id(self, text: str) -> int | None:
         """The token with exactly this text; None if there is none."""
         return self._ids.get(text)
@@ -160,12 +167,12 @@ class Tokenizer:
         """The subword model from the GGUF metadata."""
         if rule is not None:
             encode = _byte_level_encoder(metadata, self._ids, rule)
-            return SubwordModel(encode, encode, strips_space=False)
+            return SubwordModel(encode, encode, encode, strips_space=False)
         scores = _numbers(metadata, "scores", len(self._texts), 0.0)
         merge = SentencePieceEncoder(self._ids, scores, self._named("unknown", metadata, 0)).encode
         add_space = _flag(metadata, "add_space_prefix", True)
         encode = (lambda text: merge(" " + text)) if add_space else merge
-        return SubwordModel(encode, encode, strips_space=add_space)
+        return SubwordModel(encode, encode, merge, strips_space=add_space)
 
     def _mark_control_tokens(self, metadata: Metadata) -> frozenset[int]:
         """Correct the types of well-known control tokens; returns the tokens that end a reply."""

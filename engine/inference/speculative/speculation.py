@@ -98,9 +98,9 @@ class Speculation:
                 self._token_seconds += (seconds / max(drafted, 1) - self._token_seconds) / 4
         return self._draft.tokens[: self._verified]
 
-    def drop(self) -> None:
-        """The proposed tokens are not verified: there is no room for them."""
-        self._verified = 0
+    def shorten(self, length: int) -> None:
+        """Only so many of the proposed tokens are verified: there is no room or use for others."""
+        self._verified = min(self._verified, length)
 
     def learn(self, accepted: int, emitted: int, seconds: float) -> None:
         """After a pass: of the proposed tokens so many were accepted, in an answer `emitted` longer.

@@ -136,7 +136,7 @@ def test_the_gain_is_the_time_saved() -> None:
     assert one.gain == pytest.approx(3 / 1.2)
     assert (one.drafted, one.accepted) == (4, 2)
     one.propose([5], 1, 4)
-    one.drop()
+    one.shorten(0)
     one.learn(0, 1, 1.0)
     assert one.gain == pytest.approx(4 / 2.2)
     assert (one.drafted, one.accepted) == (4, 2)

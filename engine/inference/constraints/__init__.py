@@ -1,0 +1,1 @@
+"""Constrained output: grammars, compiled for a vocabulary, and the tokens that they allow."""
