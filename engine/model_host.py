@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from engine.chat.prompt import Prompt, PromptBuilder
+from engine.chat.prompt import PromptBuilder
 from engine.chat.template import answer_prefix
 from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
+from engine.inference.constraints.beginning import after_thoughts
 from engine.inference.generate import Request
 from engine.inference.speculative.draft_model import DraftModel
 from engine.inference.speculative.drafters import maker
@@ -58,6 +60,7 @@ from engine.snapshot.store import PageStore
 from engine.state.pages import bytes_for
 from kernels.kv_pages import KVLayout
 
+T = TypeVar("T")
 Checkpoint = Callable[[], None]
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
 _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
@@ -137,13 +140,21 @@ class ModelHost:
         prompt = yield from _in_background(build, "prompt", checkpoint)
         if len(prompt.ids) < self._scheduler.context:
             yield from self._disk.restore(stack, prompt.ids, "", checkpoint)
+        opening = "" if prompt.continued else answer_prefix(prompt.text)
+        begun = command.turns[-1].text if prompt.continued else opening
+        constraint, begun = after_thoughts(command.constraint, begun)
+        if constraint is not None:
+            compiling = partial(self._scheduler.grammars.compile, constraint)
+            yield from _in_background(compiling, "grammar", checkpoint)
         request = Request(
             self._scheduler.spelled_as_cached(stack, prompt.ids),
             command.sampling,
             number=command.request,
             max_tokens=command.max_tokens,
             stop=(*command.stop, *self.model.template.stop),
-            opening="" if prompt.continued else answer_prefix(prompt.text),
+            opening=opening,
+            constraint=constraint,
+            begun=begun,
             count=command.answers,
             stack=stack,
             background=command.background,
@@ -339,8 +350,8 @@ def _page_budget(model: LoadedModel, layout: KVLayout) -> tuple[int, int]:
 
 
 def _in_background(
-    work: Callable[[], Prompt], name: str, checkpoint: Checkpoint
-) -> Generator[None, None, Prompt]:
+    work: Callable[[], T], name: str, checkpoint: Checkpoint
+) -> Generator[None, None, T]:
     """Run work on a helper thread: tokenizing a very long prompt takes seconds."""
     task = BackgroundTask(work, name)
     while not task.finished:

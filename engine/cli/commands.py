@@ -21,6 +21,7 @@ import torch
 
 from engine.chat.template import answer_prefix, prompt_ids
 from engine.cli import options as options_of
+from engine.cli.files import constraint, read_text
 from engine.cli.interruption import interruptible
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
@@ -30,6 +31,7 @@ from engine.cli.sampling_options import sampling
 from engine.errors import EngineError, RequestError, SnapshotError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
+from engine.inference.constraints.beginning import after_thoughts
 from engine.inference.generate import Request
 from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.draft_model import DraftModel
@@ -135,6 +137,7 @@ def _answer(
     continued. Ctrl-C ends the answer early; the partial answer is still printed and saved.
     """
     scheduler, stack = model.new_scheduler(), _stack(options, model)
+    wanted, begun = after_thoughts(constraint(options), opening)
     cached = _restored(options, model, scheduler, stack)
     pieces: list[str] = []
     finished: Finished | None = None
@@ -148,6 +151,8 @@ def _answer(
                 opening=opening,
                 stack=stack,
                 drafter=maker(options_of.drafts(options), _draft_model(options, model)),
+                constraint=wanted,
+                begun=begun,
                 cancelled=interrupted,
             )
         )
@@ -229,7 +234,7 @@ def _tokenize(options: Options) -> None:
         for text in _batch(Path(options.batch)):
             print_json(**_tokens(tokenizer, text, options))
         return
-    text = options.prompt if options.file is None else _read(Path(options.file))
+    text = options.prompt if options.file is None else read_text(Path(options.file))
     tokens = _tokens(tokenizer, text, options)
     if options.json:
         print_json(**tokens)
@@ -312,7 +317,7 @@ def _perplexity(options: Options) -> None:
     options.context = options.context or 512
     model = _load(options)
     stack = _stack(options, model)
-    value, tokens = perplexity(model, _read(Path(options.file)), options.context, stack)
+    value, tokens = perplexity(model, read_text(Path(options.file)), options.context, stack)
     if options.json:
         print_json(perplexity=value, tokens=tokens)
     else:
@@ -434,20 +439,9 @@ def _draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
     return DraftModel(model.new_runner(), model.plan.context, vocabulary)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # without newline translation
-    except UnicodeDecodeError:
-        raise RequestError(f"The file {path} is not UTF-8 text.", "Convert it to UTF-8.") from None
-    except OSError as error:
-        raise RequestError(
-            f"The file {path} cannot be read: {error.strerror}.", "Check the path."
-        ) from None
-
-
 def _batch(path: Path) -> list[str]:
     try:
-        texts = json.loads(_read(path).removeprefix("\ufeff"))
+        texts = json.loads(read_text(path).removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

@@ -127,6 +127,7 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         answering.add_argument(
             "-n", "--max-tokens", type=int, default=0, help="0: until an end token"
         )
+        _add_constraints(answering)
         _add_adapters(answering)
         _add_cache(answering)
         drafts = answering.add_mutually_exclusive_group()
@@ -194,6 +195,17 @@ def _command(
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     return made
+
+
+def _add_constraints(parser: Parser) -> None:
+    what = parser.add_mutually_exclusive_group()
+    for flag, metavar, text in (
+        ("--grammar", "FILE", "the answer matches a grammar: GBNF (.gbnf) or Lark (.lark)"),
+        ("--json-schema", "FILE", "the answer is JSON that the schema in this file describes"),
+        ("--regex", "R", "the answer matches a regular expression"),
+        ("--choices", "A,B,C", "the answer is one of these"),
+    ):
+        what.add_argument(flag, metavar=metavar, help=text)
 
 
 def _add_adapters(parser: Parser) -> None:

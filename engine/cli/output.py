@@ -35,6 +35,8 @@ def report(
             drafted_tokens=finished.drafted_tokens,
             accepted_tokens=finished.accepted_tokens,
             draft_gain=finished.draft_gain,
+            forced_tokens=finished.forced_tokens,
+            incomplete=finished.incomplete,
             backend=model.backends,
         )
         return
@@ -42,7 +44,8 @@ def report(
     cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
     print_status(
         f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
-        f"{speed:.1f} tokens/s{_drafts(finished)}, {finished.reason.value}]"
+        f"{speed:.1f} tokens/s{_drafts(finished)}, {finished.reason.value}"
+        f"{', incomplete' if finished.incomplete else ''}]"
     )
 
 

@@ -16,19 +16,23 @@ from typing import Any, cast
 from engine.errors import RequestError
 from engine.inference.generate import SamplerState
 from engine.inference.sampling import check
-from engine.messages import Sampling
+from engine.messages import Constraint, ConstraintKind, Sampling
 
 
 def encoded(state: SamplerState | None, pending: Sequence[int]) -> dict[str, str]:
     """State to continue an interrupted answer; `pending` are its last tokens, not in the pages."""
     if state is None:
         return {}
-    return {
+    found = {
         "sampling": json.dumps(asdict(state.sampling)),
         "seed": json.dumps(state.seed),
         "mu": json.dumps(state.mu),
         "pending": json.dumps(list(pending)),
     }
+    if state.constraint is not None:
+        fields = asdict(state.constraint) | {"kind": state.constraint.kind.value}
+        found["constraint"] = json.dumps(fields | {"begin": state.begin})
+    return found
 
 
 def pending(resume: Mapping[str, str]) -> list[int]:
@@ -51,7 +55,26 @@ def sampler_state(resume: Mapping[str, str]) -> SamplerState | None:
         return None
     if type(mu) is not float or not math.isfinite(mu):
         return None
-    return SamplerState(sampling, seed, mu)
+    return SamplerState(sampling, seed, mu, *_constraint(resume.get("constraint", "")))
+
+
+def _constraint(text: str) -> tuple[Constraint | None, int | None]:
+    """The constraint and where its answer begins; None for none, or an invalid one."""
+    match _parsed(text):
+        case {
+            "kind": str(name),
+            "text": str(source),
+            "trigger": list() as triggers,
+            "required": bool(required),
+            "begin": None | int() as begin,
+        } if name in {one.value for one in ConstraintKind}:
+            trigger = cast("list[object]", triggers)
+        case _:
+            return None, None
+    if not all(isinstance(one, str) for one in trigger) or (begin or 0) < 0:
+        return None, None
+    kind = ConstraintKind(name)
+    return Constraint(kind, source, tuple(cast("list[str]", trigger)), required), begin
 
 
 def _parsed(text: str) -> object:
