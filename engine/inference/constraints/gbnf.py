@@ -1,8 +1,4 @@
-"""GBNF grammars, as llama.cpp reads them, converted to Lark grammars of the llguidance library.
-
-The library splits text into lexemes of its regular expressions, the longest first, where GBNF has
-characters only. So as much as possible becomes one regular expression: every rule without recursion,
-and neighbours within a rule.
+"""GBNF grammars, as llama.cpp reads them: the parser.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/b6000/grammars/README.md
 """
@@ -18,19 +14,17 @@ from typing import NoReturn
 from engine.inference.constraints.refusal import refused_at
 from engine.messages import ConstraintKind
 
-_ROOT = "root"
-_LARGEST_EXPRESSION = 10_000  # characters of a regular expression; longer ones stay rules
+ROOT = "root"
 _MOST_RULES = 5_000
 _LONGEST_LEAST = 100_000  # characters of the shortest text
 _MOST_REPETITIONS = 100_000
 _MOST_OPERATORS = 4  # one after the other
-_LAST_CHARACTER = 0x10FFFF
+LAST_CHARACTER = 0x10FFFF
 _NAME = re.compile(r"[a-zA-Z0-9-]+")
 _TOKEN = re.compile(r"(!?)<(?:\[(\d{1,9})\]|([^<>\s\[\]][^<>\n]*))>")
 _COUNT = re.compile(r"\{\s*(\d{0,9})\s*(?:(,)\s*(\d{0,9})\s*)?\}")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
-_PLAIN = re.compile(r"[a-zA-Z0-9 _]")
 
 
 # --- nodes --------------------------------------------------------------------------------------
@@ -86,13 +80,13 @@ Node = Characters | Token | Reference | Repeated | Joined | Either
 TokenId = Callable[[str], int | None]
 
 
-def to_lark(text: str, token_id: TokenId = lambda text: None) -> str:
-    """The Lark form of a GBNF grammar; `token_id` finds the tokens that it names.
+def parsed(text: str, token_id: TokenId) -> dict[str, Node]:
+    """The rules of a GBNF grammar by name; every reference has its rule, and `root` some text.
 
-    Raises RequestError with line and column for one that is malformed.
+    `token_id` finds the tokens that it names. Raises RequestError with line and column for a
+    grammar that is malformed.
     """
-    rules = _Parser(text, token_id).rules()
-    return "\n".join(_lines(rules))
+    return _Parser(text, token_id).rules()
 
 
 # --- parser -------------------------------------------------------------------------------------
@@ -125,15 +119,15 @@ class _Parser:
                 self._fail("expected the end of the rule")
             self._skip(newlines=True)
         for node in found.values():
-            for reference in _references(node):
+            for reference in references(node):
                 if reference.name not in found:
                     self._fail(f"there is no rule {reference.name!r}", reference.offset)
-        if _ROOT not in found:
-            self._fail(f"there is no rule {_ROOT!r}", 0)
+        if ROOT not in found:
+            self._fail(f"there is no rule {ROOT!r}", 0)
         shortest = _shortest(found)
-        if _ROOT not in shortest:
+        if ROOT not in shortest:
             self._fail("no text can match it, for its rules never end", 0)
-        if shortest[_ROOT] > _LONGEST_LEAST:
+        if shortest[ROOT] > _LONGEST_LEAST:
             self._fail(f"it asks for more than {_LONGEST_LEAST:,} characters", 0)
         return found
 
@@ -178,7 +172,7 @@ class _Parser:
             return self._class()
         if character == ".":
             self._at += 1
-            return Characters(((0, _LAST_CHARACTER),))
+            return Characters(((0, LAST_CHARACTER),))
         if character == "(":
             self._at += 1
             self._skip(newlines=True)
@@ -251,7 +245,7 @@ class _Parser:
         if not ranges and not inverted:
             self._fail("the class of characters is empty", start)
         if not ranges:
-            return Characters(((0, _LAST_CHARACTER),))
+            return Characters(((0, LAST_CHARACTER),))
         return Characters(tuple(ranges), inverted)
 
     def _character(self, start: int, unfinished: str) -> int:
@@ -269,7 +263,7 @@ class _Parser:
                 self._fail(f"expected {_HEX_DIGITS[kind]} hexadecimal digits after \\{kind}", at)
             self._at += 2 + len(digits)
             code = int(digits, 16)
-            if code > _LAST_CHARACTER or 0xD800 <= code < 0xE000:
+            if code > LAST_CHARACTER or 0xD800 <= code < 0xE000:
                 self._fail("there is no such character", at)
             return code
         if kind not in _ESCAPES:
@@ -311,7 +305,8 @@ class _Parser:
         raise refused_at(ConstraintKind.GBNF, self._text, reason, at)
 
 
-def _children(node: Node) -> Sequence[Node]:
+def children(node: Node) -> Sequence[Node]:
+    """The parts of a node."""
     match node:
         case Joined(parts) | Either(parts):
             return parts
@@ -321,11 +316,12 @@ def _children(node: Node) -> Sequence[Node]:
             return ()
 
 
-def _references(node: Node) -> Iterator[Reference]:
+def references(node: Node) -> Iterator[Reference]:
+    """All references in a node."""
     if isinstance(node, Reference):
         yield node
-    for child in _children(node):
-        yield from _references(child)
+    for child in children(node):
+        yield from references(child)
 
 
 def _shortest(rules: Mapping[str, Node]) -> dict[str, int]:
@@ -333,7 +329,7 @@ def _shortest(rules: Mapping[str, Node]) -> dict[str, int]:
     found: dict[str, int] = {}
     users: dict[str, set[str]] = {name: set() for name in rules}
     for name, node in rules.items():
-        for reference in _references(node):
+        for reference in references(node):
             users[reference.name].add(name)
     waiting = list(rules)
     while waiting:
@@ -358,111 +354,3 @@ def _length(node: Node, known: Mapping[str, int]) -> float:
             return min(_length(part, known) for part in parts)
         case _:
             return 1
-
-
-# --- Lark ---------------------------------------------------------------------------------------
-
-
-def _lines(rules: Mapping[str, Node]) -> Iterator[str]:
-    """The rules that remain once others have become regular expressions."""
-    regular = _regular(rules)
-    names = {name: "start" if name == _ROOT else f"r{at}" for at, name in enumerate(rules)}
-    writer = _Writer(names, regular)
-    for name, node in rules.items():
-        if name == _ROOT or name not in regular:
-            yield f"{names[name]}: {writer.rule(node)}"
-
-
-def _regular(rules: Mapping[str, Node]) -> dict[str, str]:
-    """The regular expressions of rules without recursion and tokens, unless they are too long."""
-    needed = {name: {one.name for one in _references(node)} for name, node in rules.items()}
-    waiting = {name: len(names) for name, names in needed.items()}
-    users: dict[str, list[str]] = {name: [] for name in rules}
-    for name, names in needed.items():
-        for other in names:
-            users[other].append(name)
-    ready = [name for name, count in waiting.items() if not count]
-    found: dict[str, str] = {}
-    while ready:
-        name = ready.pop()
-        expression = _expression(rules[name], found)
-        if expression is None:
-            continue  # and so are its users
-        is_atom = len(expression) == 1 or isinstance(rules[name], Reference)
-        found[name] = expression if is_atom else f"(?:{expression})"
-        for user in users[name]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                ready.append(user)
-    return found
-
-
-def _expression(node: Node, regular: Mapping[str, str]) -> str | None:
-    """The regular expression of a node; None if it has none, or a very long one."""
-    match node:
-        case Characters(ranges, inverted):
-            if not inverted and len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
-                return _escaped(ranges[0][0])
-            inside = "".join(f"{_escaped(low)}-{_escaped(high)}" for low, high in ranges)
-            return f"[{'^' if inverted else ''}{inside}]"
-        case Token():
-            return None
-        case Reference(name):
-            return regular.get(name)
-        case Repeated(part, least, most):
-            inner = _expression(part, regular)
-            if inner is None:
-                return None
-            return f"(?:{inner}){{{least},{'' if most is None else most}}}"
-        case Joined(parts) | Either(parts):
-            inner = [_expression(part, regular) for part in parts]
-            written = [one for one in inner if one is not None]
-            if len(written) < len(parts):
-                return None
-            text = "".join(written) if isinstance(node, Joined) else f"(?:{'|'.join(written)})"
-            return text if len(text) <= _LARGEST_EXPRESSION else None
-
-
-class _Writer:
-    """Writes nodes as Lark rules."""
-
-    def __init__(self, names: Mapping[str, str], regular: Mapping[str, str]) -> None:
-        self._names = names
-        self._regular = regular
-
-    def rule(self, node: Node) -> str:
-        if (expression := _expression(node, self._regular)) is not None:
-            return f"/{expression}/" if expression else '""'
-        match node:
-            case Token(text):
-                return text
-            case Reference(name):
-                return self._names[name]
-            case Repeated(part, least, most):
-                return f"({self.rule(part)}){{{least},{'' if most is None else most}}}"
-            case Either(parts):
-                return f"({' | '.join(map(self.rule, parts))})"
-            case Joined(parts):
-                return " ".join(self._joined(parts))
-            case _:
-                raise AssertionError("a character is a regular expression")
-
-    def _joined(self, parts: Sequence[Node]) -> Iterator[str]:
-        """The parts of a sequence; neighbours that are regular expressions become one."""
-        together = ""
-        for part in parts:
-            expression = _expression(part, self._regular)
-            if expression is not None and len(together) + len(expression) <= _LARGEST_EXPRESSION:
-                together += expression
-                continue
-            if together:
-                yield f"/{together}/"
-            together = ""
-            yield self.rule(part)
-        if together:
-            yield f"/{together}/"
-
-
-def _escaped(code: int) -> str:
-    character = chr(code)
-    return character if _PLAIN.match(character) else f"\\x{{{code:x}}}"

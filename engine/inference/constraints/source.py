@@ -16,7 +16,8 @@ from typing import Any, cast
 from llguidance import LLMatcher, regex_to_lark
 
 from engine.inference.constraints import refusal
-from engine.inference.constraints.gbnf import TokenId, to_lark
+from engine.inference.constraints.gbnf import TokenId
+from engine.inference.constraints.gbnf_lark import to_lark
 from engine.inference.constraints.library import guarded
 from engine.messages import Constraint, ConstraintKind
 
