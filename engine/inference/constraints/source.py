@@ -29,6 +29,7 @@ _WHITESPACE = r"[ \t]{1,4}|(\r?\n){1,2}[ \t]{0,40}"
 # Of a part, by counts of regular expressions and rules.
 _MOST_REPEATED = 10_000
 _COUNT = re.compile(r"\s*(?:\{\s*|~\s*)(\d+)[^}\n]{0,24}\}?")
+_EXACT = 1 << 53  # below it a float has every integer
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -238,13 +239,19 @@ def _tag(text: str, control: Control) -> str:
 
 def _parsed(kind: ConstraintKind, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_number)
     except json.JSONDecodeError as error:
         raise refusal.refused(
             kind, f"it is not JSON, {error.msg}", error.lineno, error.colno
         ) from None
     except (ValueError, RecursionError):
         raise refusal.refused(kind, "it is nested too deeply or has a huge number", 1, 1) from None
+
+
+def _number(text: str) -> float | int:
+    """A number; the library wants bounds such as 2.0 as integers."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
 def _schema(schema: dict[str, Any] | bool) -> Part:
