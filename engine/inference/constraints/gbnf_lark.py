@@ -49,12 +49,13 @@ class _Sets:
         self._empty: set[str] = set()  # rules that match the empty text
         self._first = dict.fromkeys(rules, 0)
         self.follow = dict.fromkeys(rules, 0)  # by rule: what may begin the text behind it
+        both_ways = [*rules.items(), *list(rules.items())[::-1]]  # chains of rules go either way
         self._more: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._changed = True
         while self._changed:
             self._changed = False
-            for name, node in [*rules.items(), *reversed(rules.items())]:
+            for name, node in both_ways:
                 self._note(self._first, name, self.first(node))
                 if name not in self._empty and self.is_nullable(node):
                     self._empty.add(name)
@@ -62,7 +63,7 @@ class _Sets:
         self._changed = True
         while self._changed:
             self._changed = False
-            for name, node in [*rules.items(), *reversed(rules.items())]:
+            for name, node in both_ways:
                 self._spread(node, self.follow[name])
 
     def learn(self, name: str) -> None:

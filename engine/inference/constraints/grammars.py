@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -14,6 +16,7 @@ from engine.host.background import BackgroundTask
 from engine.inference.constraints import refusal
 from engine.inference.constraints.library import LIMITS, guarded, library_tokenizer
 from engine.inference.constraints.source import body_of, check, combined
+from engine.inference.constraints.worker import Worker
 from engine.messages import Constraint
 from engine.tokenizer.tokenizer import Tokenizer
 
@@ -25,11 +28,15 @@ class Grammar:
     """A constraint compiled for a vocabulary of V tokens."""
 
     def __init__(
-        self, constraint: Constraint, source: str, tokenizer: LLTokenizer, vocabulary: int
+        self,
+        constraint: Constraint,
+        source: str,
+        tokenizer: LLTokenizer,
+        worker: Callable[[], Worker],
     ) -> None:
-        """Raises RequestError for a grammar that the library refuses."""
+        """`worker` is the one of its answers. Raises RequestError for a grammar that is refused."""
         self.constraint: Final = constraint
-        self.vocabulary: Final = vocabulary
+        self.worker: Final = worker
         self.words: Final = -(-tokenizer.vocab_size // 32)  # of a mask
         self._source = source
         self._tokenizer = tokenizer
@@ -79,6 +86,7 @@ class Grammars:
         self._vocabulary = vocabulary
         self._library: LLTokenizer | None = None
         self._kept: dict[Constraint, Grammar] = {}  # least recently used first
+        self._worker: weakref.ref[Worker] | None = None
         self._lock = threading.Lock()
 
     def compile(self, constraint: Constraint) -> Grammar:
@@ -110,7 +118,16 @@ class Grammars:
         library = self._built()
         bodies = body_of(constraint, self._tokenizer.token_id)
         source = combined(constraint, bodies, self._control)
-        return Grammar(constraint, source, library, self._vocabulary)
+        return Grammar(constraint, source, library, self.worker)
+
+    def worker(self) -> Worker:
+        """The worker of all answers, which exists while there are some."""
+        with self._lock:
+            found = None if self._worker is None else self._worker()
+            if found is None:
+                found = Worker()
+                self._worker = weakref.ref(found)
+            return found
 
     def _built(self) -> LLTokenizer:
         with self._lock:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import RequestError
-from engine.host.background import BackgroundTask
 from engine.inference.constraints.grammars import Grammar, too_complex
 from engine.inference.constraints.library import guarded
+from engine.inference.constraints.worker import Task, Worker
 
 Mask = NDArray[np.uint32]  # [ceil(V / 32)]; bit i % 32 of word i // 32 is that of token i
 
@@ -26,9 +26,10 @@ class Matcher:
         """At the start of the text."""
         self.grammar = grammar
         self.begin: int | None = None  # token of the whole text where the answer begins, if known
+        self.worker: Worker = grammar.worker()
         self._state = grammar.start()
         self._tokens: list[int] = []  # accepted
-        self._task: BackgroundTask[None] | None = None
+        self._task: Task | None = None
         self._ahead: Sequence[int] = ()  # tokens that may be accepted next
         self._masks: list[Mask] = []  # for the next token, and after each of `_ahead`
 
@@ -36,7 +37,7 @@ class Matcher:
         """Another answer in the same state."""
         self.settle()
         made = Matcher.__new__(Matcher)
-        made.grammar, made.begin = self.grammar, self.begin
+        made.grammar, made.begin, made.worker = self.grammar, self.begin, self.worker
         with guarded():
             made._state = self._state.deep_copy()
         made._tokens = list(self._tokens)
@@ -143,7 +144,7 @@ class Matcher:
         if failed or not done:
             self._rebuild()
 
-    def expect(self, task: BackgroundTask[None]) -> None:
+    def expect(self, task: Task) -> None:
         """Wait for this task before the next use: it computes masks."""
         self._task = task
 
@@ -151,7 +152,7 @@ class Matcher:
         """Wait for the lookahead."""
         task, self._task = self._task, None
         if task is not None:
-            task.result()
+            task.wait()
 
     # --- the library's state --------------------------------------------------------------------
 
@@ -192,6 +193,6 @@ def lookahead(work: Sequence[tuple[Matcher, Sequence[int]]]) -> None:
         for matcher, draft in work:
             matcher.look_ahead(draft)
 
-    task = BackgroundTask(compute, "masks")
+    task = work[0][0].worker.do(compute)
     for matcher, _ in work:
         matcher.expect(task)
