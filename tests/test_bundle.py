@@ -115,6 +115,7 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
         "ziamath/fonts/STIXTwoMath-Regular.ttf",
         "ziafont/fonts/DejaVuSans.ttf",
         "latex2mathml/unimathsymbols.txt",
+        "llguidance-1.9.1.dist-info/METADATA",
     ],
 )
 def test_files_the_app_needs_are_included(name: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from llguidance import LLMatcher, regex_to_lark
 
 from engine.inference.constraints import refusal
+from engine.inference.constraints.finite import is_endless
 from engine.inference.constraints.gbnf import TokenId
 from engine.inference.constraints.gbnf_lark import to_lark
 from engine.inference.constraints.library import guarded
@@ -94,6 +95,9 @@ def _bodies(kind: ConstraintKind, text: str, token_id: TokenId) -> list[Part]:
             if not isinstance(schema, dict | bool):
                 reason = "it must be a JSON object, true or false"
                 raise refusal.refused_at(kind, text, reason, len(text) - len(text.lstrip()))
+            if isinstance(schema, dict) and is_endless(cast("dict[str, Any]", schema)):
+                reason = "no text can match it, for each would contain another"
+                raise refusal.refused(kind, reason, 1, 1)
             return [_schema(cast("dict[str, Any] | bool", schema))]
         case ConstraintKind.GBNF:
             return [{"lark_grammar": to_lark(text, token_id)}]

@@ -257,3 +257,51 @@ def test_cases_of_the_schema_suite(grammars: Grammars, tokenizer: Tokenizer) -> 
     assert len(missing) <= 9
     assert right > 250
     assert wrong > 230
+
+
+# --- endless schemas ----------------------------------------------------------------------------
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#"}}}
+LIST = {"type": "array", "items": {"$ref": "#/$defs/list"}, "minItems": 1}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**NODE, "required": ["next"]},
+        {"$ref": "#/$defs/list", "$defs": {"list": LIST}},
+        {"$ref": "#/$defs/list", "$defs": {"list": {**LIST, "prefixItems": [{"$ref": "#"}]}}},
+        {"allOf": [{"$ref": "#"}], "type": "object"},
+        {
+            "type": "object",
+            "properties": {"a": {"anyOf": [{"$ref": "#"}, {"$ref": "#/properties/a"}]}},
+            "required": ["a"],
+        },
+    ],
+)
+def test_schemas_of_endless_documents_are_refused(grammars: Grammars, schema: object) -> None:
+    with pytest.raises(RequestError, match="each would contain another"):
+        grammars.compile(constraint_of(schema))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (NODE, '{"next": {"next": {}}}'),
+        ({"properties": {"a": {"$ref": "#"}}, "required": ["a"]}, '{"a": 1}'),
+        ({"$ref": "#/$defs/list", "$defs": {"list": {**LIST, "minItems": 0}}}, "[[], [[]]]"),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+                "required": ["a"],
+            },
+            '{"a": {"a": null}}',
+        ),
+    ],
+)
+def test_schemas_that_may_end_are_not(
+    grammars: Grammars, tokenizer: Tokenizer, schema: object, text: str
+) -> None:
+    assert allows(grammars, tokenizer, schema, json.loads(text))
