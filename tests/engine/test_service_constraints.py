@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from engine import Constraint, ConstraintKind, Failed, FinishReason
+from engine import Constraint, ConstraintKind, Failed, FinishReason, Sampling
 from engine_bench import GREEDY, SEEDED, Bench, answer_text, finished
 
 SCHEMA = json.dumps(
@@ -41,7 +41,7 @@ def is_object(text: str) -> bool:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
-def test_an_answer_matches_its_schema(bench: Bench, sampling: object) -> None:
+def test_an_answer_matches_its_schema(bench: Bench, sampling: Sampling) -> None:
     events = bench.generate(2, "hello", sampling=sampling, constraint=OBJECT, max_tokens=100)
     assert is_object(answer_text(events))
     assert finished(events).reason is FinishReason.END
@@ -86,3 +86,22 @@ def test_a_bad_grammar_fails_with_its_place(bench: Bench) -> None:
     events = bench.generate(4, "hello", "no object", constraint=OBJECT)
     assert isinstance(events[-1], Failed)
     assert "does not match the JSON schema" in events[-1].message
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+def test_an_interrupted_answer_continues_in_another_engine(model: Path, sampling: Sampling) -> None:
+    first = Bench()
+    first.load(model)
+    whole = first.generate(2, "hello", sampling=sampling, constraint=OBJECT, max_tokens=100)
+    begun = first.generate(3, "hello", sampling=sampling, constraint=OBJECT, max_tokens=9)
+    first.save(4)
+    first.engine.stop()
+    again = Bench()
+    again.load(model)
+    text = answer_text(begun)
+    assert again.load_snapshot(5, "hello", text).restored_tokens
+    # The saved answer has the constraint.
+    rest = again.generate(6, "hello", text, sampling=sampling, max_tokens=100)
+    again.engine.stop()
+    assert text + answer_text(rest) == answer_text(whole)
+    assert finished(rest).reason is FinishReason.END
