@@ -29,8 +29,8 @@ from engine.tokenizer.tokenizer import Tokenizer
 
 MOST_ANSWERS = 16  # to one prompt
 _CHARACTER_BYTES = 4  # at most, in UTF-8
-_LARGEST_SEED = (1 << 63) - 1
 _MOST_FORCED = 128  # tokens of a constraint that one pass processes
+_LARGEST_SEED = (1 << 63) - 1
 
 
 class StopFilter:
@@ -134,7 +134,6 @@ class Generation:
         self._matcher = matcher
         self._forced: deque[int] = deque()  # next tokens that the constraint leaves no choice about
         self._forced_tokens = 0  # so far
-        self._is_taken_back = False  # tokens of a banned text, in this pass
         self._sampler = Sampler(_numbered(request.sampling, index), tokenizer)
         resume = request.resume if index == 0 else None  # others draw other random numbers
         if resume is not None and resume.sampling == request.sampling:
@@ -168,11 +167,11 @@ class Generation:
     @property
     def sampler_state(self) -> SamplerState:
         """State to resume this answer with, if it was interrupted."""
-        request, sampler, matcher = self.request, self._sampler, self._matcher
-        if matcher is None:
-            return SamplerState(request.sampling, sampler.seed, sampler.mu)
-        constraint = matcher.grammar.constraint
-        return SamplerState(request.sampling, sampler.seed, sampler.mu, constraint, matcher.begin)
+        sampler = self._sampler
+        state = SamplerState(self.request.sampling, sampler.seed, sampler.mu)
+        if (matcher := self._matcher) is None:
+            return state
+        return replace(state, constraint=matcher.grammar.constraint, begin=matcher.begin)
 
     def fork(self, index: int) -> Generation:
         """Another answer to the same prompt, which shares its KV pages."""
@@ -232,47 +231,50 @@ class Generation:
         A token of the draft is accepted if the model draws it too: the text is then the one that it
         would have generated without drafts, token for token. Tokens that the constraint forces are
         not drawn; those behind the draft are processed by the next pass. Yields its text; sets
-        `reason` at the end. Raises ModelFileError when logits are not finite, RequestError when no
-        token is left or the constraint cannot be followed any further.
+        `reason` at the end. Raises ModelFileError when logits are not finite, RequestError when
+        no token is left or the constraint cannot be followed any further.
         """
         now = time.perf_counter()
         self._started = self._started or now
-        start = len(self.text)
+        start, self._taken_back = len(self.text), None
         for row, proposed in zip(logits, (*self.draft, None), strict=True):
-            token = self._forced_token()
-            mu = self._sampler.mu
+            mu, token = self._sampler.mu, self._forced_token()
             if token is None:
-                token = self._draw(row)
+                allowed = None if self._matcher is None else self._matcher.mask()
+                excluded = self._banned.excluded if self._banned else ()
+                token = self._sampler.draw(row, self.text, allowed, excluded)
             yield from self._append(token, mu)
-            if self.reason is not None or self._is_taken_back or token != proposed:
+            if self._is_over or token != proposed:
                 break
-        emitted = max(len(self.text) - start, 0)
-        while not self._is_taken_back and len(self.text) - start < _MOST_FORCED:
-            if self.reason is not None or (token := self._forced_token()) is None:
+        emitted = len(self.text) - start
+        while not self._is_over and len(self.text) - start < _MOST_FORCED:
+            if (token := self._forced_token()) is None:
                 break
             yield from self._append(token, self._sampler.mu)
-        self._is_taken_back = False
         self._commit(self.text[start:], emitted, seconds)
+        if self._taken_back is not None:
+            self._take_back(self._taken_back)
 
-    def _draw(self, row: Tensor) -> int:
-        """A token from logits [V], which the constraint allows and no banned text excludes."""
-        allowed = None if self._matcher is None else self._matcher.mask()
-        excluded = () if self._banned is None else self._banned.excluded
-        return self._sampler.draw(row, self.text, allowed, excluded)
+    @property
+    def _is_over(self) -> bool:
+        """Whether a pass gives no more tokens: the answer has ended, or some are taken back."""
+        return self.reason is not None or self._taken_back is not None
 
     def _append(self, token: int, mu: float) -> Iterator[Text]:
-        """The text goes on with a token, which was drawn at this `mu`, or ends."""
+        """The text goes on with a token, drawn at this `mu`, or ends."""
         if token in self._tokenizer.end_tokens:
             self.reason = FinishReason.END
             return
         if self._matcher is not None:
             self._matcher.accept(token)
         self.text.append(token)
-        banned = self._banned
-        if banned and (taken_back := banned.push(token, mu)):
-            self._take_back(taken_back)
-            return
-        yield self._text(self._shown(banned.settled() if banned else [token]))
+        if self._banned is not None:
+            self._taken_back = self._banned.push(token, mu)
+            if self._taken_back is not None:
+                return
+            yield self._text(self._shown(self._banned.settled()))
+        else:
+            yield self._text(self._shown([token]))
         if self._stops.stopped:
             self.reason = FinishReason.STOP
         elif self._matcher is not None and self._matcher.is_finished:
@@ -290,6 +292,11 @@ class Generation:
             self._forced += self._matcher.forced()
         if not self._forced:
             return None
+        if self._banned is not None and self._forced[0] in self._banned.excluded:
+            raise RequestError(
+                "The constraint leaves no choice but one of the banned texts.",
+                "Change the constraint, or ban other texts.",
+            )
         self._forced_tokens += 1
         return self._forced.popleft()
 
@@ -305,10 +312,7 @@ class Generation:
             processed = len(self.pending) + len(self.draft)
             self.sequence.commit_accepted([*self.pending, *new[:accepted]], processed)
             self.draft = ()
-        if len(self.sequence) < len(self.text):
-            self.pending = self.text[len(self.sequence) :]
-        elif self.reason is None:  # tokens of a banned text were taken back
-            self.rewind()
+        self.pending = self.text[len(self.sequence) :]
 
     def finish(self, reason: FinishReason | None = None) -> Iterator[Text | Finished]:
         """The remaining text and the final event; `reason` if it was ended from outside."""
@@ -339,14 +343,14 @@ class Generation:
 
     def _take_back(self, taken_back: TakenBack) -> None:
         """Remove the tokens of a banned text; the next pass gives the logits before the first."""
-        del self.text[-taken_back.tokens :]
-        self._is_taken_back = True
+        del self.text[len(self.text) - taken_back.tokens :]
         self._sampler.mu = taken_back.mu
+        self._forced.clear()
         if self._matcher is not None:
             self._matcher.rollback(taken_back.tokens)
-            self._forced.clear()
         if self._speculation is not None:
             self._speculation.rewind(len(self.text))
+        self.rewind()
 
     def _shown(self, tokens: Tokens[int]) -> str:
         """The text that these tokens add, up to a stop string."""
