@@ -21,7 +21,15 @@ from engine.inference.speculative.drafter import Drafter
 from engine.loading.identity import ModelFiles, stamps
 from engine.loading.loader import LoadedModel, load
 from engine.lora.stack import NO_ADAPTERS
-from engine.messages import Finished, FinishReason, Sampling, SaveSnapshot, SnapshotSaved
+from engine.messages import (
+    Constraint,
+    ConstraintKind,
+    Finished,
+    FinishReason,
+    Sampling,
+    SaveSnapshot,
+    SnapshotSaved,
+)
 from engine.snapshot.disk_tier import DiskTier, RestoreResult
 from engine.snapshot.saver import Saver
 from engine.snapshot.store import PageStore
@@ -66,6 +74,27 @@ def alone(model: LoadedModel, request: Request) -> dict[int, list[int]]:
 
 def drafter_of(texts: list[list[int]], model: LoadedModel) -> Callable[[Sampler], Drafter]:
     return lambda _: PartlyRight(texts, model.config.vocabulary)
+
+
+def test_constrained_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
+    """Several forced tokens are pending beside a draft."""
+    text = r"(the (dog|fox) [a-z]{1,4}, ){2,4}then [0-9]{1,3}!"
+    for number, banned in enumerate(((), ("fox",), (", ",))):
+        request = asked(300, number, most=80, count=2)
+        request.constraint = Constraint(ConstraintKind.REGEX, text)
+        request.sampling = replace(request.sampling, banned=banned, ignore_end=False)
+        if banned == (", ",):
+            request.constraint = Constraint(ConstraintKind.REGEX, "[a-z ,]{1,30}!")
+        wanted = alone(model, request)
+        scheduler = model.new_scheduler()
+        verify_every_draft(scheduler)
+        texts = [[*request.prompt, *tokens] for tokens in wanted.values()]
+        request.drafter = drafter_of(texts, model)
+        ticket = scheduler.run(request)
+        assert ticket.answers == wanted
+        made = [one for one in ticket.events if isinstance(one, Finished)]
+        assert sum(end.accepted_tokens for end in made) > 0
+        assert not any(end.incomplete for end in made)
 
 
 def test_answers_with_drafts_are_those_without(model: LoadedModel) -> None:
