@@ -22,6 +22,7 @@ from engine.chat.prompt import PromptBuilder
 from engine.chat.template import answer_prefix
 from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
 from engine.host.background import BackgroundTask
+from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
 from engine.inference.generate import Request
 from engine.inference.speculative.draft_model import DraftModel
@@ -46,6 +47,7 @@ from engine.messages import (
     Finished,
     Generate,
     LoadSnapshot,
+    ModelLoaded,
     PromptProgress,
     SaveSnapshot,
     SetAdapters,
@@ -105,6 +107,33 @@ class ModelHost:
         adapters = sum(cached.adapter.size_bytes for cached in self._adapters.values())
         held = self.model.plan.weights_bytes + self._scheduler.pool.allocated_bytes
         return held + adapters + self._draft_set.memory_bytes
+
+    def loaded(self, request: int) -> ModelLoaded:
+        """The event that describes the model."""
+        model = self.model
+        return ModelLoaded(
+            request=request,
+            path=model.path,
+            name=model.name,
+            architecture=model.config.architecture,
+            layout=model.layout,
+            parameters=model.parameters,
+            context=model.plan.context,
+            file_bytes=model.file_bytes,
+            memory_bytes=model.plan.total_bytes,
+            kernels=model.backends,
+            slow=model.slow,
+            template=model.template.built_in,
+            vocabulary=model.vocabulary,
+            format=model.format,
+            base=model.base,
+            has_thinking_switch=model.template.has_thinking_switch,
+            seconds=model.seconds,
+            resident_bytes=resident_memory(),
+            held_bytes=self.memory_bytes,
+            cache=model.cache,
+            sampling=model.sampling,
+        )
 
     @property
     def is_busy(self) -> bool:

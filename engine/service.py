@@ -7,10 +7,7 @@ libraries, which are not `Exception`: it logs them, delivers `Failed` and keeps 
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import logging
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from engine.errors import Cancelled, EngineError, PromptTooLong, RequestError
+from engine.host import torch_library
 from engine.host.device import memory_error, resident_memory, trim_heap
 from engine.loading.identity import Stamp, stamps
 from engine.loading.library import model_parts
@@ -39,7 +37,6 @@ from engine.messages import (
     LoadModel,
     LoadProgress,
     LoadSnapshot,
-    ModelLoaded,
     ModelUnloaded,
     SaveSnapshot,
     SetAdapters,
@@ -143,7 +140,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            _load_torch_library()
+            torch_library.load()
         except BaseException:  # every command imports torch again and reports the failure
             log.exception("torch cannot be loaded")
         while self._has_work():
@@ -349,7 +346,7 @@ class Engine:
             write_weights(files, plan.weights_bytes)
             model = replace(model, plan=plan)
         self._host = ModelHost(model, files, self._snapshots, self._saver)
-        self._deliver(_loaded(command.request, self._host))
+        self._deliver(self._host.loaded(command.request))
 
     def _loaded_host(self) -> ModelHost:
         if self._host is None:
@@ -410,7 +407,7 @@ class Engine:
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # a load was cancelled before the previous model was unloaded
-                self._deliver(_loaded(request, host))
+                self._deliver(host.loaded(request))
 
     def _fail(self, command: Command, error: EngineError) -> None:
         log.info("request %d failed: %s", command.request, error)
@@ -422,33 +419,6 @@ class Engine:
             isinstance(command, Generate) and command.policy is ContextPolicy.STOP
         )
         self._deliver(Failed(command.request, str(error), error.remedy, full, error.fault))
-
-
-def _loaded(request: int, host: ModelHost) -> ModelLoaded:
-    model = host.model
-    return ModelLoaded(
-        request=request,
-        path=model.path,
-        name=model.name,
-        architecture=model.config.architecture,
-        layout=model.layout,
-        parameters=model.parameters,
-        context=model.plan.context,
-        file_bytes=model.file_bytes,
-        memory_bytes=model.plan.total_bytes,
-        kernels=model.backends,
-        slow=model.slow,
-        template=model.template.built_in,
-        vocabulary=model.vocabulary,
-        format=model.format,
-        base=model.base,
-        has_thinking_switch=model.template.has_thinking_switch,
-        seconds=model.seconds,
-        resident_bytes=resident_memory(),
-        held_bytes=host.memory_bytes,
-        cache=model.cache,
-        sampling=model.sampling,
-    )
 
 
 def _stamps(path: Path) -> tuple[Stamp, ...]:
@@ -478,20 +448,3 @@ def _unexpected(error: BaseException) -> EngineError:
         f"The engine hit an internal error ({type(error).__name__}: {error}).",
         "Try again; if it happens again, see the log for details.",
     )
-
-
-def _load_torch_library() -> None:
-    """Load torch's largest library without holding the GIL, then import torch.
-
-    `import torch` alone would hold the GIL for a third of a second while the library is linked,
-    and freeze the window.
-    """
-    if sys.platform == "linux" and (spec := importlib.util.find_spec("torch")) and spec.origin:
-        library = Path(spec.origin).parent / "lib" / "libtorch_cpu.so"
-        if library.exists():
-            dlopen = ctypes.CDLL(None).dlopen
-            dlopen.restype = ctypes.c_void_p
-            dlopen(str(library).encode(), 0x2 | 0x100)  # RTLD_NOW | RTLD_GLOBAL
-    import torch
-
-    torch.set_grad_enabled(False)

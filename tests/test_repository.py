@@ -43,6 +43,7 @@ LIGHT_ENGINE = {
     "engine.snapshot.page_file",
     "engine.snapshot.sequence_file",
     "engine.host.device",
+    "engine.host.torch_library",
     "engine.errors",
     "engine.loading.identity",
     "engine.loading.inspect",
