@@ -141,6 +141,28 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Logprob:
+    """A token that the model might generate, and the natural logarithm of its probability."""
+
+    token: int
+    text: str  # U+FFFD for bytes that are no characters alone
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """A generated token, its log probability, and the most likely tokens in its place.
+
+    They are the model's own, before sampling parameters and constraints.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[Logprob, ...]  # highest first
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterUse:
     """One LoRA adapter of a stack: a GGUF file or a PEFT folder, and its scale."""
 
@@ -226,6 +248,7 @@ class Generate:
     background: bool = False  # yields to requests that are not
     drafts: DraftKind = DraftKind.NONE
     constraint: Constraint | None = None
+    logprobs: int = 0  # of so many most likely tokens, in the Text events; 0: none
     # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
     # is written there. 0: nothing is written any more; None: as the last command said.
     budget_bytes: int | None = None
@@ -372,6 +395,8 @@ class Text:
     generated_tokens: int  # so far
     context_used: int  # tokens
     answer: int = 0  # of several answers to one prompt
+    # Of the tokens since the last event, if asked for; their text may still be buffered.
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

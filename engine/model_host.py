@@ -184,6 +184,7 @@ class ModelHost:
             opening=opening,
             constraint=constraint,
             begun=begun,
+            logprobs=command.logprobs,
             count=command.answers,
             stack=stack,
             background=command.background,

@@ -74,6 +74,8 @@ VALUE_TYPES = (
     messages.Constraint,
     messages.AdapterInfo,
     messages.SlowPart,
+    messages.Logprob,
+    messages.TokenLogprobs,
 )
 
 

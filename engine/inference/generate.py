@@ -17,13 +17,14 @@ from torch import Tensor
 from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.inference.banned_texts import BannedTexts, TakenBack
 from engine.inference.constraints.matcher import Matcher
+from engine.inference.logprobs import token_logprobs
 from engine.inference.prompt import common_length
 from engine.inference.sampling import Sampler
 from engine.inference.speculative.costs import StepCosts
 from engine.inference.speculative.drafter import Drafter
 from engine.inference.speculative.speculation import Speculation
 from engine.lora.stack import NO_ADAPTERS, Stack
-from engine.messages import Constraint, Finished, FinishReason, Sampling, Text
+from engine.messages import Constraint, Finished, FinishReason, Sampling, Text, TokenLogprobs
 from engine.state.sequence import Sequence as CachedSequence
 from engine.tokenizer.tokenizer import Tokenizer
 
@@ -97,6 +98,7 @@ class Request:
     drafter: Callable[[Sampler], Drafter] | None = None
     constraint: Constraint | None = None  # None: that of `resume`, if any
     begun: str = ""  # text of the answer that the prompt ends with, for the constraint
+    logprobs: int = 0  # of so many most likely tokens, with each token of the answer; 0: none
     cancelled: Callable[[], bool] = field(default=lambda: False)
 
 
@@ -148,6 +150,7 @@ class Generation:
         banned = request.sampling.banned
         self._banned = BannedTexts(banned, tokenizer.shown_piece) if any(banned) else None
         self._opening = request.opening
+        self._logprobs: list[TokenLogprobs] = []  # of the tokens that no event has named
 
     @property
     def tokens(self) -> list[int]:
@@ -243,11 +246,13 @@ class Generation:
                 allowed = None if self._matcher is None else self._matcher.mask()
                 excluded = self._banned.excluded if self._banned else ()
                 token = self._sampler.draw(row, self.text, allowed, excluded)
-            yield from self._append(token, mu)
+            yield from self._append(token, mu, row)
             if self._is_over or token != proposed:
                 break
         emitted = len(self.text) - start
-        while not self._is_over and len(self.text) - start < _MOST_FORCED:
+        # Beyond the logits of this pass, where no log probabilities are asked for.
+        most = 0 if self.request.logprobs else _MOST_FORCED
+        while not self._is_over and len(self.text) - start < most:
             if (token := self._forced_token()) is None:
                 break
             yield from self._append(token, self._sampler.mu)
@@ -260,11 +265,13 @@ class Generation:
         """Whether a pass gives no more tokens: the answer has ended, or some are taken back."""
         return self.reason is not None or self._taken_back is not None
 
-    def _append(self, token: int, mu: float) -> Iterator[Text]:
-        """The text goes on with a token, drawn at this `mu`, or ends."""
+    def _append(self, token: int, mu: float, logits: Tensor | None = None) -> Iterator[Text]:
+        """The text goes on with a token, drawn at this `mu` or forced, or ends."""
         if token in self._tokenizer.end_tokens:
             self.reason = FinishReason.END
             return
+        if (most := self.request.logprobs) and logits is not None:
+            self._logprobs.append(token_logprobs(logits, token, most, self._tokenizer))
         if self._matcher is not None:
             self._matcher.accept(token)
         self.text.append(token)
@@ -272,9 +279,10 @@ class Generation:
             self._taken_back = self._banned.push(token, mu)
             if self._taken_back is not None:
                 return
-            yield self._text(self._shown(self._banned.settled()))
+            settled = self._banned.settled()
+            yield self._text(self._shown(settled), len(settled))
         else:
-            yield self._text(self._shown([token]))
+            yield self._text(self._shown([token]), 1)
         if self._stops.stopped:
             self.reason = FinishReason.STOP
         elif self._matcher is not None and self._matcher.is_finished:
@@ -321,8 +329,8 @@ class Generation:
         assert self.reason is not None, "the answer goes on"
         if self._started:
             self.decode_seconds = time.perf_counter() - self._started
-        if rest := self._remaining_text():
-            yield self._text(rest)
+        if (rest := self._remaining_text()) or self._logprobs:
+            yield self._text(rest, len(self._logprobs))
         yield Finished(
             self.request.number,
             self.reason,
@@ -344,6 +352,7 @@ class Generation:
     def _take_back(self, taken_back: TakenBack) -> None:
         """Remove the tokens of a banned text; the next pass gives the logits before the first."""
         del self.text[len(self.text) - taken_back.tokens :]
+        del self._logprobs[max(len(self._logprobs) - taken_back.tokens, 0) :]
         self._sampler.mu = taken_back.mu
         self._forced.clear()
         if self._matcher is not None:
@@ -356,10 +365,12 @@ class Generation:
         """The text that these tokens add, up to a stop string."""
         return "".join(self._stops.push(self._stream.push(token)) for token in tokens)
 
-    def _text(self, text: str) -> Text:
+    def _text(self, text: str, tokens: int) -> Text:
+        """The event of `text`, with the log probabilities of its first `tokens` tokens."""
         if text:
             text, self._opening = self._opening + text, ""
-        return Text(self.request.number, text, self.generated, len(self.text), self.index)
+        named, self._logprobs = tuple(self._logprobs[:tokens]), self._logprobs[tokens:]
+        return Text(self.request.number, text, self.generated, len(self.text), self.index, named)
 
     def _remaining_text(self) -> str:
         """Text still buffered at the end; an incomplete character only after an end token.
@@ -393,6 +404,11 @@ def check(request: Request, context: int) -> None:
         raise RequestError(
             f"The number of tokens to generate is {request.max_tokens}.",
             "Give 0 for no limit, or more.",
+        )
+    if request.logprobs < 0:
+        raise RequestError(
+            f"Log probabilities of {request.logprobs} tokens were requested.",
+            "Give 0 for none, or more.",
         )
     if not 1 <= request.count <= MOST_ANSWERS:
         raise RequestError(
