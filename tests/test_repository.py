@@ -50,6 +50,9 @@ LIGHT_ENGINE = {
     "engine.loading.library",
     "engine.loading.memory",
     "engine.messages",
+    "engine.messages.commands",
+    "engine.messages.events",
+    "engine.messages.values",
     "engine.service",
     "engine.snapshot.folder",
 }

@@ -1,0 +1,139 @@
+"""Commands to the engine thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.messages.values import (
+    DEFAULT_CACHE,
+    AdapterUse,
+    CacheType,
+    Constraint,
+    ContextPolicy,
+    DraftKind,
+    Sampling,
+    Turn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    """Load a model file, replacing the loaded model."""
+
+    request: int
+    path: Path
+    context: int = 0  # tokens; 0: as trained, lowered until the KV cache fits in memory
+    threads: int = 0  # 0: physical cores
+    cache: CacheType = DEFAULT_CACHE
+    tokenizer: Path | None = None  # a tokenizer.json that replaces the file's vocabulary
+    backend: str = ""  # "cpu", "reference", "torch", "torch:cuda"; "": the preferred one
+    # Backends of consecutive layers and how many each has, the last 0: the rest. Empty: `backend`.
+    placement: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Unload the model and return its memory to the system."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Generate the answer to a conversation, formatted by the model's chat template.
+
+    When the last turn is the assistant's, its text is continued instead of answered. The prefix
+    that the prompt shares with any cached text is not computed again. Several commands are carried
+    out at the same time.
+    """
+
+    request: int
+    turns: tuple[Turn, ...]
+    sampling: Sampling = Sampling()
+    max_tokens: int = 0  # 0: until an end token or a full context
+    stop: tuple[str, ...] = ()
+    thinking: bool | None = None  # None: the template's default
+    policy: ContextPolicy = ContextPolicy.STOP
+    conversation: str = ""  # id, as in SaveSnapshot
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+    answers: int = 1  # to the one prompt, each with its own events
+    background: bool = False  # yields to requests that are not
+    drafts: DraftKind = DraftKind.NONE
+    constraint: Constraint | None = None
+    logprobs: int = 0  # of so many most likely tokens, in the Text events; 0: none
+    # Of all snapshots together, as in SaveSnapshot: what memory does not hold of this conversation
+    # is written there. 0: nothing is written any more; None: as the last command said.
+    budget_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetAdapters:
+    """Replace the adapter stack, the first applied first; an empty one clears it.
+
+    It applies to the answers requested after it. Loaded adapter files are not read again. Texts
+    processed with other adapters stay cached. A newly loaded model has no adapters.
+    """
+
+    request: int
+    adapters: tuple[AdapterUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDraft:
+    """Load a draft model beside the loaded model, in place of another; None: unload it.
+
+    Answers with `DraftKind.MODEL` use it. A newly loaded model has none.
+    """
+
+    request: int
+    path: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """Restore the saved KV cache that shares the longest prefix with a conversation."""
+
+    request: int
+    turns: tuple[Turn, ...]
+    conversation: str  # the id given to SaveSnapshot
+    policy: ContextPolicy = ContextPolicy.STOP
+    adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Write the session's KV cache to a file in the background, unless it is saved already."""
+
+    request: int
+    conversation: str  # id of the conversation it belongs to
+    budget_bytes: int  # of all snapshots together; the least recently used are evicted
+    answer: int = 0  # request of the answer whose context is saved; 0: the conversation's last one
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Count the tokens of a text that is being written."""
+
+    request: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel the request with this id; overtakes every queued command."""
+
+    request: int
+
+
+Command = (
+    LoadModel
+    | UnloadModel
+    | Generate
+    | SetAdapters
+    | SetDraft
+    | LoadSnapshot
+    | SaveSnapshot
+    | CountTokens
+    | Cancel
+)

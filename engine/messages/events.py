@@ -1,0 +1,189 @@
+"""Events from the engine thread; each carries the id of the request that it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import OTHER_FAULT, Fault
+from engine.messages.values import (
+    DEFAULT_CACHE,
+    AdapterInfo,
+    CacheType,
+    FinishReason,
+    Sampling,
+    SlowPart,
+    TokenLogprobs,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Bytes of the model loaded so far."""
+
+    request: int
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    """The model is loaded and ready."""
+
+    request: int
+    path: Path
+    name: str
+    architecture: str
+    layout: str  # of most weights: "4-bit, groups of 32"
+    parameters: int
+    context: int  # tokens
+    file_bytes: int
+    memory_bytes: int  # of the model with a full context, see `engine.loading.memory`
+    # Backends in use, for the status line: "cpu avx512", "layers 1-12: cpu avx512, 13-24: torch cpu".
+    kernels: str
+    slow: tuple[SlowPart, ...]  # empty: every part has its fast path
+    seconds: float
+    resident_bytes: int = 0  # memory of the whole process, measured now
+    held_bytes: int = 0  # of the model now, with an empty context: what unloading it frees
+    cache: CacheType = DEFAULT_CACHE
+    template: str = ""  # name of the built-in template in use; "": the file's template
+    vocabulary: str = ""  # origin of the vocabulary; "": the file's metadata
+    format: str = ""  # as users know it: "Q4_1", "Q4_K_M"
+    base: bool = False  # continues text; it was not trained to chat
+    has_thinking_switch: bool = False  # `Generate.thinking` has an effect
+    sampling: Sampling | None = None  # that the file recommends
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """No model is loaded any more."""
+
+    request: int
+    freed_bytes: int = 0  # measured decrease of the process's memory
+    resident_bytes: int = 0  # memory of the whole process, measured now
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """Prefill progress: prompt tokens processed so far."""
+
+    request: int
+    done_tokens: int
+    total_tokens: int
+    reused_tokens: int  # of done_tokens, those that were cached already
+    dropped_turns: int = 0  # left out of the prompt: the first ones after the instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The answer grew by a token or by buffered text; never splits a character."""
+
+    request: int
+    text: str  # empty for a token without text, or whose text is still buffered
+    generated_tokens: int  # so far
+    context_used: int  # tokens
+    answer: int = 0  # of several answers to one prompt
+    # Of the tokens since the last event, if asked for; their text may still be buffered.
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is complete, or was stopped."""
+
+    request: int
+    reason: FinishReason
+    prompt_tokens: int
+    reused_tokens: int
+    generated_tokens: int
+    prefill_seconds: float
+    decode_seconds: float
+    context_used: int  # tokens
+    seed: int = -1  # that gives this answer again; -1: none was drawn
+    answer: int = 0  # of several answers to one prompt
+    last: bool = True  # the request is over; False: other answers to the prompt go on
+    drafted_tokens: int = 0  # verified
+    accepted_tokens: int = 0  # of these
+    draft_gain: float = 0.0  # estimated speed relative to an answer without drafts; 0: no drafts
+    incomplete: bool = False  # it ended before it was what its constraint asks for
+    forced_tokens: int = 0  # that the constraint left no choice about: read without being drawn
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSet:
+    """The draft model in use."""
+
+    request: int
+    path: Path | None  # None: there is none
+    name: str = ""
+    memory_bytes: int = 0  # with a full context
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptersSet:
+    """The adapter stack in effect; `adapters` are in the order of the command."""
+
+    request: int
+    adapters: tuple[AdapterInfo, ...]
+    changed: bool  # whether the stack now has another effect on answers
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """How much of the conversation is in the KV cache now, restored or cached before."""
+
+    request: int
+    restored_tokens: int  # from a file; 0: there was none, or the session had more cached
+    ready_tokens: int  # of the conversation, that are cached
+    total_tokens: int  # of the conversation
+    seconds: float  # duration of the restore
+    remaining_prefill_seconds: float  # estimate for the tokens not cached; 0: too few
+    refused: str  # one sentence: why the saved file was rejected; empty: none was
+    dropped_turns: int = 0  # that do not fit: the first ones after the instructions
+    fault: Fault = OTHER_FAULT  # `refused` as a code
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSaved:
+    """The session is on disk; later commands may finish before this event."""
+
+    request: int
+    tokens: int  # 0: there was nothing new to save
+    size_bytes: int  # written; what was on the disk before is not written again
+    seconds: float
+    evicted: int  # number of older snapshots deleted to meet the budget
+
+
+@dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """The number of tokens of a text, without the markup of a message."""
+
+    request: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request failed; the engine keeps running."""
+
+    request: int
+    message: str  # one sentence: what is wrong
+    remedy: str  # one sentence: what to do
+    full: bool = False  # the conversation does not fit, and its policy is to stop
+    fault: Fault = OTHER_FAULT  # the same as a code with parameters
+
+
+Event = (
+    LoadProgress
+    | ModelLoaded
+    | ModelUnloaded
+    | PromptProgress
+    | Text
+    | Finished
+    | AdaptersSet
+    | DraftSet
+    | SnapshotLoaded
+    | SnapshotSaved
+    | TokensCounted
+    | Failed
+)

@@ -1,0 +1,194 @@
+"""Values in commands and events: turns, sampling, constraints, adapters, log probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+# Tags around a model's reasoning, which comes at the beginning of its text.
+THOUGHT_OPENS, THOUGHT_ENDS = "<think>", "</think>"
+
+
+class Role(Enum):
+    """Author of a turn; the value is the role name in chat templates."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class CacheType(Enum):
+    """Storage type of the KV cache; the value is its name on the command line and in snapshots."""
+
+    F32 = "f32"  # exact: as the reference computes
+    F16 = "f16"
+    Q8_0 = "q8_0"  # 8 bits in blocks of 32 with an f16 scale, of rotated rows
+
+
+# Its error is far smaller than that of 8-bit activations, at half the size and bandwidth of f16.
+DEFAULT_CACHE = CacheType.Q8_0
+
+
+class DraftKind(Enum):
+    """Speculative decoding: what proposes the next tokens, which the model then verifies.
+
+    No answer changes by it: the model would have generated the same tokens alone.
+    """
+
+    NONE = "none"
+    LOOKUP = "lookup"  # copied from an earlier place of the text: n-gram lookup
+    MODEL = "model"  # by a small model of the same family
+
+
+class ConstraintKind(Enum):
+    """How the text that an answer must be is described."""
+
+    JSON_SCHEMA = "JSON schema"  # the schema's text, draft 2020-12
+    GBNF = "GBNF grammar"  # as llama.cpp reads it; its first rule is `root`
+    LARK = "Lark grammar"  # the variant of the llguidance library; its first rule is `start`
+    REGEX = "regular expression"  # of the whole text, in the syntax of Rust's regex crate
+    CHOICES = "list of choices"  # a JSON array of strings
+    # A JSON array of objects: "name", "schema" of the text between "begin" and "end", two strings.
+    TOOLS = "list of tool calls"
+
+
+class FinishReason(Enum):
+    """Why generation ended."""
+
+    END = "end"  # the model generated an end token
+    STOP = "stop"  # a stop string was reached
+    LENGTH = "length"  # max_tokens were generated
+    CONTEXT = "context"  # the context is full
+    CANCELLED = "cancelled"
+
+
+class ContextPolicy(Enum):
+    """What happens when a conversation does not fit in the context any more."""
+
+    DROP_OLDEST = "drop oldest"  # leave out the oldest turns, but keep the instructions
+    STOP = "stop"  # fail with PromptTooLong
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation, as passed to the chat template."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampler parameters; the defaults suit small chat models. See `engine.inference.sampling`.
+
+    temperature 0 is greedy, ties going to the lowest id. top_k 0, top_p 1, min_p 0, typical_p 1,
+    repeat_penalty 1, and 0 for frequency_penalty, presence_penalty, top_n_sigma, dry_multiplier,
+    xtc_probability, temperature_range and mirostat each switch that step off. A window is how many
+    of the last tokens are compared; -1: all. seed -1 picks a random seed.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    penalty_window: int = 64
+    seed: int = -1
+    logit_bias: tuple[tuple[int, float], ...] = ()  # added to the logits of tokens; -inf: never
+    ignore_end: bool = False  # the end tokens are never drawn
+    # DRY: a token that would continue a repetition of n tokens loses
+    # multiplier * base^(n - allowed_length), from the allowed length on.
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_window: int = -1
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")  # texts that no repetition spans
+    top_n_sigma: float = 0.0  # keep logits within so many standard deviations of the largest
+    xtc_probability: float = 0.0  # of leaving out all but the last token above the threshold
+    xtc_threshold: float = 0.1
+    temperature_range: float = 0.0  # dynamic: temperature +- range, by the entropy
+    temperature_exponent: float = 1.0
+    mirostat: int = 0  # 1 or 2: a target for the surprisal, instead of the filters and XTC
+    mirostat_tau: float = 5.0  # target surprisal in bits
+    mirostat_eta: float = 0.1  # learning rate
+    banned: tuple[str, ...] = ()  # texts that the answer never contains
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an answer must be: only tokens that can lead to such a text are generated.
+
+    Without a trigger the whole answer is constrained. With triggers, it begins after the first of
+    these strings to be generated: the text before is free, and so is the text after a tool call,
+    where more may follow; after a document the answer ends.
+    """
+
+    kind: ConstraintKind
+    text: str
+    trigger: tuple[str, ...] = ()
+    required: bool = False  # the answer does not end before a trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """A token that the model might generate, and the natural logarithm of its probability."""
+
+    token: int
+    text: str  # U+FFFD for bytes that are no characters alone
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """A generated token, its log probability, and the most likely tokens in its place.
+
+    They are the model's own, before sampling parameters and constraints.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    top: tuple[Logprob, ...]  # highest first
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterUse:
+    """One LoRA adapter of a stack: a GGUF file or a PEFT folder, and its scale."""
+
+    path: Path
+    strength: float = 1.0  # -2 to 2; 0 changes nothing
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInfo:
+    """Facts about a loaded LoRA adapter."""
+
+    path: Path
+    name: str
+    sha256: str  # of the file with its tensors
+    kind: str  # "GGUF" or "PEFT"
+    rank: int  # the largest of its A/B pairs
+    targets: int  # number of weight matrices it changes
+    size_bytes: int  # in memory
+    strength: float
+
+
+class SlowReason(Enum):
+    """Why a part of a model runs slower than this machine allows."""
+
+    NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
+    WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
+    WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
+    DECODED = "decoded"  # without a kernel, and too large in float32: decoded for every product
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPart:
+    """A part of a model without its fast path, and why."""
+
+    reason: SlowReason
+    part: str  # an op, or an op and a format: "linear Q4_0"
