@@ -19,37 +19,26 @@ if __name__ == "__main__":
 
 import torch
 
-from engine.chat.template import answer_prefix, prompt_ids
 from engine.cli import options as options_of
-from engine.cli.files import constraint, read_text
-from engine.cli.interruption import interruptible
+from engine.cli.answer import chat, complete
+from engine.cli.drafts import lookup_bench
+from engine.cli.files import read_text
+from engine.cli.loading import adapter_stack, load_model
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
-from engine.cli.output import print_json, print_status, report
+from engine.cli.output import print_json, print_status
 from engine.cli.quantize import quantize
-from engine.cli.sampling_options import sampling
-from engine.errors import EngineError, RequestError, SnapshotError
+from engine.errors import EngineError, RequestError
 from engine.gguf.reader import GGUFFile
 from engine.host.device import memory_error
-from engine.inference.constraints.beginning import after_thoughts
-from engine.inference.generate import Request
-from engine.inference.scheduler import Scheduler
-from engine.inference.speculative.draft_model import DraftModel
-from engine.inference.speculative.drafters import maker
-from engine.inference.speculative.vocabulary import VocabularyMap
-from engine.loading import identity
-from engine.loading.library import data_folder, find_model, model_parts
-from engine.loading.loader import LoadedModel, load
-from engine.lora.stack import Stack, load_adapter
-from engine.messages import Finished, Role, Text, Turn
-from engine.snapshot import disk_tier, session_file
-from engine.snapshot.page_file import StateKey
+from engine.loading.library import find_model
+from engine.loading.loader import LoadedModel
 from engine.tokenizer import vocabulary
 from engine.tokenizer.tokenizer import Tokenizer
 from kernels.backends import choose, instruction_set_refusal
 
 _GIGABYTE = 1e9
-_THINKING = {"auto": None, "on": True, "off": False}
+_LOOKUP_CONTEXT = 640  # of `bench --ngram`: its text has about 300 tokens, or bytes of a tiny model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,125 +97,6 @@ def _run(options: Options) -> None:
 # --- subcommands --------------------------------------------------------------------------------
 
 
-def _chat(options: Options) -> None:
-    model = _load(options)
-    system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
-    turns = (*system, Turn(Role.USER, options.prompt))
-    text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
-    fresh = prompt_ids(model.tokenizer, text)
-    _answer(options, model, fresh, stop=model.template.stop, opening=answer_prefix(text))
-
-
-def _complete(options: Options) -> None:
-    model = _load(options)
-    # Encoding "" would give a begin token; an empty prompt means to continue the session instead.
-    _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
-
-
-def _answer(
-    options: Options,
-    model: LoadedModel,
-    fresh: list[int],
-    *,
-    stop: Sequence[str] = (),
-    opening: str = "",
-) -> None:
-    """Stream an answer to stdout; with --json, print one object at its end.
-
-    The prefix shared with --session is reused; without a prompt, the session's last answer is
-    continued. Ctrl-C ends the answer early; the partial answer is still printed and saved.
-    """
-    scheduler, stack = model.new_scheduler(), _stack(options, model)
-    wanted, begun = after_thoughts(constraint(options), opening)
-    cached = _restored(options, model, scheduler, stack)
-    pieces: list[str] = []
-    finished: Finished | None = None
-    with interruptible() as interrupted:
-        ticket = scheduler.submit(
-            Request(
-                scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
-                sampling(options, model.sampling),
-                max_tokens=options.max_tokens,
-                stop=stop,
-                opening=opening,
-                stack=stack,
-                drafter=maker(options_of.drafts(options), _draft_model(options, model)),
-                constraint=wanted,
-                begun=begun,
-                cancelled=interrupted,
-            )
-        )
-        while ticket.events or not ticket.done:
-            if not ticket.events:
-                scheduler.step()
-                continue
-            event = ticket.events.popleft()
-            if isinstance(event, Text):
-                pieces.append(event.text)
-                if not options.json:
-                    print(event.text, end="", flush=True)
-            elif isinstance(event, Finished):
-                finished = event
-    if ticket.error is not None:
-        raise ticket.error
-    assert finished is not None
-    answer = ticket.tokens[finished.prompt_tokens :]
-    report(options, model, "".join(pieces), answer, finished)
-    if options.session is not None:
-        session_file.save(
-            _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model
-        )
-    if interrupted():
-        raise KeyboardInterrupt
-
-
-def _restored(
-    options: Options, model: LoadedModel, scheduler: Scheduler, stack: Stack
-) -> list[int]:
-    """The tokens in the file of --session, if it exists; their KV pages are in the scheduler."""
-    if options.session is None:
-        return []
-    path = _session_path(options)
-    session_file.remove_leftovers(path)
-    if not path.exists():
-        return []
-    try:
-        return session_file.load(path, scheduler, stack, _key(model, stack))
-    except SnapshotError as error:
-        raise SnapshotError(
-            str(error), f"Give --session another name, or delete {path} to start over."
-        ) from error
-
-
-def _session_path(options: Options) -> Path:
-    """The file of --session, links resolved; raises before the answer if it is not writable."""
-    path = Path(os.path.realpath(options.session))
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "not a regular file"
-        raise RequestError(
-            f"--session {options.session!r} is {kind}.", "Give it the name of a file."
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise RequestError(
-            f"The folder of --session, {path.parent}, is not writable.",
-            "Give a name in another folder, or change the folder's permissions.",
-        )
-    return path
-
-
-def _stack(options: Options, model: LoadedModel) -> Stack:
-    base = model.decoder.base
-    return Stack(
-        [(load_adapter(use.path, base), use.strength) for use in options_of.adapters(options)]
-    )
-
-
-def _key(model: LoadedModel, stack: Stack) -> StateKey:
-    sha256 = identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
-    return disk_tier.state_key(sha256, stack, model)
-
-
 def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
         tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
@@ -254,14 +124,14 @@ def _tokens(tokenizer: Tokenizer, text: str, options: Options) -> dict[str, list
 
 
 def _logits(options: Options) -> None:
-    model = _load(options)
+    model = load_model(options)
     ids = _ids(options, model)
     positions = _positions(options, len(ids))
     if options.top < 0:
         raise RequestError(f"--top is {options.top}.", "Give 0 for all logits, or more.")
     result: list[dict[str, Any]] = []
     session = model.new_session()
-    session.set_stack(_stack(options, model))
+    session.set_stack(adapter_stack(options, model))
     for at, row in zip(positions, logits_at(session, ids, positions), strict=True):
         values, tokens = torch.sort(row, descending=True, stable=True)  # [V] each
         top = options.top or len(row)
@@ -315,8 +185,8 @@ def _positions(options: Options, length: int) -> list[int]:
 
 def _perplexity(options: Options) -> None:
     options.context = options.context or 512
-    model = _load(options)
-    stack = _stack(options, model)
+    model = load_model(options)
+    stack = adapter_stack(options, model)
     value, tokens = perplexity(model, read_text(Path(options.file)), options.context, stack)
     if options.json:
         print_json(perplexity=value, tokens=tokens)
@@ -359,16 +229,21 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _bench(options: Options) -> None:
-    options.context = options.context or options.depth + max(options.prompt, options.max_tokens)
-    model = _load(options)
+    needed = options.depth + max(options.prompt, options.max_tokens)
+    text = _LOOKUP_CONTEXT + options.max_tokens if options.ngram else 0
+    options.context = options.context or max(needed, text)
+    model = load_model(options)
+    stack = adapter_stack(options, model)
     result = bench(
         model,
         prompt=options.prompt,
         generated=options.max_tokens,
         depth=options.depth,
         repetitions=options.repetitions,
-        stack=_stack(options, model),
+        stack=stack,
     )
+    if options.ngram:
+        result |= lookup_bench(model, options.max_tokens, options.repetitions, stack)
     if options.json:
         print_json(model=model.name, **result)
         return
@@ -398,8 +273,8 @@ def _quantize(options: Options) -> None:
 
 
 _COMMANDS = {
-    "chat": _chat,
-    "complete": _complete,
+    "chat": chat,
+    "complete": complete,
     "tokenize": _tokenize,
     "logits": _logits,
     "perplexity": _perplexity,
@@ -410,33 +285,6 @@ _COMMANDS = {
 
 
 # --- input and output ---------------------------------------------------------------------------
-
-
-def _load(options: Options) -> LoadedModel:
-    return load(
-        find_model(options.model),
-        backend=options.backend,
-        parts=options_of.placement(options),
-        context=options.context,
-        threads=options.threads,
-        cache=options_of.cache_type(options),
-        tokenizer_file=options_of.tokenizer(options),
-    )
-
-
-def _draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
-    """The model of --draft, loaded beside the target."""
-    if options.draft is None:
-        return None
-    model = load(
-        find_model(options.draft),
-        backend=options.backend,
-        context=target.plan.context,
-        threads=None,
-        cache=options_of.cache_type(options),
-    )
-    vocabulary = VocabularyMap(target.tokenizer, model.tokenizer)
-    return DraftModel(model.new_runner(), model.plan.context, vocabulary)
 
 
 def _batch(path: Path) -> list[str]:

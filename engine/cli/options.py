@@ -47,6 +47,11 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")
     speed.add_argument("-d", dest="depth", type=int, default=0, help="tokens already in the cache")
     speed.add_argument("-r", dest="repetitions", type=int, default=3, help="repetitions")
+    speed.add_argument(
+        "--ngram",
+        action="store_true",
+        help="also answers that repeat most of a text, with and without drafts from it",
+    )
     quantize = commands.add_parser(
         "quantize", help="convert a model file to another weight format", allow_abbrev=False
     )
@@ -126,6 +131,16 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         sampling_options.add(answering)
         answering.add_argument(
             "-n", "--max-tokens", type=int, default=0, help="0: until an end token"
+        )
+        answering.add_argument(
+            "-N", "--answers", type=int, default=1, help="answers to the prompt, made together"
+        )
+        answering.add_argument(
+            "--logprobs",
+            metavar="K",
+            type=int,
+            default=0,
+            help="log probabilities of each token and of the K most likely ones in its place",
         )
         _add_constraints(answering)
         _add_adapters(answering)

@@ -1,13 +1,15 @@
-"""Output of the command line: the statistics of an answer, JSON and status lines."""
+"""Output of the command line: answers and their statistics, JSON and status lines."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from engine.cli.options import Options
 from engine.loading.loader import LoadedModel
-from engine.messages import Finished
+from engine.messages import Finished, TokenLogprobs
 
 
 def print_status(line: str) -> None:
@@ -16,35 +18,76 @@ def print_status(line: str) -> None:
         print(line, file=sys.stderr)
 
 
-def report(
-    options: Options, model: LoadedModel, text: str, tokens: list[int], finished: Finished
-) -> None:
-    """Print the statistics of an answer: as one JSON object, or as a line on stderr."""
-    speed = finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
+@dataclass(slots=True)
+class Answer:
+    """One answer to the prompt, as far as it has come."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)  # without the end token
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    finished: Finished | None = None
+
+
+def report(options: Options, model: LoadedModel, answers: Sequence[Answer]) -> None:
+    """Print what has not been streamed of the answers, and their statistics.
+
+    As one JSON object: the fields of the first answer, and `answers` with those of each if several
+    were asked for. Otherwise one line for each answer on stderr.
+    """
     if options.json:
-        print_json(
-            text=text,
-            token_ids=tokens,
-            prompt_tokens=finished.prompt_tokens,
-            reused_tokens=finished.reused_tokens,
-            generated_tokens=finished.generated_tokens,
-            finish_reason=finished.reason.value,
-            prefill_seconds=finished.prefill_seconds,
-            decode_seconds=finished.decode_seconds,
-            decode_tokens_per_second=speed,
-            drafted_tokens=finished.drafted_tokens,
-            accepted_tokens=finished.accepted_tokens,
-            draft_gain=finished.draft_gain,
-            forced_tokens=finished.forced_tokens,
-            incomplete=finished.incomplete,
-            backend=model.backends,
-        )
+        found = [_fields(options, model, answer) for answer in answers]
+        print_json(**found[0], **({"answers": found} if options.answers > 1 else {}))
         return
-    print()
+    for number, answer in enumerate(answers, 1):
+        if options.answers > 1:
+            print(f"--- answer {number} of {options.answers} ---\n{answer.text}", end="")
+        print(flush=True)
+        for one in answer.logprobs:
+            others = ", ".join(f"{top.text!r} {top.logprob:.3f}" for top in one.top)
+            print(f"{one.logprob:>9.3f}  {one.text!r:<16} {others}", flush=True)
+        _print_statistics(answer.finished)
+
+
+def _fields(options: Options, model: LoadedModel, answer: Answer) -> dict[str, object]:
+    finished = answer.finished
+    assert finished is not None
+    return {
+        "text": answer.text,
+        "token_ids": answer.tokens,
+        "prompt_tokens": finished.prompt_tokens,
+        "reused_tokens": finished.reused_tokens,
+        "generated_tokens": finished.generated_tokens,
+        "finish_reason": finished.reason.value,
+        "prefill_seconds": finished.prefill_seconds,
+        "decode_seconds": finished.decode_seconds,
+        "decode_tokens_per_second": _speed(finished),
+        "drafted_tokens": finished.drafted_tokens,
+        "accepted_tokens": finished.accepted_tokens,
+        "draft_gain": finished.draft_gain,
+        "forced_tokens": finished.forced_tokens,
+        "incomplete": finished.incomplete,
+        "seed": finished.seed,
+        "backend": model.backends,
+        **({"logprobs": [_logprobs(one) for one in answer.logprobs]} if options.logprobs else {}),
+    }
+
+
+def _logprobs(one: TokenLogprobs) -> dict[str, object]:
+    top = [{"token_id": t.token, "text": t.text, "logprob": t.logprob} for t in one.top]
+    return {"token_id": one.token, "text": one.text, "logprob": one.logprob, "top": top}
+
+
+def _speed(finished: Finished) -> float:
+    """Generated tokens per second."""
+    return finished.generated_tokens / finished.decode_seconds if finished.decode_seconds else 0.0
+
+
+def _print_statistics(finished: Finished | None) -> None:
+    assert finished is not None
     cached = f" ({finished.reused_tokens} of them cached)" if finished.reused_tokens else ""
     print_status(
         f"[{finished.prompt_tokens} prompt{cached} + {finished.generated_tokens} generated tokens, "
-        f"{speed:.1f} tokens/s{_drafts(finished)}, {finished.reason.value}"
+        f"{_speed(finished):.1f} tokens/s{_drafts(finished)}, {finished.reason.value}"
         f"{', incomplete' if finished.incomplete else ''}]"
     )
 

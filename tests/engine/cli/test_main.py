@@ -44,7 +44,7 @@ def test_an_answer_has_every_key(
     assert set(result) == {
         "text", "token_ids", "prompt_tokens", "reused_tokens", "generated_tokens", "finish_reason",
         "prefill_seconds", "decode_seconds", "decode_tokens_per_second", "backend",
-        "drafted_tokens", "accepted_tokens", "draft_gain", "forced_tokens", "incomplete",
+        "drafted_tokens", "accepted_tokens", "draft_gain", "forced_tokens", "incomplete", "seed",
     }  # fmt: skip
     assert len(result["token_ids"]) == result["generated_tokens"] == 5
     assert result["finish_reason"] == "length"
@@ -185,6 +185,19 @@ def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> 
     assert result["cache"] == "q8_0"
     share = result["gigabytes_per_second"] / result["read_bandwidth_gigabytes_per_second"]
     assert result["bandwidth_share"] == pytest.approx(share)
+
+
+def test_bench_measures_drafts_of_a_text_that_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny.write(tmp_path / "long.gguf", context=4096)
+    short = ("bench", "-m", str(path), "-p", "16", "-n", "40", "-r", "1", "--ngram")
+    assert "needs a context" in refused(capsys, *short)
+    (result,) = run(capsys, *short, "-c", "4000")
+    assert 0 < result["ngram_tokens"] <= 40
+    assert 0 <= result["accepted_tokens"] <= result["drafted_tokens"]
+    assert result["ngram_tokens_per_second"] > 0
+    assert result["ngram_gain"] > 0
 
 
 def test_bandwidth_is_measured_before_and_after_each_decode(

@@ -1,0 +1,162 @@
+"""The subcommands that answer: chat and complete, with sessions, constraints and drafts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.chat.template import answer_prefix, prompt_ids
+from engine.cli import options as options_of
+from engine.cli.files import constraint
+from engine.cli.interruption import interruptible
+from engine.cli.loading import adapter_stack, draft_model, load_model
+from engine.cli.options import Options
+from engine.cli.output import Answer, report
+from engine.cli.sampling_options import sampling
+from engine.errors import RequestError, SnapshotError
+from engine.inference.constraints.beginning import after_thoughts
+from engine.inference.generate import Request
+from engine.inference.scheduler import Scheduler
+from engine.inference.speculative.drafters import maker
+from engine.inference.ticket import Ticket
+from engine.loading import identity
+from engine.loading.library import data_folder, model_parts
+from engine.loading.loader import LoadedModel
+from engine.lora.stack import Stack
+from engine.messages import Finished, Role, Text, Turn
+from engine.snapshot import disk_tier, session_file
+from engine.snapshot.page_file import StateKey
+
+_THINKING = {"auto": None, "on": True, "off": False}
+
+
+def chat(options: Options) -> None:
+    """One turn through the model's chat template."""
+    _check(options)
+    model = load_model(options)
+    system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
+    turns = (*system, Turn(Role.USER, options.prompt))
+    text = model.template.render(turns, enable_thinking=_THINKING[options.thinking])
+    fresh = prompt_ids(model.tokenizer, text)
+    _answer(options, model, fresh, stop=model.template.stop, opening=answer_prefix(text))
+
+
+def complete(options: Options) -> None:
+    """Raw continuation of a text."""
+    _check(options)
+    model = load_model(options)
+    # Encoding "" would give a begin token; an empty prompt means to continue the session instead.
+    _answer(options, model, model.tokenizer.encode(options.prompt) if options.prompt else [])
+
+
+def _check(options: Options) -> None:
+    if options.session is not None and options.answers != 1:
+        raise RequestError(
+            "--session holds one answer, and --answers asks for several.", "Leave one of them out."
+        )
+
+
+def _answer(
+    options: Options,
+    model: LoadedModel,
+    fresh: list[int],
+    *,
+    stop: Sequence[str] = (),
+    opening: str = "",
+) -> None:
+    """Stream the first answer to stdout and print others after it; with --json, one object.
+
+    The prefix shared with --session is reused; without a prompt, the session's last answer is
+    continued. Ctrl-C ends the answers early; what they have is still printed and saved.
+    """
+    scheduler, stack = model.new_scheduler(), adapter_stack(options, model)
+    wanted, begun = after_thoughts(constraint(options), opening)
+    cached = _restored(options, model, scheduler, stack)
+    with interruptible() as interrupted:
+        ticket = scheduler.submit(
+            Request(
+                scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
+                sampling(options, model.sampling),
+                max_tokens=options.max_tokens,
+                stop=stop,
+                opening=opening,
+                count=options.answers,
+                stack=stack,
+                drafter=maker(options_of.drafts(options), draft_model(options, model)),
+                constraint=wanted,
+                begun=begun,
+                logprobs=options.logprobs,
+                cancelled=interrupted,
+            )
+        )
+        answers = _run(options, scheduler, ticket)
+    if ticket.error is not None:
+        raise ticket.error
+    report(options, model, answers)
+    if options.session is not None:
+        session_file.save(
+            _session_path(options), scheduler, stack, ticket.tokens, _key(model, stack), model
+        )
+    if interrupted():
+        raise KeyboardInterrupt
+
+
+def _run(options: Options, scheduler: Scheduler, ticket: Ticket) -> list[Answer]:
+    """Run a request until it is done, and stream the text of its first answer."""
+    answers = [Answer() for _ in range(options.answers)]
+    streams = not options.json and options.answers == 1
+    while ticket.events or not ticket.done:
+        if not ticket.events:
+            scheduler.step()
+            continue
+        event = ticket.events.popleft()
+        if isinstance(event, Text):
+            answers[event.answer].text += event.text
+            answers[event.answer].logprobs += event.logprobs
+            if streams:
+                print(event.text, end="", flush=True)
+        elif isinstance(event, Finished):
+            answers[event.answer].finished = event
+            answers[event.answer].tokens = ticket.answers[event.answer]
+    return [answer for answer in answers if answer.finished is not None]
+
+
+def _restored(
+    options: Options, model: LoadedModel, scheduler: Scheduler, stack: Stack
+) -> list[int]:
+    """The tokens in the file of --session, if it exists; their KV pages are in the scheduler."""
+    if options.session is None:
+        return []
+    path = _session_path(options)
+    session_file.remove_leftovers(path)
+    if not path.exists():
+        return []
+    try:
+        return session_file.load(path, scheduler, stack, _key(model, stack))
+    except SnapshotError as error:
+        raise SnapshotError(
+            str(error), f"Give --session another name, or delete {path} to start over."
+        ) from error
+
+
+def _session_path(options: Options) -> Path:
+    """The file of --session, links resolved; raises before the answer if it is not writable."""
+    path = Path(os.path.realpath(options.session))
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise RequestError(
+            f"--session {options.session!r} is {kind}.", "Give it the name of a file."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise RequestError(
+            f"The folder of --session, {path.parent}, is not writable.",
+            "Give a name in another folder, or change the folder's permissions.",
+        )
+    return path
+
+
+def _key(model: LoadedModel, stack: Stack) -> StateKey:
+    sha256 = identity.sha256(model_parts(model.path), data_folder() / "hashes.json")
+    return disk_tier.state_key(sha256, stack, model)

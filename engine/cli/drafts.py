@@ -1,0 +1,82 @@
+"""Benchmark of lookup drafts: one answer that repeats most of its prompt, with and without them."""
+
+from __future__ import annotations
+
+import statistics
+
+from engine.chat.template import prompt_ids
+from engine.errors import EngineError, RequestError
+from engine.inference.generate import Request
+from engine.inference.speculative.drafters import maker
+from engine.loading.loader import LoadedModel
+from engine.lora.stack import NO_ADAPTERS, Stack
+from engine.messages import DraftKind, Finished, Role, Sampling, Turn
+
+TASK = "Write the following text again, word for word, but call the cat Oscar instead of Felix.\n\n"
+TEXT = """Felix the cat lived above a bakery in the old part of the town. Every morning at five, when \
+the first loaves came out of the oven, Felix walked down the back stairs and sat beside the door, \
+where the stones were warm. The baker always had a little milk for him, and in return Felix kept the \
+flour store free of mice. On Sundays the bakery was closed. Then Felix went to the harbour instead, \
+looked at the boats, and waited for the fishermen, who were generous with heads and tails. In winter, \
+when the boats stayed out for days, he visited the school. The children were not allowed to feed him \
+in class, but the caretaker had a chair for Felix beside the boiler and a saucer that nobody was to \
+mention. In spring there was a new baker, a young woman from the mountains, who had never owned a \
+cat. She asked what he was for. Felix caught three mice before noon and laid them in a row on the \
+step, and after that there was milk again. People say that Felix is nineteen years old by now. He no \
+longer hurries. But at five in the morning, when the first loaves come out of the oven, you can still \
+see him walk down the back stairs, slowly, one step at a time, and sit down where it is warm.
+"""
+
+
+def lookup_bench(
+    model: LoadedModel, generated: int, repetitions: int, stack: Stack = NO_ADAPTERS
+) -> dict[str, object]:
+    """Speed of a greedy answer of at most `generated` tokens with lookup drafts, and the gain.
+
+    The model is asked to write a text again with one change, and answers in pairs: without drafts,
+    then with them. Raises RequestError if prompt and answer do not fit in the context.
+    """
+    if model.base:
+        prompt = model.tokenizer.encode(f"{TEXT}\n{TEXT[:80]}")
+    else:
+        turns = (Turn(Role.USER, TASK + TEXT),)
+        prompt = prompt_ids(model.tokenizer, model.template.render(turns, enable_thinking=False))
+    if len(prompt) + generated > model.plan.context:
+        raise RequestError(
+            f"The text for --ngram has {len(prompt)} tokens: with -n {generated} it needs a context "
+            f"of {len(prompt) + generated:,}, and this model was loaded with {model.plan.context:,}.",
+            "Give a larger -c, or a smaller -n.",
+        )
+    scheduler = model.new_scheduler()
+
+    def answer(kind: DraftKind) -> tuple[Finished, list[int]]:
+        ticket = scheduler.run(
+            Request(
+                prompt,
+                Sampling(temperature=0),
+                max_tokens=generated,
+                stack=stack,
+                drafter=maker(kind, None),
+            )
+        )
+        (finished,) = [event for event in ticket.events if isinstance(event, Finished)]
+        return finished, ticket.answers[0]
+
+    answer(DraftKind.LOOKUP)  # warm-up: measures the costs of steps, caches the prompt
+    pairs = [(answer(DraftKind.NONE), answer(DraftKind.LOOKUP)) for _ in range(repetitions)]
+    if any(plain[1] != drafted[1] for plain, drafted in pairs):
+        raise EngineError("Drafts changed the answer.", "Please report this with the model's name.")
+    drafted = [pair[1][0] for pair in pairs]
+    return {
+        "ngram_tokens_per_second": statistics.median(map(_speed, drafted)),
+        "ngram_gain": statistics.median(_speed(two[0]) / _speed(one[0]) for one, two in pairs),
+        "ngram_estimated_gain": statistics.median(one.draft_gain for one in drafted),
+        "ngram_tokens": drafted[-1].generated_tokens,
+        "drafted_tokens": drafted[-1].drafted_tokens,
+        "accepted_tokens": drafted[-1].accepted_tokens,
+    }
+
+
+def _speed(finished: Finished) -> float:
+    """Generated tokens per second; one token takes no time."""
+    return finished.generated_tokens / max(finished.decode_seconds, 1e-9)

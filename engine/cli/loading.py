@@ -1,0 +1,47 @@
+"""What the options of the command line name: the model, its adapters and its draft model."""
+
+from __future__ import annotations
+
+from engine.cli import options as options_of
+from engine.cli.options import Options
+from engine.inference.speculative.draft_model import DraftModel
+from engine.inference.speculative.vocabulary import VocabularyMap
+from engine.loading.library import find_model
+from engine.loading.loader import LoadedModel, load
+from engine.lora.stack import Stack, load_adapter
+
+
+def load_model(options: Options) -> LoadedModel:
+    """The model of --model."""
+    return load(
+        find_model(options.model),
+        backend=options.backend,
+        parts=options_of.placement(options),
+        context=options.context,
+        threads=options.threads,
+        cache=options_of.cache_type(options),
+        tokenizer_file=options_of.tokenizer(options),
+    )
+
+
+def adapter_stack(options: Options, model: LoadedModel) -> Stack:
+    """The adapters of every --lora."""
+    base = model.decoder.base
+    return Stack(
+        [(load_adapter(use.path, base), use.strength) for use in options_of.adapters(options)]
+    )
+
+
+def draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
+    """The model of --draft, loaded beside the target."""
+    if options.draft is None:
+        return None
+    model = load(
+        find_model(options.draft),
+        backend=options.backend,
+        context=target.plan.context,
+        threads=None,
+        cache=options_of.cache_type(options),
+    )
+    vocabulary = VocabularyMap(target.tokenizer, model.tokenizer)
+    return DraftModel(model.new_runner(), model.plan.context, vocabulary)
