@@ -25,8 +25,7 @@ from engine.host.background import BackgroundTask
 from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
 from engine.inference.generate import Request
-from engine.inference.speculative.draft_model import DraftModel
-from engine.inference.speculative.drafters import maker
+from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading import identity
 from engine.loading.identity import ModelFiles, Stamp
@@ -92,7 +91,7 @@ class ModelHost:
         self._scheduler = model.new_scheduler()
         pool = self._scheduler.pool
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(model, pool.layout)
-        self._draft: DraftModel | None = None
+        self._draft: Drafts | None = None
         self._draft_set = DraftSet(0, None)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
@@ -147,6 +146,11 @@ class ModelHost:
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""
         self._scheduler.stop(error)
+
+    def close(self) -> None:
+        """End the thread that drafts, if there is one; no answer is in progress."""
+        if self._draft is not None:
+            self._draft.close()
 
     def drop_evicted(self) -> None:
         """Give up evicted pages that are not on the disk yet."""
@@ -287,6 +291,7 @@ class ModelHost:
 
     def set_draft(self, command: SetDraft, checkpoint: Checkpoint) -> DraftSet:
         """Load a draft model in place of another; on any error, and when cancelled, there is none."""
+        self.close()
         self._draft, self._draft_set = None, DraftSet(0, None)
         if command.path is not None:
             plan, placement = self.model.plan, self.model.decoder.placement
@@ -300,7 +305,7 @@ class ModelHost:
             )
             checkpoint()
             vocabulary = VocabularyMap(self.model.tokenizer, model.tokenizer)
-            self._draft = DraftModel(model.new_runner(), plan.context, vocabulary)
+            self._draft = Drafts(model.new_runner, plan.context, vocabulary)
             size = model.plan.total_bytes
             self._draft_set = DraftSet(0, model.path, model.name, size)
         return self.draft(command.request)

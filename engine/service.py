@@ -365,6 +365,7 @@ class Engine:
         if self._host is not None:
             from kernels import backends
 
+            self._host.close()
             self._host = None
             backends.release()
             trim_heap()

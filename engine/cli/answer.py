@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from engine.chat.template import answer_prefix, prompt_ids
 from engine.cli import options as options_of
 from engine.cli.files import constraint
 from engine.cli.interruption import interruptible
-from engine.cli.loading import adapter_stack, draft_model, load_model
+from engine.cli.loading import adapter_stack, drafts, load_model
 from engine.cli.options import Options
 from engine.cli.output import Answer, report
 from engine.cli.sampling_options import sampling
@@ -51,6 +52,7 @@ def complete(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
+    options_of.drafts(options)  # raises for options that contradict each other
     if options.session is not None and options.answers != 1:
         raise RequestError(
             "--session holds one answer, and --answers asks for several.", "Leave one of them out."
@@ -73,7 +75,8 @@ def _answer(
     scheduler, stack = model.new_scheduler(), adapter_stack(options, model)
     wanted, begun = after_thoughts(constraint(options), opening)
     cached = _restored(options, model, scheduler, stack)
-    with interruptible() as interrupted:
+    draft_model = drafts(options, model)
+    with interruptible() as interrupted, closing(draft_model) if draft_model else nullcontext():
         ticket = scheduler.submit(
             Request(
                 scheduler.spelled_as_cached(stack, fresh) if fresh else cached,
@@ -83,7 +86,7 @@ def _answer(
                 opening=opening,
                 count=options.answers,
                 stack=stack,
-                drafter=maker(options_of.drafts(options), draft_model(options, model)),
+                drafter=maker(options_of.drafts(options), draft_model),
                 constraint=wanted,
                 begun=begun,
                 logprobs=options.logprobs,

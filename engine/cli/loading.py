@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.cli import options as options_of
 from engine.cli.options import Options
-from engine.inference.speculative.draft_model import DraftModel
+from engine.inference.speculative.drafters import Drafts
 from engine.inference.speculative.vocabulary import VocabularyMap
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
@@ -32,7 +32,7 @@ def adapter_stack(options: Options, model: LoadedModel) -> Stack:
     )
 
 
-def draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
+def drafts(options: Options, target: LoadedModel) -> Drafts | None:
     """The model of --draft, loaded beside the target."""
     if options.draft is None:
         return None
@@ -44,4 +44,4 @@ def draft_model(options: Options, target: LoadedModel) -> DraftModel | None:
         cache=options_of.cache_type(options),
     )
     vocabulary = VocabularyMap(target.tokenizer, model.tokenizer)
-    return DraftModel(model.new_runner(), model.plan.context, vocabulary)
+    return Drafts(model.new_runner, model.plan.context, vocabulary)

@@ -80,7 +80,9 @@ def cache_type(options: Options) -> CacheType:
 def drafts(options: Options) -> DraftKind:
     """What drafts the tokens of an answer."""
     if options.draft is not None:
-        return DraftKind.MODEL
+        return DraftKind.AHEAD if options.draft_ahead else DraftKind.MODEL
+    if options.draft_ahead:
+        raise RequestError("--draft-ahead needs a draft model.", "Give --draft MODEL too.")
     return DraftKind.LOOKUP if options.ngram else DraftKind.NONE
 
 
@@ -153,6 +155,11 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
         )
         drafts.add_argument(
             "--draft", metavar="MODEL", help="draft tokens with this small model of the same family"
+        )
+        answering.add_argument(
+            "--draft-ahead",
+            action="store_true",
+            help="the draft model runs on a thread of its own, while the model verifies its drafts",
         )
         answering.add_argument(
             "--session", metavar="FILE", help="resume from this file if it exists, and save to it"

@@ -110,11 +110,12 @@ class Generation:
         request: Request,
         tokenizer: Tokenizer,
         sequence: CachedSequence,
-        costs: StepCosts,
+        costs: tuple[StepCosts, StepCosts],
         index: int = 0,
         matcher: Matcher | None = None,
     ) -> None:
-        """`index` numbers the answers to one prompt; `matcher` follows the constraint of this one.
+        """`costs` are those of passes alone and of passes beside a thread that drafts; `index`
+        numbers the answers to one prompt; `matcher` follows the constraint of this one.
 
         Raises RequestError for a bad option.
         """
@@ -142,7 +143,7 @@ class Generation:
             self._sampler.resume(resume.seed, resume.mu)
         self._speculation: Speculation | None = None
         if request.drafter is not None:
-            self._speculation = Speculation(request.drafter(self._sampler), costs)
+            self._speculation = Speculation(request.drafter(self._sampler), *costs)
         self._stream = tokenizer.stream()
         for token in _last_character_tokens(tokenizer, request.prompt):
             self._stream.push(token)
@@ -184,6 +185,11 @@ class Generation:
         made.pending, made.is_prefilling = [], False
         made.reused_tokens, made.prefill_seconds = self.reused_tokens, self.prefill_seconds
         return made
+
+    @property
+    def runs_beside_drafts(self) -> bool:
+        """Whether a thread drafts for this answer during the next pass."""
+        return self._speculation is not None and self._speculation.runs_beside
 
     def restart(self, sequence: CachedSequence) -> None:
         """Begin again after a preemption: prompt and answer so far are processed once more."""

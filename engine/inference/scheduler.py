@@ -70,6 +70,7 @@ class Scheduler:
         self._token_seconds = _UNKNOWN_SECONDS  # of a prompt, running mean
         self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
         self._costs = StepCosts()  # of passes that only decode
+        self._busy_costs = StepCosts()  # of those beside a thread that drafts
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
@@ -258,7 +259,11 @@ class Scheduler:
     def _begun(self, ticket: Ticket, sequence: CachedSequence) -> Generation:
         """The first answer to a request."""
         return Generation(
-            ticket.request, self._tokenizer, sequence, self._costs, matcher=ticket.matcher
+            ticket.request,
+            self._tokenizer,
+            sequence,
+            (self._costs, self._busy_costs),
+            matcher=ticket.matcher,
         )
 
     def _schedule(self) -> list[tuple[Generation, int]]:
@@ -412,7 +417,8 @@ class Scheduler:
         """
         tokens = sum([count + len(one.draft) for one, count in rows])
         if not any(one.is_prefilling for one, _ in rows):
-            self._costs.learn(tokens, seconds)
+            is_busy = any(one.runs_beside_drafts for one, _ in rows)
+            (self._busy_costs if is_busy else self._costs).learn(tokens, seconds)
         elif tokens >= 2 * _SMALLEST_SHARED_CHUNK:
             self._token_seconds = (self._token_seconds + seconds / tokens) / 2
 

@@ -2,7 +2,7 @@
 
 Without a library this module still imports: `reason()` then returns why, and nothing else may be
 called. Calls release the GIL. The library allows one caller at a time, so calls that use its thread
-pool are serialised by a lock.
+pool are serialised by a lock; programs of a thread that runs `alone` are not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class _State:
 _state = _State()
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _lock = threading.Lock()
+_local = threading.local()  # `workspace` of a thread that runs alone
 
 
 def available() -> bool:
@@ -86,6 +88,32 @@ def call(name: str, *arguments: object) -> None:
     if status:
         error, words = _ERRORS[Status(status)]
         raise error(f"nk_{name}: {words}")
+
+
+def run_program(*arguments: object) -> None:
+    """Call nk_run, or nk_run_alone on a thread that runs alone; see `call`."""
+    workspace = getattr(_local, "workspace", None)
+    if workspace is None:
+        call("run", *arguments)
+    else:
+        call("run_alone", workspace, *arguments)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Programs that this thread runs meanwhile use it alone, beside those of other threads.
+
+    Single operations outside programs wait for the thread pool as before. Raises MemoryError.
+    """
+    workspace = native().nk_new_workspace()
+    if not workspace:
+        raise MemoryError("The system refused memory for a thread of its own.")
+    _local.workspace = workspace
+    try:
+        yield
+    finally:
+        del _local.workspace
+        native().nk_free_workspace(workspace)
 
 
 # --- instruction sets and threads ---------------------------------------------------------------

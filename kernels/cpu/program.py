@@ -103,7 +103,7 @@ class Recorded:
 
     def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:
         program, segments = ctypes.byref(self._native), batch.structs
-        library.call("run", program, first, end, segments, len(segments), ids)
+        library.run_program(program, first, end, segments, len(segments), ids)
 
     def _start_from(self, given: Tensor | None) -> None:
         """Copy hidden states [T, D], if given, to the buffer that the body reads them from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _WEIGHT = 0.15  # of a new measurement
 _ROW_COST = 0.1  # of each row after the first, where nothing is measured yet
-_STALE_PASSES = 64
+_STALE_PASSES = 32
 
 
 class StepCosts:
@@ -13,17 +13,23 @@ class StepCosts:
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
         self._measured: dict[int, int] = {}  # number of the last pass
+        self._counts: dict[int, int] = {}  # of passes
         self._passes = 0
 
     def learn(self, rows: int, seconds: float) -> None:
         """Add a measured pass."""
         self._passes += 1
         self._measured[rows] = self._passes
+        self._counts[rows] = self.count(rows) + 1
         known = self._seconds.get(rows)
         # A pass that was interrupted by other programs counts as twice as long at most.
         self._seconds[rows] = (
             seconds if known is None else known + _WEIGHT * (min(seconds, 2 * known) - known)
         )
+
+    def count(self, rows: int) -> int:
+        """How many passes of so many rows were measured."""
+        return self._counts.get(rows, 0)
 
     def seconds(self, rows: int) -> float:
         """Estimated seconds of a pass; 0 before the first one."""

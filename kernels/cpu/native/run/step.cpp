@@ -32,7 +32,13 @@ int64_t padded(int64_t width) { return (width + 31) / 32 * 32; }
 struct Scratch {
     uint8_t *memory;
     int64_t bytes;
-} scratch;
+
+    void free() {
+        if (memory) nk_huge_free(memory, bytes);
+        memory = nullptr;
+        bytes = 0;
+    }
+};
 
 // Where a row of the batch is.
 struct Row {
@@ -429,7 +435,7 @@ int64_t thread_scratch_bytes(const Run &run, const nk_op &op) {
     return bytes;
 }
 
-int reserve(Run &run, int threads) {
+int reserve(Run &run, Scratch &scratch, int threads) {
     int64_t width = 0, partials = 0, thread_bytes = 0, pairs = 0;  // pairs: bytes
     for (int64_t i = run.first; i < run.end; i++) {
         const nk_op &op = run.program->ops[i];
@@ -447,7 +453,7 @@ int reserve(Run &run, int threads) {
     const int64_t needed = rows + quantized + rounded(partials) +
                            threads * run.thread_scratch_bytes;
     if (needed > scratch.bytes) {
-        nk_free_scratch();
+        scratch.free();
         const int64_t bytes = needed + needed / 4;  // headroom: the context grows with each token
         scratch.memory = (uint8_t *)nk_huge_alloc(bytes);
         if (!scratch.memory) return NK_NO_MEMORY;
@@ -462,9 +468,20 @@ int reserve(Run &run, int threads) {
 
 }  // namespace
 
-int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segment *segments,
-           int64_t count, const int64_t *ids) {
-    static Run run;  // static because it is large; calls are serialized
+// What one caller at a time needs.
+struct nk_workspace {
+    Run run;
+    Scratch scratch;
+};
+
+namespace {
+
+nk_workspace shared;  // of the calls that use the thread pool, which are serialized
+
+// Fills in a run of the operations first .. end on so many threads.
+int prepare(nk_workspace &workspace, const nk_program *program, int64_t first, int64_t end,
+            const nk_segment *segments, int64_t count, const int64_t *ids, int threads) {
+    Run &run = workspace.run;
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
     if (count < 1 || first < 0 || end - first > kMaxOps) return NK_BAD_SHAPE;
     run.tokens = 0;
@@ -476,21 +493,42 @@ int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segme
     run.program = program;
     run.table = nk_current();
     run.first = first, run.end = end;
-    run.segments = segments, run.count = count, run.threads = nk_pool_size();
+    run.segments = segments, run.count = count, run.threads = threads;
     run.ids = ids;
     for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
-    const int status = reserve(run, nk_pool_size());
+    const int status = reserve(run, workspace.scratch, threads);
     if (status != NK_OK) return status;
     Row *row = run.rows;
     for (int64_t i = 0; i < count; i++)
         for (int64_t t = 0; t < segments[i].tokens; t++)
             *row++ = {segments[i].position + t, &segments[i]};
-    nk_pool_run(run_program, &run);
     return NK_OK;
 }
 
-void nk_free_scratch(void) {
-    if (scratch.memory) nk_huge_free(scratch.memory, scratch.bytes);
-    scratch.memory = nullptr;
-    scratch.bytes = 0;
+}  // namespace
+
+int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segment *segments,
+           int64_t count, const int64_t *ids) {
+    const int status = prepare(shared, program, first, end, segments, count, ids, nk_pool_size());
+    if (status == NK_OK && end > first) nk_pool_run(run_program, &shared.run);
+    return status;
+}
+
+void nk_free_scratch(void) { shared.scratch.free(); }
+
+nk_workspace *nk_new_workspace(void) {
+    return (nk_workspace *)nk_huge_alloc(sizeof(nk_workspace));  // zeroed
+}
+
+int nk_run_alone(nk_workspace *workspace, const nk_program *program, int64_t first, int64_t end,
+                 const nk_segment *segments, int64_t count, const int64_t *ids) {
+    const int status = prepare(*workspace, program, first, end, segments, count, ids, 1);
+    if (status == NK_OK && end > first) nk_pool_run_alone(run_program, &workspace->run);
+    return status;
+}
+
+void nk_free_workspace(nk_workspace *workspace) {
+    if (!workspace) return;
+    workspace->scratch.free();
+    nk_huge_free(workspace, sizeof(nk_workspace));
 }

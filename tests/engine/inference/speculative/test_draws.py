@@ -71,6 +71,7 @@ class OtherModel:
     """Drafts with another model, as `ModelDrafter` does."""
 
     costs_nothing = False
+    runs_ahead = False
     priors = (0.9,)
 
     def __init__(self, sampler: Sampler) -> None:
@@ -82,6 +83,9 @@ class OtherModel:
             candidates = self._sampler.distribution(OTHERS[drafted[-1]], drafted)
             drafted.append(self._sampler.pick(candidates, len(drafted)))
         return Draft(drafted[len(text) :])
+
+    def pause(self) -> None:
+        pass
 
     def rewind(self, length: int) -> None:
         pass
@@ -117,7 +121,7 @@ def answer(
     request = Request(PROMPT, Sampling(**options | {"seed": seed}), drafter=drafter)
     cached: Any = Cached(PROMPT)
     texts: Any = Texts()
-    one = Generation(request, texts, cached, FreeDrafts())
+    one = Generation(request, texts, cached, (FreeDrafts(), FreeDrafts()))
     one.is_prefilling, one.pending = False, [cached.tokens.pop()]
     break_sampler(one)
     while one.generated < LENGTH:
