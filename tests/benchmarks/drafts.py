@@ -1,8 +1,9 @@
 """Speculative decoding beside plain decoding: an edit, and prose that repeats nothing.
 
-The models have real shapes and random weights, so that their own words would mean nothing: the
-tokens of a recorded text take the place of those that the model would draw, and each pass is real.
-A pair is one plain answer and one with drafts, P D P D, so that a noisy machine favours neither;
+Lookup drafts, on models that real shapes and random weights, so that their own words would mean nothing: the tokens of
+a recorded text take the place of those that the model would draw, and each pass is real. Then a
+draft model, the starter's 4-bit weights for the same in float32, which writes its own words; and
+llama-server's lookup decoding beside ours, on the starter model's own answers. A pair is one plain answer and one with drafts, P D P D, so that a noisy machine favours neither;
 figures are medians, and ratios are medians of the ratios of pairs.
 """
 
@@ -13,6 +14,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,21 +22,32 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from torch import Tensor
 
+from engine.chat.template import prompt_ids
+from engine.cli import drafts as lookup_bench
+from engine.cli.quantize import quantize
 from engine.inference import generate
 from engine.inference.generate import Request
 from engine.inference.sampling import Sampler
 from engine.inference.scheduler import Scheduler
 from engine.inference.speculative.drafter import Drafter
+from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.lookup import LookupDrafter
+from engine.inference.speculative.vocabulary import VocabularyMap
+from engine.loading.library import starter_path
 from engine.loading.loader import LoadedModel, load
-from engine.messages import CacheType, Finished, Sampling
+from engine.messages import CacheType, DraftKind, Finished, Role, Sampling, Turn
+from llama_server import ask, serving
 
 TABLE = Path(__file__).with_suffix(".md")
 FILES = ("qwen3-1.7b-Q4_0.gguf", "qwen3-1.7b-Q8_0.gguf", "qwen3-1.7b-Q1_0.gguf")
 WANTED = {"edit": 2.0, "prose": 0.98}
+PREDICTED_WITHIN = 0.1
+PEERS = ("none", "ngram-simple", "ngram-map-k", "ngram-mod")  # ways to draft of llama-server
+STORY = "Write a short story about somebody who learned to read late."
 
 LETTER = """Dear Ms. Alvarez,
 
@@ -89,15 +102,14 @@ TEXTS = (
 )
 
 
-class Recorded:
+class Recorded(Sampler):
     """Takes the place of the sampler: draws the tokens of a recorded text."""
 
-    seed = 0
-
     def __init__(self, text: Sequence[int]) -> None:
+        super().__init__(Sampling(temperature=0))
         self._text = text
 
-    def draw(self, logits: Tensor, tokens: Sequence[int]) -> int:
+    def draw(self, logits: Tensor, tokens: Sequence[int], *_: object) -> int:
         """The recorded token after `tokens`."""
         assert len(logits)
         return self._text[len(tokens)]
@@ -110,9 +122,12 @@ def answer(
     drafter: Callable[[Sampler], Drafter] | None,
 ) -> Finished:
     """The statistics of one answer, which is the recorded text."""
-    generate.Sampler = lambda sampling: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
     request = Request(prompt, Sampling(), max_tokens=len(text) - len(prompt), drafter=drafter)
-    ticket = scheduler.run(request)
+    generate.Sampler = lambda *_: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        ticket = scheduler.run(request)
+    finally:
+        generate.Sampler = Sampler
     assert ticket.tokens == text, "another text than the recorded one"
     (finished,) = (event for event in ticket.events if isinstance(event, Finished))
     return finished
@@ -148,11 +163,98 @@ def measure(model: LoadedModel, text: Text, pairs: int) -> dict[str, float]:
     }
 
 
+def measure_model(target: Path, draft: Path, pairs: int) -> list[str]:
+    """Rows of a table: a draft model in step and ahead, on an answer that the target writes."""
+    model = load(target, cache=CacheType.Q8_0, context=1024)
+    small = load(draft, cache=CacheType.Q8_0, context=1024, threads=None)
+    vocabulary = VocabularyMap(model.tokenizer, small.tokenizer)
+    drafts = Drafts(small.new_runner, 1024, vocabulary)
+    scheduler, rows = model.new_scheduler(), list[str]()
+    prompt = _prompt(model, "Explain how a lighthouse works, and why ships still need it.")
+
+    def run(kind: DraftKind) -> tuple[Finished, list[int]]:
+        drafter = maker(kind, drafts)
+        request = Request(prompt, Sampling(temperature=0), max_tokens=250, drafter=drafter)
+        ticket = scheduler.run(request)
+        (finished,) = (event for event in ticket.events if isinstance(event, Finished))
+        return finished, ticket.answers[0]
+
+    for kind in (DraftKind.MODEL, DraftKind.AHEAD):
+        run(kind)
+        found = [(run(DraftKind.NONE), run(kind)) for _ in range(pairs)]
+        assert all(plain[1] == drafted[1] for plain, drafted in found), "another answer"
+        ratios = [plain[0].decode_seconds / drafted[0].decode_seconds for plain, drafted in found]
+        ends = [drafted[0] for _, drafted in found]
+        estimated = statistics.median(one.draft_gain for one in ends)
+        ratio = statistics.median(ratios)
+        apart = "" if abs(estimated / ratio - 1) <= PREDICTED_WITHIN else " **missed**"
+        accepted = statistics.median(one.accepted_tokens / one.drafted_tokens for one in ends)
+        rows.append(
+            f"| {kind.value} | {statistics.median(map(_speed, (one[0][0] for one in found))):.1f} | "
+            f"{statistics.median(map(_speed, ends)):.1f} | {ratio:.2f} | "
+            f"{min(ratios):.2f} to {max(ratios):.2f} | {estimated:.2f}{apart} | {accepted:.0%} |"
+        )
+        print(rows[-1], flush=True)
+    drafts.close()
+    return rows
+
+
+def measure_peer(server: str, path: Path, pairs: int) -> list[str]:
+    """Rows of a table: lookup decoding of llama-server and ours, on answers of one real model."""
+    model = load(path, cache=CacheType.F16, context=2048)
+    scheduler = model.new_scheduler()
+    rows: list[str] = []
+
+    def ours(prompt: list[int], kind: DraftKind) -> float:
+        request = Request(
+            prompt, Sampling(temperature=0), max_tokens=300, drafter=maker(kind, None)
+        )
+        ticket = scheduler.run(request)
+        return _speed(*(event for event in ticket.events if isinstance(event, Finished)))
+
+    def theirs(address: str, prompt: list[int]) -> float:
+        asked = {"prompt": prompt, "n_predict": 300, "temperature": 0, "cache_prompt": True}
+        timings = ask(address, "completion", asked)["timings"]
+        return timings["predicted_n"] / timings["predicted_ms"] * 1000
+
+    # One server at a time: idle ones would wait for work on the same cores.
+    texts = {"edit": lookup_bench.TASK + lookup_bench.TEXT, "prose": STORY}
+    prompts = {name: _prompt(model, text) for name, text in texts.items()}
+    speeds: dict[tuple[str, str], list[float]] = {}
+    for kind in PEERS:
+        options = ("-c", "2048", "--no-webui", "-np", "1", "--spec-type", kind)
+        with serving(server, path, *options) as address:
+            for name, prompt in prompts.items():
+                theirs(address, prompt)
+                label = f"llama-server, {kind}"
+                speeds[name, label] = [theirs(address, prompt) for _ in range(pairs)]
+    for name, prompt in prompts.items():
+        ours(prompt, DraftKind.LOOKUP)
+        for _ in range(pairs):
+            speeds.setdefault((name, "ours"), []).append(ours(prompt, DraftKind.NONE))
+            speeds.setdefault((name, "ours, lookup"), []).append(ours(prompt, DraftKind.LOOKUP))
+    for (name, label), found in speeds.items():
+        plain = speeds[name, "ours" if label.startswith("ours") else f"llama-server, {PEERS[0]}"]
+        gain = statistics.median(found) / statistics.median(plain)
+        rows.append(f"| {name} | {label} | {statistics.median(found):.0f} | {gain:.2f} |")
+        print(rows[-1], flush=True)
+    return rows
+
+
+def _prompt(model: LoadedModel, text: str) -> list[int]:
+    return prompt_ids(model.tokenizer, model.template.render((Turn(Role.USER, text),)))
+
+
+def _speed(finished: Finished) -> float:
+    return finished.generated_tokens / finished.decode_seconds
+
+
 def main() -> None:
     """Print the table, and write it with --write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, required=True, help="a folder with the model files")
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--server", help="llama-server, for its lookup decoding beside ours")
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name}")
     options = parser.parse_args()
     lines = [
@@ -176,13 +278,30 @@ def main() -> None:
                 f"{wanted}{missed} |"
             )
             print(lines[-1], flush=True)
-    table = "\n".join(lines)
-    print(table)
+    with tempfile.TemporaryDirectory() as folder:
+        wide = Path(folder) / "wide.gguf"
+        quantize(starter_path(), wide, "F32", lambda done, total: None)
+        models = measure_model(wide, starter_path(), options.pairs)
+    peer = measure_peer(options.server, starter_path(), options.pairs) if options.server else []
+    text = "\n".join(
+        [
+            f"# Drafts\n\n{platform.machine()}, {options.pairs} pairs, {date.today()}. Made by "
+            "`tests/benchmarks/drafts.py`.\n\n## Lookup\n\nq8_0 cache.\n",
+            *lines,
+            "\n## A draft model\n\nThe starter model in float32, drafted for by its 4-bit file.\n",
+            "| Drafts | Plain, tokens/s | Drafted | Ratio | Range | Estimated | Accepted |",
+            "|---|---|---|---|---|---|---|",
+            *models,
+            "\n## Lookup beside llama-server\n\nThe starter model's own greedy answers, f16 cache; gain "
+            "over plain decoding by the same program.\n",
+            "| Text | Program | Tokens/s | Gain |",
+            "|---|---|---|---|",
+            *peer,
+        ]
+    )
+    print(text)
     if options.write:
-        TABLE.write_text(
-            f"# Lookup drafts\n\n{platform.machine()}, {options.pairs} pairs, {date.today()}, q8_0 "
-            f"cache. Made by `tests/benchmarks/drafts.py`.\n\n{table}\n"
-        )
+        TABLE.write_text(text + "\n")
 
 
 if __name__ == "__main__":
