@@ -20,10 +20,11 @@ from typing import TypeVar
 
 from engine.chat.prompt import PromptBuilder
 from engine.chat.template import answer_prefix
-from engine.errors import OTHER_FAULT, AdapterError, ModelFileError
+from engine.errors import OTHER_FAULT, AdapterError, ModelFileError, RequestError
 from engine.host.background import BackgroundTask
 from engine.host.device import resident_memory
 from engine.inference.constraints.beginning import after_thoughts
+from engine.inference.embedding import Embedder
 from engine.inference.generate import Request
 from engine.inference.speculative.drafters import Drafts, maker
 from engine.inference.speculative.vocabulary import VocabularyMap
@@ -42,11 +43,14 @@ from engine.messages import (
     AdapterUse,
     CountTokens,
     DraftSet,
+    Embed,
+    Embedded,
     Event,
     Finished,
     Generate,
     LoadSnapshot,
     ModelLoaded,
+    Pooling,
     PromptProgress,
     SaveSnapshot,
     SetAdapters,
@@ -63,6 +67,7 @@ from kernels.kv_pages import KVLayout
 
 T = TypeVar("T")
 Checkpoint = Callable[[], None]
+_TURN_SECONDS = 0.05  # of embeddings, before answers in progress get a pass
 _SPARE_ADAPTERS = 4  # kept in memory though no longer in the stack
 _SPARE_SHARE = 4  # of the memory left free by the plan, what KV pages may take beyond it: a fourth
 _LENT_SHARE, _MOST_LENT = 4, 256 << 20  # of that, what evicted pages take while they are written
@@ -226,6 +231,32 @@ class ModelHost:
         tokenizer, text = self.model.tokenizer, command.text
         task = BackgroundTask(lambda: len(tokenizer.encode(text, add_special=False)), "count")
         return TokensCounted(command.request, task.result(checkpoint))
+
+    def embed(
+        self, command: Embed, checkpoint: Checkpoint
+    ) -> Generator[Embedded | None, None, None]:
+        """Embed texts, between the passes of answers in progress."""
+        scheduler, tokenizer = self._scheduler, self.model.tokenizer
+        if empty := [number for number, text in enumerate(command.texts, 1) if not text]:
+            raise RequestError(f"Text {empty[0]} is empty.", "Leave it out, or give it words.")
+        encode = partial(list, map(tokenizer.encode, command.texts))
+        texts = yield from _in_background(encode, "tokenize", checkpoint)
+        pooling = command.pooling or self.model.pooling or Pooling.LAST
+        embedder = Embedder(scheduler.runner, scheduler.pool, scheduler.tree, scheduler.context)
+        work = embedder.embed(texts, pooling)
+        turn = time.perf_counter()
+        try:
+            while True:
+                next(work)
+                checkpoint()
+                if time.perf_counter() - turn > _TURN_SECONDS:
+                    yield None
+                    turn = time.perf_counter()
+        except StopIteration as done:
+            vectors = tuple(tuple(vector) for vector in done.value)
+        finally:
+            work.close()
+        yield Embedded(command.request, vectors, sum(map(len, texts)), pooling)
 
     # --- adapters -------------------------------------------------------------------------------
 

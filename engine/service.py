@@ -29,6 +29,8 @@ from engine.messages import (
     ContextPolicy,
     CountTokens,
     DraftSet,
+    Embed,
+    Embedded,
     Event,
     Failed,
     Finished,
@@ -83,6 +85,7 @@ class Engine:
     - SaveSnapshot: SnapshotSaved, or Failed; events of later commands may come first. With
       nothing new to save, and when cancelled before it starts: SnapshotSaved with 0 tokens.
     - CountTokens: TokensCounted, or Failed. When cancelled: TokensCounted with 0 tokens.
+    - Embed: Embedded, or Failed. When cancelled: Embedded without vectors.
 
     Cancel has no event; one for a request that is neither running nor queued does nothing.
     """
@@ -302,6 +305,9 @@ class Engine:
             case CountTokens():
                 checkpoint()
                 self._deliver(self._loaded_host().count_tokens(command, checkpoint))
+            case Embed():
+                checkpoint()
+                return self._loaded_host().embed(command, checkpoint)
             case Cancel():
                 pass  # handled in `send`
             case _:
@@ -405,6 +411,8 @@ class Engine:
                 self._deliver(SnapshotSaved(request, 0, 0, 0.0, 0))
             case CountTokens():
                 self._deliver(TokensCounted(request, 0))
+            case Embed():
+                self._deliver(Embedded(request, ()))
             case _ if host is None:
                 self._deliver(ModelUnloaded(request, 0, resident_memory()))
             case _:  # a load was cancelled before the previous model was unloaded

@@ -20,6 +20,7 @@ from app.system.translation import tr
 from engine import (
     AdaptersSet,
     DraftSet,
+    Embedded,
     Event,
     Failed,
     Finished,
@@ -99,8 +100,8 @@ class Events:
             case AdaptersSet():
                 self._runner.on_adapters_set(event)  # first: the cached context may be lost
                 self._adapters.on_adapters_set(event)
-            case DraftSet():
-                pass  # the window loads no draft model
+            case DraftSet() | Embedded():
+                pass  # the window loads no draft model, and embeds nothing
             case SnapshotLoaded():
                 self._sessions.on_snapshot_loaded(event)
             case SnapshotSaved():

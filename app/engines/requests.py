@@ -18,6 +18,7 @@ from engine import (
     Cancel,
     Command,
     DraftSet,
+    Embedded,
     Event,
     Failed,
     Finished,
@@ -122,7 +123,9 @@ class EngineRequests(QObject):
                 return event.last
             case ModelLoaded() | Failed():
                 return True
-            case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved() | TokensCounted():
+            case AdaptersSet() | DraftSet() | SnapshotLoaded() | SnapshotSaved():
+                return True
+            case TokensCounted() | Embedded():
                 return True
             case ModelUnloaded():
                 # A failing load first reports that the model before it was unloaded.

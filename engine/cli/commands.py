@@ -1,9 +1,8 @@
-"""Command line of the engine: runs chat, complete, tokenize, logits, perplexity and others."""
+"""Command line of the engine: runs chat, complete, tokenize, logits, embed, perplexity and others."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import sys
@@ -22,7 +21,8 @@ import torch
 from engine.cli import options as options_of
 from engine.cli.answer import chat, complete
 from engine.cli.drafts import lookup_bench
-from engine.cli.files import read_text
+from engine.cli.embed import embed
+from engine.cli.files import read_text, read_texts
 from engine.cli.loading import adapter_stack, load_model
 from engine.cli.measure import bench, describe, logits_at, perplexity
 from engine.cli.options import Options
@@ -101,7 +101,7 @@ def _tokenize(options: Options) -> None:
     with GGUFFile.open(find_model(options.model)) as file:
         tokenizer = vocabulary.find(file, options_of.tokenizer(options)).tokenizer()
     if options.batch is not None:
-        for text in _batch(Path(options.batch)):
+        for text in read_texts(Path(options.batch)):
             print_json(**_tokens(tokenizer, text, options))
         return
     text = options.prompt if options.file is None else read_text(Path(options.file))
@@ -280,23 +280,12 @@ _COMMANDS = {
     "perplexity": _perplexity,
     "info": _info,
     "bench": _bench,
+    "embed": embed,
     "quantize": _quantize,
 }
 
 
 # --- input and output ---------------------------------------------------------------------------
-
-
-def _batch(path: Path) -> list[str]:
-    try:
-        texts = json.loads(read_text(path).removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RequestError(
-            f"The file {path} is not a JSON array of strings.", 'Write ["one", "two"].'
-        )
-    return texts
 
 
 def _numbers(text: str, option: str) -> list[int]:

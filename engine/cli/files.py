@@ -24,6 +24,19 @@ def read_text(path: Path) -> str:
         ) from None
 
 
+def read_texts(path: Path) -> list[str]:
+    """The texts of a JSON file with an array of strings. Raises RequestError."""
+    try:
+        texts = json.loads(read_text(path).removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(
+            f"The file {path} is not a JSON array of strings.", 'Write ["one", "two"].'
+        )
+    return texts
+
+
 def constraint(options: Options) -> Constraint | None:
     """The constraint of --grammar, --json-schema, --regex or --choices, if given."""
     if options.grammar is not None:

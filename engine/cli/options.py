@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from engine.cli import sampling_options
 from engine.errors import RequestError
-from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind
+from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     _add_answering(commands, runs)
     _add_tokenize(commands, runs)
     _add_logits(commands, runs)
+    _add_embed(commands, runs)
     score = _command(commands, runs, "perplexity", "perplexity of a text")
     score.add_argument("-f", "--file", required=True, help="the text")
     info = _command(commands, runs, "info", "facts of a model file and its memory needs")
@@ -189,6 +190,19 @@ def _add_logits(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) ->
     which.add_argument("--positions", help="after these positions: 0,7")
     _add_adapters(logits)
     _add_cache(logits)
+
+
+def _add_embed(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
+    embed = _command(commands, runs, "embed", "text to a vector of length 1")
+    source = embed.add_mutually_exclusive_group(required=True)
+    source.add_argument("-p", "--prompt", help="the text")
+    source.add_argument("--batch", help="a JSON file with an array of texts")
+    embed.add_argument(
+        "--pooling",
+        choices=[one.value for one in Pooling],
+        help="of which tokens; as the file says, else of the last one",
+    )
+    _add_cache(embed)
 
 
 def _command(

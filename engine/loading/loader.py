@@ -31,7 +31,7 @@ from engine.loading.placement import (
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import recommended_sampling
 from engine.loading.selfcheck import Faults, find_faults
-from engine.messages import CacheType, Sampling, SlowPart
+from engine.messages import CacheType, Pooling, Sampling, SlowPart
 from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
@@ -65,6 +65,7 @@ class LoadedModel:
     slow: tuple[SlowPart, ...]  # parts without a fast kernel
     seconds: float
     sampling: Sampling | None = None  # that the file recommends
+    pooling: Pooling | None = None  # of embeddings, as the file says; None: it does not
 
     @property
     def base(self) -> bool:
@@ -163,7 +164,17 @@ def load(
             slow=(*slow_parts(known, storage), *faults.slow),
             seconds=time.perf_counter() - started,
             sampling=recommended_sampling(file.metadata),
+            pooling=pooling(file),
         )
+
+
+_POOLING = {1: Pooling.MEAN, 2: Pooling.CLS, 3: Pooling.LAST}  # llama.cpp's numbers
+
+
+def pooling(file: GGUFFile) -> Pooling | None:
+    """How a file's embeddings are pooled; None if it does not say."""
+    key = f"{file.string('general.architecture')}.pooling_type"
+    return _POOLING.get(file.integer(key, 0))
 
 
 def _refuse_faulty_devices(placement: Placement, faults: Faults) -> None:

@@ -12,6 +12,7 @@ from engine.messages.values import (
     Constraint,
     ContextPolicy,
     DraftKind,
+    Pooling,
     Sampling,
     Turn,
 )
@@ -120,6 +121,15 @@ class CountTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class Embed:
+    """Embed texts: one vector of length 1 for each. Answers in progress go on meanwhile."""
+
+    request: int
+    texts: tuple[str, ...]
+    pooling: Pooling | None = None  # None: as the file says, else of the last token
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel the request with this id; overtakes every queued command."""
 
@@ -135,5 +145,6 @@ Command = (
     | LoadSnapshot
     | SaveSnapshot
     | CountTokens
+    | Embed
     | Cancel
 )

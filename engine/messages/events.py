@@ -11,6 +11,7 @@ from engine.messages.values import (
     AdapterInfo,
     CacheType,
     FinishReason,
+    Pooling,
     Sampling,
     SlowPart,
     TokenLogprobs,
@@ -163,6 +164,16 @@ class TokensCounted:
 
 
 @dataclass(frozen=True, slots=True)
+class Embedded:
+    """The vectors of texts, in their order."""
+
+    request: int
+    vectors: tuple[tuple[float, ...], ...]
+    tokens: int = 0  # of all texts
+    pooling: Pooling = Pooling.LAST  # that was used
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The request failed; the engine keeps running."""
 
@@ -185,5 +196,6 @@ Event = (
     | SnapshotLoaded
     | SnapshotSaved
     | TokensCounted
+    | Embedded
     | Failed
 )

@@ -54,6 +54,14 @@ class ConstraintKind(Enum):
     TOOLS = "list of tool calls"
 
 
+class Pooling(Enum):
+    """Which hidden states of a text make its embedding; the value is its name in options."""
+
+    MEAN = "mean"  # of all tokens
+    CLS = "cls"  # of the first token
+    LAST = "last"  # of the last token
+
+
 class FinishReason(Enum):
     """Why generation ended."""
 

@@ -48,4 +48,10 @@ def architecture(file: GGUFFile) -> Build:
             "which this version does not support: answers would be noise.",
             "Choose a file of this model without that transform.",
         )
+    if file.metadata.get(f"{name}.attention.causal") is False:
+        raise UnsupportedModel(
+            f"This {name!r} file makes embeddings by attention in both directions, which this version "
+            "does not support.",
+            "Choose an embedding model such as Qwen3-Embedding, whose attention is causal.",
+        )
     return ARCHITECTURES[name]

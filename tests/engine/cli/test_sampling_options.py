@@ -17,7 +17,17 @@ from engine.cli.sampling_options import sampling
 
 def parsed(*arguments: str, recommended: Sampling | None = None) -> Sampling:
     run = dict.fromkeys(
-        ["chat", "complete", "tokenize", "logits", "perplexity", "info", "bench", "quantize"],
+        [
+            "chat",
+            "complete",
+            "tokenize",
+            "logits",
+            "embed",
+            "perplexity",
+            "info",
+            "bench",
+            "quantize",
+        ],
         lambda _: None,
     )
     options = parser("", run).parse_args(["complete", "-m", "x", *arguments])
