@@ -466,20 +466,16 @@ int reserve(Run &run, Scratch &scratch, int threads) {
     return NK_OK;
 }
 
-}  // namespace
-
-// What one caller at a time needs.
-struct nk_workspace {
+// What one caller at a time needs; nk_workspace for others.
+struct Workspace {
     Run run;
     Scratch scratch;
 };
 
-namespace {
-
-nk_workspace shared;  // of the calls that use the thread pool, which are serialized
+Workspace shared;  // of the calls that use the thread pool, which are serialized
 
 // Fills in a run of the operations first .. end on so many threads.
-int prepare(nk_workspace &workspace, const nk_program *program, int64_t first, int64_t end,
+int prepare(Workspace &workspace, const nk_program *program, int64_t first, int64_t end,
             const nk_segment *segments, int64_t count, const int64_t *ids, int threads) {
     Run &run = workspace.run;
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
@@ -517,18 +513,19 @@ int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segme
 void nk_free_scratch(void) { shared.scratch.free(); }
 
 nk_workspace *nk_new_workspace(void) {
-    return (nk_workspace *)nk_huge_alloc(sizeof(nk_workspace));  // zeroed
+    return (nk_workspace *)nk_huge_alloc(sizeof(Workspace));  // zeroed
 }
 
 int nk_run_alone(nk_workspace *workspace, const nk_program *program, int64_t first, int64_t end,
                  const nk_segment *segments, int64_t count, const int64_t *ids) {
-    const int status = prepare(*workspace, program, first, end, segments, count, ids, 1);
-    if (status == NK_OK && end > first) nk_pool_run_alone(run_program, &workspace->run);
+    Workspace &own = *(Workspace *)workspace;
+    const int status = prepare(own, program, first, end, segments, count, ids, 1);
+    if (status == NK_OK && end > first) nk_pool_run_alone(run_program, &own.run);
     return status;
 }
 
 void nk_free_workspace(nk_workspace *workspace) {
     if (!workspace) return;
-    workspace->scratch.free();
-    nk_huge_free(workspace, sizeof(nk_workspace));
+    ((Workspace *)workspace)->scratch.free();
+    nk_huge_free(workspace, sizeof(Workspace));
 }
